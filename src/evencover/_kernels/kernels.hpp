@@ -1,0 +1,81 @@
+// What the Python module asks of the kernels: plain pointers in, plain pointers out.
+//
+// kernels.cpp is compiled once per instruction set; `best_kernels` picks one table at run time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace evencover {
+
+enum class Element { float16, float32, float64 };
+
+// An (n_rows, n_classes) block: columns are adjacent, rows are `stride` elements apart.
+struct Rows {
+    const void* data;
+    int64_t stride;
+    int64_t n_rows;
+    int64_t n_classes;
+    Element element;
+    bool logits;
+    double temperature;
+    double tolerance;  // how far from 1 a row of probabilities may sum
+};
+
+// Softmax is 1 - p. The others go by the order: APS, or RAPS with its penalty on ranks beyond k_reg.
+struct Score {
+    bool needs_order;
+    double penalty;
+    int64_t k_reg;
+};
+
+// One limit per class; `lower` and `upper_probability` are null unless coverage is exact.
+struct Thresholds {
+    const double* upper;
+    const double* lower;
+    const double* upper_probability;
+};
+
+// Calibration scores sorted within groups; group g is scores[offsets[g]..offsets[g + 1]).
+struct GroupedScores {
+    const double* scores;
+    const int64_t* offsets;
+    const int64_t* group_of_class;  // -1: a group without scores
+};
+
+// Memory from malloc, so that Python can take it over and free it.
+struct ClassList {
+    int32_t* classes = nullptr;
+    int64_t size = 0;
+};
+
+constexpr int64_t all_good = -1;
+
+// Every function returns the first bad row, or `all_good`.
+struct Kernels {
+    const char* instruction_set;
+    int64_t (*true_label_scores)(const Rows&, const Score&, const int64_t* labels, const double* u,
+                                 double* scores);
+    int64_t (*score_matrix)(const Rows&, const Score&, const double* u, double* scores);
+    int64_t (*prediction_sets)(const Rows&, const Score&, const double* u, const Thresholds&,
+                               const double* coin, bool allow_empty, int64_t* sizes,
+                               ClassList& members);
+    int64_t (*set_sizes)(const Rows&, const Score&, const double* u, const Thresholds* thresholds,
+                         int64_t n_thresholds, const double* coin, int64_t* sizes);
+    int64_t (*p_values)(const Rows&, const Score&, const double* u, const GroupedScores&,
+                        const double* own_share, double* p_values);
+};
+
+namespace baseline {
+extern const Kernels kernels;
+}
+#ifdef EVENCOVER_X86_DISPATCH
+namespace avx2 {
+extern const Kernels kernels;
+}
+namespace avx512 {
+extern const Kernels kernels;
+}
+#endif
+
+}  // namespace evencover

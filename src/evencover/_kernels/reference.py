@@ -1,0 +1,222 @@
+"""The kernels in NumPy: the definition that the C++ twin must match bit for bit.
+
+Sums of probabilities are taken in 64-bit fixed point (p * 2**52, rounded once), which is exact
+and so the same in any order: with a sort, without one, or stopped early.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
+
+if TYPE_CHECKING:
+    from evencover.quantiles import GroupedScores, Thresholds
+    from evencover.scores import Score
+
+NAME = "numpy"
+FIXED_POINT = 2.0**52
+
+# Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): multipliers and Weyl increments of the key.
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def random_bits(seed: int, use: int, ids: Array) -> Array:
+    """64 random bits per row: Philox4x32-10 of the counter (id, use) under the key `seed`."""
+    ids = np.asarray(ids).astype(np.uint64, copy=False)
+    a, b = ids & _LOW, ids >> _HALF
+    c = np.full_like(ids, use)
+    d = np.zeros_like(ids)
+    key = [seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF]
+    for _ in range(10):
+        first, second = _MULTIPLIERS[0] * a, _MULTIPLIERS[1] * c
+        a, b, c, d = (
+            (second >> _HALF) ^ b ^ np.uint64(key[0]),
+            second & _LOW,
+            (first >> _HALF) ^ d ^ np.uint64(key[1]),
+            first & _LOW,
+        )
+        key = [(k + step) & 0xFFFFFFFF for k, step in zip(key, _INCREMENTS, strict=True)]
+    return (a << _HALF) | b
+
+
+def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
+    """One uniform in [0, 1) per row, with 53 random bits."""
+    return (random_bits(seed, use, ids) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+# 12! down to 0!, for Horner's scheme after the first coefficient 1 / 13!.
+_FACTORIALS = [float(math.factorial(n)) for n in range(12, -1, -1)]
+
+
+def _exp_nonpositive(x: FloatArray) -> FloatArray:
+    """exp(x) for x <= 0 from IEEE basic operations only.
+
+    Libraries' exp differ in the last bit, which would move scores between machines and kernels.
+    Cody-Waite reduction and a degree-13 Taylor polynomial: within 2 ulp; 0 below -700.
+    """
+    x = np.maximum(x, -701.0)
+    k = np.rint(x * 1.4426950408889634)
+    r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10
+    value = np.full_like(r, 1.0 / math.factorial(13))
+    for factorial in _FACTORIALS:
+        value = value * r + 1.0 / factorial
+    return np.where(x < -700.0, 0.0, np.ldexp(value, k.astype(np.int32)))
+
+
+def probabilities(rows: Array, *, logits: bool, temperature: float) -> tuple[FloatArray, int]:
+    """The rows as float64 probabilities, and the first bad row (-1: all are good).
+
+    Logits go through a stable softmax whose denominator is summed in fixed point.
+    """
+    n_classes = rows.shape[1]
+    p = rows.astype(np.float64, copy=False)
+    if not logits:
+        tolerance = sum_tolerance(rows.dtype)
+        in_range = ((p >= 0) & (p <= 1 + tolerance)).all(axis=1)  # False for NaN
+        with np.errstate(invalid="ignore"):
+            total = fixed_point(p).sum(axis=1)
+        bad = ~(in_range & (np.abs(total - FIXED_POINT) <= tolerance * FIXED_POINT))
+        return p, int(bad.argmax()) if bad.any() else -1
+    top = p.max(axis=1, keepdims=True)
+    bad = ~np.isfinite(top[:, 0])  # NaN and +inf spread to the maximum; -inf is a masked class
+    if bad.any():
+        return p, int(bad.argmax())
+    e = _exp_nonpositive((p - top) / temperature)
+    scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
+    total = np.rint(e * scale).astype(np.int64).sum(axis=1)
+    return e / (total.astype(np.float64) / scale)[:, None], -1
+
+
+def fixed_point(p: FloatArray) -> IntArray:
+    """Probabilities as whole multiples of 2**-52."""
+    return np.rint(p * FIXED_POINT).astype(np.int64)
+
+
+def label_position(p: FloatArray, labels: IntArray) -> tuple[FloatArray, IntArray]:
+    """Mass before each row's label in decreasing order of probability, and its 1-based rank.
+
+    One pass, no sort. Equal probabilities are ordered by class index.
+    """
+    own = p[np.arange(len(labels)), labels][:, None]
+    columns = np.arange(p.shape[1])
+    before = (p > own) | ((p == own) & (columns < labels[:, None]))
+    mass = np.where(before, fixed_point(p), 0).sum(axis=1)
+    return mass / FIXED_POINT, before.sum(axis=1) + 1
+
+
+def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
+    """`label_position` for every class at once: (n, K) masses and ranks."""
+    order = np.argsort(-p, axis=1, kind="stable")
+    mass = np.zeros(p.shape, dtype=np.int64)
+    np.cumsum(np.take_along_axis(fixed_point(p), order, axis=1)[:, :-1], axis=1, out=mass[:, 1:])
+    before, rank = np.empty_like(mass), np.empty_like(mass)
+    np.put_along_axis(before, order, mass, axis=1)
+    np.put_along_axis(rank, order, np.arange(1, p.shape[1] + 1)[None, :], axis=1)
+    return before / FIXED_POINT, rank
+
+
+def true_label_scores(
+    score: Score, rows: Array, labels: IntArray, u: FloatArray, *, logits: bool, temperature: float
+) -> tuple[FloatArray, int]:
+    """Score of each row's own label (n,), and the first bad row (-1: none)."""
+    p, bad = probabilities(rows, logits=logits, temperature=temperature)
+    if bad >= 0:
+        return np.empty(0), bad
+    own = p[np.arange(len(labels)), labels]
+    before, rank = label_position(p, labels) if score.needs_order else (own, labels)
+    return score.formula(own, before, rank, u), -1
+
+
+def score_matrix(
+    score: Score, rows: Array, u: FloatArray, *, logits: bool, temperature: float
+) -> tuple[FloatArray, int]:
+    """Score of every class in every row (n, K), and the first bad row (-1: none)."""
+    p, bad = probabilities(rows, logits=logits, temperature=temperature)
+    if bad >= 0:
+        return np.empty((0, rows.shape[1])), bad
+    before, rank = positions(p) if score.needs_order else (p, np.empty(0, dtype=np.int64))
+    return score.formula(p, before, rank, u[:, None]), -1
+
+
+def prediction_sets(
+    score: Score,
+    rows: Array,
+    u: FloatArray,
+    thresholds: Thresholds,
+    coin: FloatArray,
+    *,
+    allow_empty: bool,
+    logits: bool,
+    temperature: float,
+) -> tuple[IntArray, Array, int]:
+    """Set sizes (n,), the classes of all sets one after the other (int32), the first bad row.
+
+    Row i holds class y if its score is at most ``upper[y]``, or ``lower[y]`` when
+    ``coin[i] >= upper_probability[y]``.
+    """
+    scores, bad = score_matrix(score, rows, u, logits=logits, temperature=temperature)
+    if bad >= 0:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), bad
+    mask = scores <= _limits(thresholds, coin)
+    if not allow_empty:
+        empty = np.flatnonzero(~mask.any(axis=1))
+        mask[empty, rows[empty].argmax(axis=1)] = True
+    return mask.sum(axis=1), np.nonzero(mask)[1].astype(np.int32), -1
+
+
+def set_sizes(
+    score: Score,
+    rows: Array,
+    u: FloatArray,
+    thresholds: Sequence[Thresholds],
+    coin: FloatArray,
+    *,
+    logits: bool,
+    temperature: float,
+) -> tuple[IntArray, int]:
+    """Sizes (n, T) of the sets under each of T threshold vectors, from one pass over the rows."""
+    scores, bad = score_matrix(score, rows, u, logits=logits, temperature=temperature)
+    if bad >= 0:
+        return np.empty((0, len(thresholds)), dtype=np.int64), bad
+    sizes = [(scores <= _limits(each, coin)).sum(axis=1) for each in thresholds]
+    return np.stack(sizes, axis=1), -1
+
+
+def p_values(
+    score: Score,
+    rows: Array,
+    u: FloatArray,
+    groups: GroupedScores,
+    group_of_class: IntArray,
+    own_share: FloatArray,
+    *,
+    logits: bool,
+    temperature: float,
+) -> tuple[FloatArray, int]:
+    """(own_share + #{group scores >= s}) / (n + 1) for every class (n, K); the first bad row."""
+    scores, bad = score_matrix(score, rows, u, logits=logits, temperature=temperature)
+    if bad >= 0:
+        return scores, bad
+    result = np.empty_like(scores)
+    for group in np.unique(group_of_class):
+        members = group_of_class == group
+        calibration = groups.of(group)
+        at_least = len(calibration) - np.searchsorted(calibration, scores[:, members], side="left")
+        result[:, members] = (at_least + own_share[:, None]) / (len(calibration) + 1.0)
+    return result, -1
+
+
+def _limits(thresholds: Thresholds, coin: FloatArray) -> FloatArray:
+    """The threshold of each class, per row where the coin decides."""
+    if thresholds.lower is None or thresholds.upper_probability is None:
+        return thresholds.upper
+    heads = coin[:, None] < thresholds.upper_probability
+    return np.where(heads, thresholds.upper, thresholds.lower)

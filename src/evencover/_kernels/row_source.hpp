@@ -1,0 +1,109 @@
+// One row after the other, whatever it is stored as: half, float, double, probabilities or logits.
+//
+// A source gives adjacent float or double probabilities, or null for a bad row of logits. Whether
+// a row of probabilities is good is seen by the scan that reads it anyway (scan.hpp).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "buffer.hpp"
+#include "half.hpp"
+#include "kernels.hpp"
+#include "softmax_row.hpp"
+
+EVENCOVER_BEGIN
+
+template <class T>
+inline int64_t first_largest(const T* row, int64_t n) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < n; ++j) best = row[j] > row[best] ? j : best;
+    return best;
+}
+
+// Rows that are used where they lie.
+template <class T>
+class PlainRows {
+   public:
+    using Value = T;
+    explicit PlainRows(const Rows& rows) : rows_(rows) {}
+    const T* load(int64_t i) {
+        return static_cast<const T*>(rows_.data) + i * rows_.stride;
+    }
+
+   private:
+    const Rows& rows_;
+};
+
+class HalfRows {
+   public:
+    using Value = float;
+    explicit HalfRows(const Rows& rows) : rows_(rows), row_(rows.n_classes) {}
+    const float* load(int64_t i) {
+        floats_from_halves(static_cast<const uint16_t*>(rows_.data) + i * rows_.stride,
+                           rows_.n_classes, row_.data());
+        return row_.data();
+    }
+
+   private:
+    const Rows& rows_;
+    Buffer<float> row_;
+};
+
+template <class Stored>
+class ProbabilitySource {
+   public:
+    using Value = typename Stored::Value;
+    explicit ProbabilitySource(const Rows& rows) : rows_(rows), stored_(rows) {}
+    const Value* load(int64_t i) { return stored_.load(i); }
+
+    // The sum is within the tolerance; rounding of the stored type explains no more.
+    bool is_good_total(int64_t total) const {
+        return std::fabs(static_cast<double>(total) - two_52) <= rows_.tolerance * two_52;
+    }
+    bool is_good_value(double p) const { return p >= 0.0 && p <= 1.0 + rows_.tolerance; }
+    int64_t top_class(int64_t i) { return first_largest(stored_.load(i), rows_.n_classes); }
+
+   private:
+    const Rows& rows_;
+    Stored stored_;
+};
+
+template <class Stored>
+class LogitSource {
+   public:
+    using Value = double;
+    explicit LogitSource(const Rows& rows) : rows_(rows), stored_(rows), p_(rows.n_classes) {}
+    const double* load(int64_t i) {
+        const bool good =
+            softmax_row(stored_.load(i), rows_.n_classes, rows_.temperature, p_.data());
+        return good ? p_.data() : nullptr;
+    }
+
+    bool is_good_total(int64_t) const { return true; }
+    bool is_good_value(double) const { return true; }
+    int64_t top_class(int64_t i) { return first_largest(stored_.load(i), rows_.n_classes); }
+
+   private:
+    const Rows& rows_;
+    Stored stored_;
+    Buffer<double> p_;
+};
+
+// Calls `use(source)` with the source that fits the rows.
+template <class Use>
+inline int64_t with_source(const Rows& rows, Use use) {
+    switch (rows.element) {
+        case Element::float16:
+            if (rows.logits) return use(LogitSource<HalfRows>(rows));
+            return use(ProbabilitySource<HalfRows>(rows));
+        case Element::float32:
+            if (rows.logits) return use(LogitSource<PlainRows<float>>(rows));
+            return use(ProbabilitySource<PlainRows<float>>(rows));
+        default:
+            if (rows.logits) return use(LogitSource<PlainRows<double>>(rows));
+            return use(ProbabilitySource<PlainRows<double>>(rows));
+    }
+}
+
+EVENCOVER_END

@@ -1,0 +1,188 @@
+"""Array intake, and every sentence that tells a user what was wrong with the input.
+
+A message names the parameter, the rule, what was found, and the remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class InputError(ValueError):
+    """The input breaks a rule; the message says which, where, and what to do about it."""
+
+
+class NotFittedError(InputError, AttributeError):
+    """A predictor was asked for results before it was calibrated."""
+
+
+class EvencoverWarning(UserWarning):
+    """Something worth knowing about the data, with a count."""
+
+
+# How far a row of probabilities may be from summing to 1: rounding of the stored type, no more.
+SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
+FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
+
+
+def sum_tolerance(dtype: np.dtype[Any]) -> float:
+    """How far from 1 a row of this floating type may sum."""
+    return SUM_TOLERANCE[dtype.itemsize]
+
+
+def plain_array(values: Any) -> Array:
+    """A NumPy, torch, pandas, polars or Arrow object as a NumPy array, uncopied if possible."""
+    if isinstance(values, np.ndarray):
+        return values
+    if type(values).__module__.startswith("pyarrow"):
+        from evencover.data.arrow import matrix_from_arrow
+
+        return matrix_from_arrow(values)
+    if hasattr(values, "detach"):  # a torch tensor, perhaps on a device or with a gradient
+        tensor = values.detach().cpu()
+        return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InputError(
+            "The array must be rectangular. Got rows of different lengths instead; "
+            "give one number per class in every row."
+        ) from None
+
+
+def score_rows(values: Any, name: str = "probabilities") -> Array:
+    """Check that `values` is a real (n, K) matrix, K >= 2, and return it as floating-point rows."""
+    rows = plain_array(values)
+    if rows.ndim != 2:
+        raise InputError(
+            f"'{name}' must be a matrix with one row per example and one column per class. "
+            f"Got an array of shape {rows.shape} instead."
+        )
+    if rows.shape[1] < 2:
+        raise InputError(
+            f"'{name}' must have at least 2 classes (columns). Got {rows.shape[1]} instead; "
+            "for a binary model give the probabilities of both classes."
+        )
+    if rows.dtype.kind in "biu":
+        rows = rows.astype(np.float64)
+    if rows.dtype not in FLOAT_TYPES:
+        if rows.dtype.kind == "f":  # byte-swapped or long double
+            return rows.astype(np.float64)
+        raise InputError(f"'{name}' must hold real numbers. Got the type {rows.dtype} instead.")
+    return rows
+
+
+def class_labels(values: Any, n_classes: int, n_rows: int | None, start: int = 0) -> IntArray:
+    """Check that `values` are class indices 0..K-1, one per row, and return them as int64."""
+    labels = plain_array(values)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise InputError(
+            f"'labels' must have one dimension. Got an array of shape {labels.shape} instead."
+        )
+    if n_rows is not None and len(labels) != n_rows:
+        raise InputError(
+            f"'labels' must have one entry per row of the probabilities. "
+            f"Got {len(labels)} labels for {n_rows} rows."
+        )
+    if labels.dtype.kind not in "iu":
+        raise InputError(
+            f"'labels' must be integers (class indices 0 to {n_classes - 1}). "
+            f"Got the type {labels.dtype} instead; missing labels are not allowed."
+        )
+    if len(labels):
+        wrong = (labels < 0) | (labels >= n_classes)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise InputError(
+                f"'labels' must be between 0 and {n_classes - 1}, because there are {n_classes} "
+                f"classes. Got {labels[row]} in row {start + row}."
+            )
+    return labels.astype(np.int64, copy=False)
+
+
+def raise_bad_row(row: Array, index: int, *, logits: bool) -> NoReturn:
+    """Say what is wrong with one row that a kernel rejected."""
+    values = row.astype(np.float64)
+    if np.isnan(values).any():
+        found = f"NaN in row {index}, class {int(np.isnan(values).argmax())}"
+    elif logits:
+        found = f"an infinite value in row {index}"
+    elif np.isinf(values).any():
+        found = f"an infinite value in row {index}, class {int(np.isinf(values).argmax())}"
+    elif (values < 0).any():
+        worst = int(values.argmin())
+        found = f"{values[worst]:.6g} in row {index}, class {worst}"
+    else:
+        total = float(values.sum())
+        raise InputError(
+            f"Every row of 'probabilities' must sum to 1. Row {index} sums to {total:.6g}, "
+            f"which is off by {abs(total - 1):.3g}; if these are logits, use from_logits=True "
+            "(--logits on the command line)."
+        )
+    if logits:
+        raise InputError(f"'logits' must be finite numbers. Got {found}.")
+    raise InputError(
+        f"'probabilities' must be numbers between 0 and 1. Got {found}; if these are logits, "
+        "use from_logits=True (--logits on the command line)."
+    )
+
+
+def whole_number(value: Any, name: str, owner: str, low: int, high: int | None = None) -> int:
+    """Check an integer parameter against its range."""
+    if (
+        not isinstance(value, int | np.integer)
+        or isinstance(value, bool)
+        or value < low
+        or (high is not None and value > high)
+    ):
+        span = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise InputError(
+            f"The '{name}' parameter of {owner} must be a whole number {span}. "
+            f"Got {value!r} instead."
+        )
+    return int(value)
+
+
+def real_number(value: Any, name: str, owner: str, low: float, *, open_low: bool = False) -> float:
+    """Check a finite real parameter against its lower limit."""
+    is_real = isinstance(value, int | float | np.integer | np.floating)
+    if (
+        not is_real
+        or isinstance(value, bool)
+        or not np.isfinite(value)
+        or value < low
+        or (open_low and value == low)
+    ):
+        raise InputError(
+            f"The '{name}' parameter of {owner} must be a finite number "
+            f"{'above' if open_low else 'of at least'} {low:g}. Got {value!r} instead."
+        )
+    return float(value)
+
+
+def flag(value: Any, name: str, owner: str) -> bool:
+    """Check a yes/no parameter."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(
+            f"The '{name}' parameter of {owner} must be True or False. Got {value!r} instead."
+        )
+    return bool(value)
+
+
+def raise_unknown(kind: str, value: Any, known: Iterable[str]) -> NoReturn:
+    """Refuse an unknown name, and guess what was meant."""
+    known = list(known)
+    close = difflib.get_close_matches(str(value).lower(), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    raise InputError(f"Unknown {kind} {value!r}. Choose one of {', '.join(known)}{hint}")

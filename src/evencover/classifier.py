@@ -1,0 +1,158 @@
+"""ConformalClassifier: prediction sets from any scikit-learn classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import indexable
+from sklearn.utils.metaestimators import _safe_split, available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from evencover._validation import Array, FloatArray, InputError, IntArray
+from evencover.predictors import BasePredictor, StandardPredictor, make_predictor
+from evencover.randomness import Use, check_random_state, places, random_order
+from evencover.sets import PredictionSets
+
+
+def _inner_has(name: str) -> Any:
+    def check(self: Any) -> bool:
+        getattr(self.estimator, name)
+        return True
+
+    return check
+
+
+class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that also answers with prediction sets.
+
+    Parameters
+    ----------
+    estimator : a classifier with ``predict_proba``. It is fitted on a part of the rows and
+        calibrated on the others; a fitted model in scikit-learn's ``FrozenEstimator`` is kept as
+        it is and calibrated on all rows.
+    predictor : the method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
+        None is STANDARD at alpha = 0.1.
+    calibration_size : share of each class's rows that calibrates, in (0, 1).
+    random_state : whole number that fixes which rows calibrate.
+
+    Attributes
+    ----------
+    estimator_, predictor_ : the fitted model, and the calibrated predictor.
+    classes_ : (K,) class labels; sets hold indices into them.
+
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from evencover import ClasswisePredictor, ConformalClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = ConformalClassifier(GaussianNB(), ClasswisePredictor(alpha=0.1)).fit(X, y)
+    >>> model.predict_set(X[:3]).to_lists()
+    [[0], [1], [2, 8]]
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        predictor: BasePredictor | str | None = None,
+        *,
+        calibration_size: float = 0.3,
+        random_state: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.predictor = predictor
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model on a part of the rows and calibrate it on the rest."""
+        X, y = indexable(X, y)
+        if y is None:
+            raise InputError("ConformalClassifier requires y to be passed. Got None instead.")
+        check_classification_targets(y)
+        y = column_or_1d(y, warn=True)
+        calibration = np.arange(len(y))
+        if isinstance(self.estimator, FrozenEstimator):
+            check_is_fitted(self.estimator)
+            self.estimator_ = self.estimator
+        else:
+            calibration, training = self._split(y)
+            self.estimator_ = clone(self.estimator)
+            self.estimator_.fit(*_safe_split(self.estimator_, X, y, training))
+        self.classes_ = self.estimator_.classes_
+        if hasattr(self.estimator_, "n_features_in_"):
+            self.n_features_in_ = self.estimator_.n_features_in_
+        if hasattr(self.estimator_, "feature_names_in_"):
+            self.feature_names_in_ = self.estimator_.feature_names_in_
+        X_calibration, y_calibration = _safe_split(self.estimator_, X, y, calibration)
+        method = StandardPredictor() if self.predictor is None else make_predictor(self.predictor)
+        self.predictor_ = clone(method).fit(
+            self.estimator_.predict_proba(X_calibration),
+            self._class_indices(y_calibration),
+            class_names=[str(label) for label in self.classes_.tolist()],
+        )
+        return self
+
+    @available_if(_inner_has("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> Array:
+        """The model's most probable class of each row."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict(X))
+
+    @available_if(_inner_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The model's probabilities (N, K)."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict_proba(X))
+
+    def predict_set(self, X: Any, *, ids: Any = None) -> PredictionSets:
+        """The prediction set of each row, as indices into `classes_`."""
+        check_is_fitted(self)
+        return self.predictor_.predict_set(self.estimator_.predict_proba(X), ids=ids)
+
+    def predict_p(self, X: Any, *, ids: Any = None) -> FloatArray:
+        """The conformal p-value of each class in each row (N, K)."""
+        check_is_fitted(self)
+        return self.predictor_.predict_p(self.estimator_.predict_proba(X), ids=ids)
+
+    def _split(self, y: Array) -> tuple[IntArray, IntArray]:
+        """Rows that calibrate and rows that train; every class keeps a row to train on."""
+        share = self.calibration_size
+        if not isinstance(share, float | np.floating) or not 0 < share < 1:
+            raise InputError(
+                "The 'calibration_size' parameter of ConformalClassifier must be a number in "
+                f"(0, 1). Got {share!r} instead."
+            )
+        seed = check_random_state(self.random_state, "ConformalClassifier")
+        order = random_order(seed, Use.DATA, places(0, len(y)))
+        _, labels = np.unique(y, return_inverse=True)
+        order = order[np.argsort(labels[order], kind="stable")]
+        counts = np.bincount(labels)
+        place = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
+        calibrates = place < np.floor(share * counts)[labels[order]]
+        if not calibrates.any():
+            raise InputError(
+                f"There must be a class with at least {int(np.ceil(1 / share))} examples to set "
+                f"some aside for calibration. Got at most {counts.max()}."
+            )
+        return np.sort(order[calibrates]), np.sort(order[~calibrates])
+
+    def _class_indices(self, y: Array) -> IntArray:
+        indices = np.searchsorted(self.classes_, y)
+        indices = np.minimum(indices, len(self.classes_) - 1)
+        unknown = self.classes_[indices] != y
+        if unknown.any():
+            raise InputError(
+                "Every calibration label must be a class that the model knows. "
+                f"Got {y[unknown.argmax()]!r} in row {int(unknown.argmax())}."
+            )
+        return indices
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = getattr(self.estimator, "__sklearn_tags__", None) is not None and (
+            self.estimator.__sklearn_tags__().input_tags.sparse
+        )
+        return tags

@@ -1,0 +1,163 @@
+"""Clusters of classes with similar score distributions (section 3.2 of the paper)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, floor
+from typing import NamedTuple
+
+import numpy as np
+
+from evencover._validation import FloatArray, IntArray
+from evencover.quantiles import Alpha, GroupedScores, conformal_ranks, exact_alpha
+
+LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
+
+
+def automatic_parameters(class_counts: IntArray, alpha: Alpha) -> tuple[Fraction, Fraction]:
+    """The paper's gamma = K/(75 + K), and the n~ from which M = floor(gamma n~ / 2) follows.
+
+    n~ = max(n_min, 1/alpha - 1), and K counts the classes with at least n~ examples.
+    """
+    enough = max(Fraction(int(class_counts.min())), 1 / exact_alpha(alpha) - 1)
+    n_large = int((class_counts >= ceil(enough)).sum())
+    return Fraction(n_large, 75 + n_large), enough
+
+
+def automatic_n_clusters(gamma: Fraction, enough: Fraction) -> int:
+    """M = floor(gamma n~ / 2)."""
+    return floor(gamma * enough / 2)
+
+
+def least_count(alpha: Alpha) -> int:
+    """Classes with fewer rows for clustering go to the null cluster: 1/min(alpha, .1) - 1."""
+    return ceil(1 / min(exact_alpha(alpha), Fraction(1, 10)) - 1)
+
+
+def quantile_embedding(groups: GroupedScores, alpha: Alpha) -> FloatArray:
+    """Each class's conformal score quantiles at .5, .6, .7, .8, .9 and 1 - alpha (K, 5 or 6)."""
+    levels = sorted({*LEVELS, 1 - exact_alpha(alpha)})
+    ranks = [conformal_ranks(groups.counts, 1 - level) for level in levels]
+    return np.stack([groups.at_ranks(rank) for rank in ranks], axis=1)
+
+
+def cluster_embeddings(
+    embedding: FloatArray, weights: FloatArray, n_clusters: int, random_state: int
+) -> IntArray:
+    """Weighted k-means; clusters are numbered from the easiest classes to the hardest."""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    # One thread: the order of k-means' sums, and so its result, must not depend on the machine.
+    with threadpool_limits(limits=1):
+        kmeans = KMeans(n_clusters, n_init=10, random_state=random_state % 2**32)
+        cluster = kmeans.fit_predict(embedding, sample_weight=weights)
+    easiest_first = np.argsort(kmeans.cluster_centers_.mean(axis=1), kind="stable")
+    return np.argsort(easiest_first)[cluster].astype(np.int64)
+
+
+class ClusterGuarantee(NamedTuple):
+    """What Proposition 3 promises the classes of one cluster: coverage >= 1 - alpha - epsilon.
+
+    Attributes
+    ----------
+    cluster : its number; -1 is the null cluster, whose classes have no promise of their own.
+    n_classes : classes in it.
+    n_rows : calibration rows behind its threshold.
+    ks_largest : the largest Kolmogorov-Smirnov distance between a class and its cluster, as seen
+        in the calibration scores; sampling noise makes it larger than the truth.
+    ks_if_identical : the median of what `ks_largest` would be if all its classes had one and the
+        same distribution: all that noise alone explains.
+    epsilon_low, epsilon_high : limits for the true largest distance, valid for all clusters at
+        once with probability 95%. Wide, because they make no assumption.
+    """
+
+    cluster: int
+    n_classes: int
+    n_rows: int
+    ks_largest: float
+    ks_if_identical: float
+    epsilon_low: float
+    epsilon_high: float
+
+
+def cluster_guarantees(
+    classes: GroupedScores, clusters: GroupedScores, cluster_of_class: IntArray
+) -> tuple[ClusterGuarantee, ...]:
+    """`ClusterGuarantee` of each cluster, the null cluster last if it has classes.
+
+    `classes` holds all calibration scores by class: their bands hold for all classes at once, and
+    so for any clusters, also those found from the same scores. `clusters` holds the scores of
+    rows that had no part in finding the clusters, and last those of everyone.
+    """
+    n_clusters = len(clusters.counts) - 1
+    distance = _distance_to_cluster(classes, clusters, cluster_of_class)
+    class_error = _dkw_band(classes.counts, len(cluster_of_class))
+    cluster_error = _dkw_band(clusters.counts, n_clusters)
+    table = []
+    for cluster in range(n_clusters):
+        members = np.flatnonzero(cluster_of_class == cluster)
+        error = class_error[members] + cluster_error[cluster]
+        table.append(
+            ClusterGuarantee(
+                cluster,
+                len(members),
+                int(clusters.counts[cluster]),
+                float(distance[members].max()),
+                _median_of_largest_ks(classes.counts[members], int(clusters.counts[cluster])),
+                float(np.maximum(distance[members] - error, 0).max()),
+                float(np.minimum(distance[members] + error, 1).max()),
+            )
+        )
+    n_null = int((cluster_of_class < 0).sum())
+    if n_null:
+        nan = float("nan")
+        table.append(ClusterGuarantee(-1, n_null, int(clusters.counts[-1]), nan, nan, nan, nan))
+    return tuple(table)
+
+
+def _distance_to_cluster(
+    classes: GroupedScores, clusters: GroupedScores, cluster_of_class: IntArray
+) -> FloatArray:
+    """Kolmogorov-Smirnov distance of each class's scores from its cluster's (0 without data)."""
+    counts = classes.counts
+    class_of_score = np.repeat(np.arange(len(counts)), counts)
+    place = np.arange(len(classes.scores)) - np.repeat(classes.offsets[:-1], counts)
+    size = counts[class_of_score]
+    largest = np.zeros(len(classes.scores))
+    for cluster in np.unique(cluster_of_class[cluster_of_class >= 0]):
+        rows = cluster_of_class[class_of_score] == cluster
+        reference, own = clusters.of(cluster), classes.scores[rows]
+        n_reference = max(len(reference), 1)
+        at = np.searchsorted(reference, own, side="right") / n_reference
+        just_before = np.searchsorted(reference, own, side="left") / n_reference
+        # Between two scores of the class only the cluster's function moves, so the supremum is
+        # reached at a score of the class or just before it.
+        largest[rows] = np.maximum(
+            (place[rows] + 1) / size[rows] - at, just_before - place[rows] / size[rows]
+        )
+    distance = np.zeros(len(counts))
+    np.maximum.at(distance, class_of_score, largest)
+    return distance
+
+
+def _dkw_band(counts: IntArray, n_bands: int) -> FloatArray:
+    """Half-widths that hold for all empirical distribution functions at once with 97.5%.
+
+    Dvoretzky-Kiefer-Wolfowitz with Massart's constant, and a union bound.
+    """
+    return np.sqrt(np.log(2 * n_bands / 0.025) / (2 * np.maximum(counts, 1)))
+
+
+def _median_of_largest_ks(class_counts: IntArray, cluster_count: int) -> float:
+    """The median of the largest KS distance if every class were drawn from its cluster."""
+    from scipy.special import kolmogorov
+
+    root = np.sqrt(class_counts * max(cluster_count, 1) / (class_counts + max(cluster_count, 1)))
+    stephens = root + 0.12 + 0.11 / root  # makes the asymptotic law accurate for small samples
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        below = np.log1p(-np.minimum(kolmogorov(stephens * middle), 1 - 1e-16)).sum()
+        low, high = (middle, high) if below < np.log(0.5) else (low, middle)
+    return high

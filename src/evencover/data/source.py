@@ -1,0 +1,220 @@
+"""Sources: arrays, files and iterables of rows, all read as one stream of row blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover._validation import Array, InputError, IntArray, class_labels, plain_array, score_rows
+
+# About 4 MB of float32: large enough to hide Python's overhead, small enough for the cache.
+BLOCK_ELEMENTS = 1 << 20
+
+
+class Block(NamedTuple):
+    """Consecutive rows of the input: place of the first, scores by class (n, K), labels (n,)."""
+
+    start: int
+    rows: Array
+    labels: IntArray | None
+
+
+class Source(ABC):
+    """A stream of rows with one column per class.
+
+    Attributes
+    ----------
+    n_classes, n_rows : the shape; ``n_rows`` is None where only reading to the end would tell.
+    class_names : one name per class, or None.
+    logits : whether the input says that it holds logits; None if it does not say.
+    name : what messages call it.
+    labels : labels of all rows if they are kept apart from the rows, else None.
+    has_labels : whether blocks come with labels.
+    fingerprint : tells these labelled rows from others; known once they have been read.
+    """
+
+    n_classes: int
+    n_rows: int | None = None
+    class_names: Sequence[str] | None = None
+    logits: bool | None = None
+    name: str = "the input"
+    labels: Array | None = None
+    has_labels: bool = False
+    fingerprint: str | None = None
+
+    @abstractmethod
+    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        """Raw blocks of rows, and their labels where they are stored with the rows."""
+
+    def attach_labels(self, labels: Any) -> None:
+        """Use these labels, one per row, instead of any that come with the rows."""
+        self.labels = plain_array(labels)
+        self.has_labels = True
+        if self.n_rows is not None:
+            class_labels(self._indices(self.labels), self.n_classes, self.n_rows)
+
+    def blocks(self) -> Iterator[Block]:
+        """Checked blocks: right number of columns, labels that are class indices."""
+        start = 0
+        digest = hashlib.blake2b(digest_size=16)
+        for raw, labels in self.row_blocks():
+            rows = score_rows(raw)
+            if rows.shape[1] != self.n_classes:
+                raise InputError(
+                    f"All rows of {self.name} must have {self.n_classes} classes. "
+                    f"Got {rows.shape[1]} from row {start} on."
+                )
+            stop = start + len(rows)
+            if self.labels is not None:
+                labels = self.labels[start:stop]
+            if labels is not None:
+                labels = class_labels(self._indices(labels), self.n_classes, len(rows), start)
+                digest.update(labels.tobytes())
+            if start == 0:
+                digest.update(rows[:1].astype(np.float64).tobytes())
+            yield Block(start, rows, labels)
+            start = stop
+        self.fingerprint = digest.hexdigest()
+        if start == 0:
+            raise InputError(f"There must be at least one row. Got none in {self.name}.")
+        if self.labels is not None and len(self.labels) != start:
+            raise InputError(
+                f"'labels' must have one entry per row. Got {len(self.labels)} labels "
+                f"for {start} rows."
+            )
+
+    def _indices(self, labels: Any) -> Any:
+        """Labels given as names, as class indices."""
+        values = plain_array(labels)
+        if self.class_names is None or values.dtype.kind not in "UO":
+            return values
+        index = {name: place for place, name in enumerate(self.class_names)}
+        try:
+            return np.array([index[name] for name in values.tolist()], dtype=np.int64)
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"Every label must be one of the {self.n_classes} class names. Got {error}."
+            ) from None
+
+
+def rows_per_block(n_classes: int) -> int:
+    """How many rows make a block."""
+    return max(1, BLOCK_ELEMENTS // n_classes)
+
+
+def slices(rows: Any) -> Iterator[Any]:
+    """A matrix cut into blocks, without a copy."""
+    step = rows_per_block(rows.shape[1])
+    return (rows[start : start + step] for start in range(0, len(rows), step))
+
+
+class ArraySource(Source):
+    """An array or memory map, cut into blocks."""
+
+    def __init__(self, rows: Any, class_names: Sequence[str] | None = None) -> None:
+        self.rows = score_rows(rows)
+        self.n_rows, self.n_classes = self.rows.shape
+        self.class_names = class_names
+
+    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        """Slices of the array; nothing is copied."""
+        return ((rows, None) for rows in slices(self.rows))
+
+
+class IterableSource(Source):
+    """Blocks that somebody else makes, such as the batches of a data loader; read once."""
+
+    def __init__(self, blocks: Iterable[Any]) -> None:
+        stream = iter(blocks)
+        first = next(stream, None)
+        if first is None:
+            raise InputError("There must be at least one block of rows. Got none.")
+        self._stream = itertools.chain([first], stream)
+        rows, labels = _rows_and_labels(first)
+        self.n_classes = score_rows(rows).shape[1]
+        self.has_labels = labels is not None
+
+    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        """The blocks, cut where they are too large."""
+        for block in self._stream:
+            rows, labels = _rows_and_labels(block)
+            rows = score_rows(rows)
+            if labels is not None and len(labels) != len(rows):
+                raise InputError(
+                    f"Each block must have one label per row. Got {len(labels)} labels "
+                    f"for {len(rows)} rows."
+                )
+            start = 0
+            for part in slices(rows):
+                stop = start + len(part)
+                yield part, None if labels is None else plain_array(labels)[start:stop]
+                start = stop
+
+
+def _rows_and_labels(block: Any) -> tuple[Any, Any]:
+    return block if isinstance(block, tuple) and len(block) == 2 else (block, None)
+
+
+def as_source(
+    probabilities: Any,
+    labels: Any = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    logits: bool | None = None,
+) -> Source:
+    """Read arrays, memory maps, paths and iterables of row blocks alike.
+
+    Parameters
+    ----------
+    probabilities : an (N, K) array-like, the path of a file, an iterable of (n, K) blocks or of
+        (block, labels) pairs, or a `Source`.
+    labels : (N,) class indices, or class names if these are known; replaces those of a file.
+    class_names : one per class; replaces those of a file.
+    logits : say whether the numbers are logits, whatever the file says.
+    """
+    source = _open(probabilities)
+    if class_names is not None:
+        if len(class_names) != source.n_classes:
+            raise InputError(
+                f"'class_names' must have one entry per class. Got {len(class_names)} names "
+                f"for {source.n_classes} classes."
+            )
+        source.class_names = [str(name) for name in class_names]
+    if logits is not None:
+        source.logits = logits
+    if labels is not None:
+        source.attach_labels(labels)
+    return source
+
+
+def _open(probabilities: Any) -> Source:
+    if isinstance(probabilities, Source):
+        return probabilities
+    if isinstance(probabilities, str | os.PathLike):
+        from evencover.data.files import open_file
+
+        return open_file(probabilities)
+    if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
+        return IterableSource(probabilities)
+    if hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence):
+        return ArraySource(probabilities)
+    if isinstance(probabilities, Iterable) and not type(probabilities).__module__.startswith(
+        "pyarrow"
+    ):
+        return IterableSource(probabilities)
+    return ArraySource(probabilities)
+
+
+def _is_sequence_of_blocks(values: Any) -> bool:
+    if not isinstance(values, list | tuple) or not values:
+        return False
+    rows, labels = _rows_and_labels(values[0])
+    return (
+        hasattr(rows, "ndim") and rows.ndim == 2 and (labels is None or hasattr(labels, "__len__"))
+    )

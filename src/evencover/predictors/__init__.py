@@ -1,0 +1,38 @@
+"""Methods: ways to share calibration data between classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evencover._validation import raise_unknown
+from evencover.predictors.base import BasePredictor
+from evencover.predictors.classwise import ClasswisePredictor
+from evencover.predictors.clustered import ClusteredPredictor
+from evencover.predictors.standard import StandardPredictor
+
+PREDICTORS: dict[str, type[BasePredictor]] = {
+    cls.method: cls for cls in (StandardPredictor, ClasswisePredictor, ClusteredPredictor)
+}
+
+
+def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredictor:
+    """A predictor from the method's name, or itself.
+
+    >>> make_predictor("classwise", alpha=0.05)
+    ClasswisePredictor(alpha=0.05)
+    """
+    if isinstance(method, BasePredictor):
+        return method
+    if not isinstance(method, str) or method.lower() not in PREDICTORS:
+        raise_unknown("method", method, PREDICTORS)
+    return PREDICTORS[method.lower()](**parameters)
+
+
+__all__ = [
+    "PREDICTORS",
+    "BasePredictor",
+    "ClasswisePredictor",
+    "ClusteredPredictor",
+    "StandardPredictor",
+    "make_predictor",
+]

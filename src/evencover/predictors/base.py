@@ -1,0 +1,356 @@
+"""The predictor that owns everything but the one step in which methods differ."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+
+from evencover import _kernels
+from evencover._validation import (
+    Array,
+    EvencoverWarning,
+    FloatArray,
+    InputError,
+    IntArray,
+    NotFittedError,
+    class_labels,
+    flag,
+    raise_bad_row,
+    real_number,
+)
+from evencover.data.source import Block, Source, as_source
+from evencover.engine import map_blocks
+from evencover.evaluation import CoverageReport, Tally
+from evencover.predictors.parameters import Parameters
+from evencover.quantiles import Alpha, GroupedScores, Thresholds, calibration_scores, exact_alpha
+from evencover.randomness import Use, check_random_state, places, row_ids, uniforms
+from evencover.scores import Score, make_score
+from evencover.sets import PredictionSets
+
+Result = TypeVar("Result")
+
+
+class BasePredictor(Parameters):
+    """Prediction sets {y : s(x, y) <= threshold of y}, with thresholds learnt by the method.
+
+    Parameters
+    ----------
+    alpha : miscoverage level in (0, 1); sets aim at coverage 1 - alpha. Read as the decimal or
+        fraction that was written, so ranks are exact.
+    score : "softmax", "aps", "raps", or a `Score`.
+    exact : randomise between two neighbouring ranks so that coverage is 1 - alpha, not at least
+        1 - alpha; a row's set then depends on its id and `random_state`.
+    allow_empty : if False, an empty set is given the most probable class.
+    from_logits : the input holds logits; a softmax is applied to ``logits / temperature``.
+    temperature : divides logits; only used with them.
+    random_state : whole number that, with a row's id, fixes every random choice.
+
+    Attributes
+    ----------
+    thresholds_ : (K,) threshold of each class; +inf means the class is in every set.
+    class_counts_ : (K,) calibration rows of each class.
+    n_classes_, n_calibration_ : K, and the number of calibration rows.
+    class_names_ : one name per class, or None.
+    fingerprint_ : tells the calibration rows from others; None after `fit_scores`.
+    """
+
+    method: ClassVar[str]
+    # What `save` keeps of a fit, beside the parameters.
+    fitted_arrays: ClassVar[tuple[str, ...]] = (
+        "thresholds_",
+        "lower_thresholds_",
+        "upper_probability_",
+        "class_counts_",
+        "group_scores_",
+        "group_offsets_",
+        "group_of_class_",
+    )
+    fitted_values: ClassVar[tuple[str, ...]] = (
+        "n_classes_",
+        "n_calibration_",
+        "class_names_",
+        "fingerprint_",
+    )
+
+    thresholds_: FloatArray
+    lower_thresholds_: FloatArray | None
+    upper_probability_: FloatArray | None
+    class_counts_: IntArray
+    group_scores_: FloatArray
+    group_offsets_: IntArray
+    group_of_class_: IntArray
+    n_classes_: int
+    n_calibration_: int
+    class_names_: Sequence[str] | None
+    fingerprint_: str | None
+
+    def __init__(
+        self,
+        *,
+        alpha: Alpha = 0.1,
+        score: Score | str = "softmax",
+        exact: bool = False,
+        allow_empty: bool = True,
+        from_logits: bool = False,
+        temperature: float = 1.0,
+        random_state: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.score = score
+        self.exact = exact
+        self.allow_empty = allow_empty
+        self.from_logits = from_logits
+        self.temperature = temperature
+        self.random_state = random_state
+
+    # ---- calibration -------------------------------------------------------------------------
+
+    @abstractmethod
+    def _group(
+        self, scores: FloatArray, labels: IntArray, ids: Array
+    ) -> tuple[GroupedScores, IntArray]:
+        """The method itself: groups of calibration scores, and the group of each class (K,).
+
+        `class_counts_` and `n_classes_` are set when this is called.
+        """
+
+    def fit(
+        self,
+        probabilities: Any,
+        labels: Any = None,
+        *,
+        ids: Any = None,
+        class_names: Sequence[str] | None = None,
+    ) -> Self:
+        """Learn the thresholds from calibration rows that the model was not trained on.
+
+        Parameters
+        ----------
+        probabilities : (N, K) array-like, the path of a file, or an iterable of (n, K) blocks or
+            (block, labels) pairs.
+        labels : (N,) class indices; may come with the file or the blocks.
+        ids : (N,) stable row ids, integers or text; by default a row's place in the input.
+        class_names : one name per class, carried along to the prediction sets.
+        """
+        self._check_parameters()
+        source = as_source(probabilities, labels, class_names=class_names)
+        if not source.has_labels:
+            raise InputError(
+                f"Calibration needs labels. Got none with {source.name}; pass 'labels' "
+                "(--labels on the command line)."
+            )
+        parts = list(self._map(source, ids, self._score_block))
+        self.fit_scores(
+            np.concatenate([scores for scores, _ in parts]),
+            np.concatenate([labels for _, labels in parts]),
+            source.n_classes,
+            ids=ids,
+            class_names=source.class_names,
+        )
+        self.fingerprint_ = source.fingerprint
+        return self
+
+    def fit_scores(
+        self,
+        scores: Any,
+        labels: Any,
+        n_classes: int,
+        *,
+        ids: Any = None,
+        class_names: Sequence[str] | None = None,
+    ) -> Self:
+        """Learn the thresholds from the true labels' scores (N,): all that any method needs."""
+        self._check_parameters()
+        scores = calibration_scores(scores)
+        labels = class_labels(labels, n_classes, len(scores))
+        if len(scores) == 0:
+            raise InputError("There must be at least one calibration row. Got none.")
+        self.n_classes_, self.n_calibration_ = int(n_classes), len(scores)
+        self.class_names_, self.fingerprint_ = class_names, None
+        self.class_counts_ = np.bincount(labels, minlength=n_classes)
+        ids = places(0, len(scores)) if ids is None else row_ids(ids, len(scores))
+        groups, self.group_of_class_ = self._group(scores, labels, ids)
+        self.group_scores_, self.group_offsets_ = groups
+        thresholds = groups.thresholds(self.alpha, exact=self.exact).of_classes(
+            self.group_of_class_
+        )
+        self.thresholds_, self.lower_thresholds_, self.upper_probability_ = thresholds
+        self._warn_of_missing_classes()
+        return self
+
+    def _score_block(self, block: Block, ids: Array, logits: bool) -> tuple[FloatArray, IntArray]:
+        assert block.labels is not None
+        score = make_score(self.score)
+        scores, bad = _kernels.true_label_scores(
+            score,
+            block.rows,
+            block.labels,
+            score.row_uniforms(self.random_state, ids),
+            logits=logits,
+            temperature=self.temperature,
+        )
+        self._refuse(block, bad, logits)
+        return scores, block.labels
+
+    def _warn_of_missing_classes(self) -> None:
+        missing = int((self.class_counts_ == 0).sum())
+        if missing:
+            warnings.warn(
+                f"{missing} of {self.n_classes_} classes have no calibration examples; "
+                f"{self._fate_of_missing_classes()}.",
+                EvencoverWarning,
+                stacklevel=4,
+            )
+
+    def _fate_of_missing_classes(self) -> str:
+        return "they use the standard threshold"
+
+    # ---- prediction --------------------------------------------------------------------------
+
+    def predict_set(self, probabilities: Any, *, ids: Any = None) -> PredictionSets:
+        """The prediction set of each row.
+
+        Parameters
+        ----------
+        probabilities : as in `fit`.
+        ids : (N,) stable row ids; the same id always gets the same random choices.
+        """
+        return PredictionSets.concatenate(self.predict_set_blocks(probabilities, ids=ids))
+
+    def predict_set_blocks(
+        self, probabilities: Any, *, ids: Any = None
+    ) -> Iterator[PredictionSets]:
+        """`predict_set` as a stream of row blocks, for inputs and outputs larger than memory."""
+        source = self._source_like_calibration(probabilities)
+        return self._map(source, ids, self._set_block)
+
+    def predict_p(self, probabilities: Any, *, ids: Any = None) -> FloatArray:
+        """Conformal p-value of each class in each row (N, K).
+
+        p = (1 + #{calibration scores of y's group >= s(x, y)}) / (n + 1). The set at any level a
+        is {y : p > a}; a true label's p-value is at most a with probability at most a, among the
+        rows of its group. With ``exact=True`` the 1 is replaced by a uniform number, which makes
+        that probability exactly a.
+        """
+        source = self._source_like_calibration(probabilities)
+        return np.concatenate(list(self._map(source, ids, self._p_block)))
+
+    def evaluate(
+        self, probabilities: Any, labels: Any = None, *, ids: Any = None
+    ) -> CoverageReport:
+        """Coverage and size of the sets on held-out rows; no sets are kept in memory."""
+        source = self._source_like_calibration(probabilities, labels)
+        if not source.has_labels:
+            raise InputError(
+                f"Evaluation needs labels. Got none with {source.name}; pass 'labels' "
+                "(--labels on the command line)."
+            )
+        tally = Tally.zeros(self.n_classes_)
+        for part in self._map(source, ids, self._tally_block):
+            tally = tally + part
+        if self.fingerprint_ is not None and self.fingerprint_ == source.fingerprint:
+            warnings.warn(
+                f"These {self.n_calibration_} rows are the calibration rows themselves; the "
+                "figures are too good. Evaluate on rows that were held out.",
+                EvencoverWarning,
+                stacklevel=2,
+            )
+        return CoverageReport.from_tally(
+            tally,
+            self.alpha,
+            class_names=self.class_names_,
+            calibration_counts=self.class_counts_,
+            cluster_of_class=getattr(self, "cluster_of_class_", None),
+        )
+
+    def _set_block(self, block: Block, ids: Array, logits: bool) -> PredictionSets:
+        score = make_score(self.score)
+        sizes, indices, bad = _kernels.prediction_sets(
+            score,
+            block.rows,
+            score.row_uniforms(self.random_state, ids),
+            Thresholds(self.thresholds_, self.lower_thresholds_, self.upper_probability_),
+            self._coins(ids),
+            allow_empty=self.allow_empty,
+            logits=logits,
+            temperature=self.temperature,
+        )
+        self._refuse(block, bad, logits)
+        return PredictionSets.from_sizes(sizes, indices, self.n_classes_, self.class_names_)
+
+    def _tally_block(self, block: Block, ids: Array, logits: bool) -> Tally:
+        assert block.labels is not None
+        return Tally.of(self._set_block(block, ids, logits), block.labels)
+
+    def _p_block(self, block: Block, ids: Array, logits: bool) -> FloatArray:
+        score = make_score(self.score)
+        p, bad = _kernels.p_values(
+            score,
+            block.rows,
+            score.row_uniforms(self.random_state, ids),
+            GroupedScores(self.group_scores_, self.group_offsets_),
+            self.group_of_class_,
+            1.0 - self._coins(ids),  # without a coin the row counts as one more score
+            logits=logits,
+            temperature=self.temperature,
+        )
+        self._refuse(block, bad, logits)
+        return p
+
+    def _coins(self, ids: Array) -> FloatArray:
+        if not self.exact:
+            return np.zeros(len(ids))
+        return uniforms(self.random_state, Use.EXACT, ids)
+
+    # ---- what both share ---------------------------------------------------------------------
+
+    def _map(
+        self, source: Source, ids: Any, function: Callable[[Block, Array, bool], Result]
+    ) -> Iterator[Result]:
+        """Apply ``function(block, row ids, are they logits)`` to the blocks of a source."""
+        logits = self.from_logits if source.logits is None else source.logits
+        known = None
+        if ids is not None:
+            known = row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)
+
+        def on_block(block: Block) -> Result:
+            stop = block.start + len(block.rows)
+            block_ids = places(block.start, stop) if known is None else known[block.start : stop]
+            if len(block_ids) != len(block.rows):
+                raise InputError(f"'ids' must have one entry per row. Got only {len(ids)}.")
+            return function(block, block_ids, logits)
+
+        return map_blocks(on_block, source.blocks())
+
+    def _source_like_calibration(self, probabilities: Any, labels: Any = None) -> Source:
+        if not hasattr(self, "thresholds_"):
+            raise NotFittedError(
+                f"This {type(self).__name__} is not calibrated yet; call 'fit' with calibration "
+                "probabilities and labels first."
+            )
+        source = as_source(probabilities, labels)
+        if source.n_classes != self.n_classes_:
+            raise InputError(
+                f"The input must have the {self.n_classes_} classes of the calibration data. "
+                f"Got {source.n_classes} classes in {source.name}."
+            )
+        if source.class_names is None:
+            source.class_names = self.class_names_
+        return source
+
+    def _refuse(self, block: Block, bad: int, logits: bool) -> None:
+        if bad >= 0:
+            raise_bad_row(block.rows[bad], block.start + bad, logits=logits)
+
+    def _check_parameters(self) -> None:
+        owner = type(self).__name__
+        exact_alpha(self.alpha, owner)
+        make_score(self.score)
+        for name in ("exact", "allow_empty", "from_logits"):
+            flag(getattr(self, name), name, owner)
+        real_number(self.temperature, "temperature", owner, 0, open_low=True)
+        check_random_state(self.random_state, owner)

@@ -1,0 +1,35 @@
+"""STANDARD: one threshold, from all calibration rows."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, IntArray
+from evencover.predictors.base import BasePredictor
+from evencover.quantiles import GroupedScores
+
+
+class StandardPredictor(BasePredictor):
+    """One threshold for all classes: the conformal quantile of all calibration scores.
+
+    Guarantee (Vovk et al. 2005): *marginal* coverage, P(Y in C(X)) >= 1 - alpha, for exchangeable
+    calibration and test rows; equality with ``exact=True`` and distinct scores. Nothing is
+    promised to any single class.
+
+    >>> p = [[0.75, 0.125, 0.125], [0.25, 0.5, 0.25], [0.125, 0.25, 0.625]]
+    >>> predictor = StandardPredictor(alpha=0.25).fit(p, [0, 1, 2])
+    >>> predictor.thresholds_
+    array([0.5, 0.5, 0.5])
+    >>> predictor.predict_set([[0.5, 0.5, 0.0], [0.4, 0.3, 0.3]]).to_lists()
+    [[0, 1], []]
+    """
+
+    method: ClassVar[str] = "standard"
+
+    def _group(
+        self, scores: FloatArray, labels: IntArray, ids: Array
+    ) -> tuple[GroupedScores, IntArray]:
+        everyone = np.zeros(self.n_classes_, dtype=np.int64)
+        return GroupedScores.sort(scores, everyone[labels], 1), everyone

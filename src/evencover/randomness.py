@@ -1,0 +1,64 @@
+"""Every random number, as a function of (random_state, its use, row id).
+
+Nothing here has a state: the same row gets the same number in any block, thread or machine, and
+two uses never share a stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from evencover import _kernels
+from evencover._validation import Array, FloatArray, InputError, plain_array, whole_number
+
+
+class Use(IntEnum):
+    """What a random number is for; the numbers are part of the file format, never reuse one."""
+
+    SCORE = 1  # the uniform of APS and RAPS
+    EXACT = 2  # the coin of the exact-coverage variant
+    SPLIT = 3  # which calibration rows find clusters and which calibrate
+    DATA = 4  # splits of a data set into calibration and test rows
+
+
+def check_random_state(value: Any, owner: str) -> int:
+    """A seed is a whole number of 64 bits; there is no hidden global state to fall back on."""
+    return whole_number(value, "random_state", owner, 0, 2**64 - 1)
+
+
+def uniforms(random_state: int, use: Use, ids: Array) -> FloatArray:
+    """One uniform in [0, 1) per row id."""
+    return _kernels.uniforms(random_state, int(use), ids)
+
+
+def random_order(random_state: int, use: Use, ids: Array) -> Array:
+    """A permutation of the rows that depends on their ids only, not on how they are arranged."""
+    return np.lexsort((ids, _kernels.random_bits(random_state, int(use), ids)))
+
+
+def row_ids(ids: Any, n_rows: int) -> Array:
+    """The user's stable ids as 64-bit numbers. Text is hashed (BLAKE2b), integers are kept.
+
+    >>> row_ids(["patient 7", "patient 8"], 2).dtype
+    dtype('uint64')
+    """
+    values = plain_array(ids)
+    if values.shape != (n_rows,):
+        raise InputError(
+            f"'ids' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
+        )
+    if values.dtype.kind in "iu":
+        return values.astype(np.uint64)
+    if values.dtype.kind in "UO" and all(isinstance(value, str) for value in values.tolist()):
+        digests = (hashlib.blake2b(v.encode(), digest_size=8).digest() for v in values.tolist())
+        return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+    raise InputError(f"'ids' must be integers or text. Got the type {values.dtype} instead.")
+
+
+def places(start: int, stop: int) -> Array:
+    """The default ids: each row's place in the whole input."""
+    return np.arange(start, stop, dtype=np.uint64)

@@ -1,0 +1,157 @@
+"""PredictionSets: the sets of all rows, stored row by row as class indices (CSR)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import Array, InputError, IntArray, class_labels, plain_array
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionSets:
+    """One set of classes per row.
+
+    Row i holds the classes ``indices[indptr[i]:indptr[i + 1]]``, in ascending order.
+
+    Parameters
+    ----------
+    indptr : (N + 1,) where each row's classes begin and end.
+    indices : class indices of all rows, one row after the other.
+    n_classes : the number of classes K.
+    class_names : one name per class, optional.
+
+    >>> sets = PredictionSets.from_mask([[True, False, True], [False, False, False]])
+    >>> len(sets), sets.sizes.tolist(), sets[0].tolist(), sets.to_lists()
+    (2, [2, 0], [0, 2], [[0, 2], []])
+    """
+
+    indptr: IntArray
+    indices: Array
+    n_classes: int
+    class_names: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        indptr, indices = np.asarray(self.indptr), np.asarray(self.indices)
+        if (
+            indptr.ndim != 1
+            or len(indptr) == 0
+            or indptr[0] != 0
+            or indptr[-1] != len(indices)
+            or (np.diff(indptr) < 0).any()
+        ):
+            raise InputError("'indptr' must rise from 0 to the number of indices.")
+        if len(indices) and not (indices.min() >= 0 and indices.max() < self.n_classes):
+            raise InputError(f"'indices' must be class indices from 0 to {self.n_classes - 1}.")
+
+    @classmethod
+    def from_sizes(
+        cls, sizes: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
+    ) -> PredictionSets:
+        """From the number of classes in each row."""
+        return cls(np.concatenate([[0], np.cumsum(sizes)]), indices, n_classes, names)
+
+    @classmethod
+    def from_mask(cls, mask: Any, class_names: Sequence[str] | None = None) -> PredictionSets:
+        """From an (N, K) matrix that says which classes are in."""
+        mask = plain_array(mask)
+        if mask.ndim != 2 or mask.dtype != bool:
+            raise InputError(
+                "'mask' must be a boolean matrix (rows by classes). "
+                f"Got type {mask.dtype} and shape {mask.shape} instead."
+            )
+        indices = np.nonzero(mask)[1].astype(np.int32)
+        return cls.from_sizes(mask.sum(axis=1), indices, mask.shape[1], class_names)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[PredictionSets]) -> PredictionSets:
+        """Rows of all parts, one part after the other."""
+        parts = list(parts)
+        return cls.from_sizes(
+            np.concatenate([part.sizes for part in parts]),
+            np.concatenate([part.indices for part in parts]),
+            parts[0].n_classes,
+            parts[0].class_names,
+        )
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, row: Any) -> Any:
+        """The classes of one row (an array), or the sets of several (PredictionSets)."""
+        if isinstance(row, int | np.integer):
+            if not -len(self) <= row < len(self):
+                raise IndexError(f"row {row} of {len(self)}")
+            row = int(row) % len(self)
+            return self.indices[self.indptr[row] : self.indptr[row + 1]]
+        rows = np.arange(len(self))[row]
+        sizes = self.sizes[rows]
+        starts = np.repeat(self.indptr[rows] - np.cumsum(sizes) + sizes, sizes)
+        picked = self.indices[starts + np.arange(sizes.sum())]
+        return PredictionSets.from_sizes(sizes, picked, self.n_classes, self.class_names)
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[row] for row in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PredictionSets):
+            return NotImplemented
+        return (
+            self.n_classes == other.n_classes
+            and np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        mean = self.sizes.mean() if len(self) else 0.0
+        return (
+            f"PredictionSets({len(self)} rows, {self.n_classes} classes, average size {mean:.2f})"
+        )
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of classes in each row's set (N,)."""
+        return np.diff(self.indptr)
+
+    def contains(self, labels: Any) -> Array:
+        """Whether each row's set holds that row's label (N,).
+
+        >>> PredictionSets.from_mask([[True, False], [True, False]]).contains([0, 1])
+        array([ True, False])
+        """
+        labels = class_labels(labels, self.n_classes, len(self))
+        hits = self.indices == np.repeat(labels, self.sizes)
+        found = np.zeros(len(self), dtype=bool)
+        found[np.repeat(np.arange(len(self)), self.sizes)[hits]] = True
+        return found
+
+    def to_mask(self) -> Array:
+        """The (N, K) boolean matrix."""
+        mask = np.zeros((len(self), self.n_classes), dtype=bool)
+        mask[np.repeat(np.arange(len(self)), self.sizes), self.indices] = True
+        return mask
+
+    def to_lists(self, *, names: bool = False) -> list[list[Any]]:
+        """Each row's classes as a list of indices, or of class names."""
+        if names and self.class_names is None:
+            raise InputError("These sets have no class names; use names=False.")
+        flat: list[Any] = self.indices.tolist()
+        if names and self.class_names is not None:
+            flat = [self.class_names[index] for index in flat]
+        bounds = self.indptr.tolist()
+        return [flat[a:b] for a, b in pairwise(bounds)]
+
+    def to_arrow(self) -> Any:
+        """An Arrow list array of class indices; needs pyarrow."""
+        from evencover.data.arrow import import_pyarrow
+
+        pa = import_pyarrow()
+        return pa.LargeListArray.from_arrays(
+            pa.array(self.indptr, pa.int64()), pa.array(self.indices, pa.int32())
+        )

@@ -1,0 +1,278 @@
+"""The paper, transcribed naively: loops, sorting, exact fractions, one row at a time.
+
+It shares nothing with the package. What chance decides (one uniform per row, the D1/D2 order, the
+k-means labels) is handed in; everything else is computed here the slow way, from the paper and
+from the decisions in ARCHITECTURE.md (which say "decision" below).
+"""
+
+import math
+from fractions import Fraction
+
+INFINITY = float("inf")
+SCALE = 2**52
+
+
+def fixed_point(probability):
+    """Decision 2: p scaled by 2**52 and rounded once, as a whole number."""
+    return round(Fraction(probability) * SCALE)
+
+
+# Scores (appendix, "Score functions") -----------------------------------------------------------
+
+
+def softmax_score(row, label):
+    return 1.0 - float(row[label])
+
+
+def rank_in_row(row, label):
+    """k_x(y), 1-based: decreasing probability, equal ones by class index (decision 3)."""
+    order = sorted(range(len(row)), key=lambda y: (-row[y], y))
+    return order.index(label) + 1
+
+
+def aps_scores(row, u, penalty=0, k_reg=0):
+    """Scores of every class of one row, as exact fractions; `penalty` is the lambda of RAPS."""
+    order = sorted(range(len(row)), key=lambda y: (-row[y], y))
+    scores = [Fraction(0)] * len(row)
+    ahead = 0
+    for rank, label in enumerate(order, start=1):
+        own = fixed_point(row[label])
+        regularisation = max(Fraction(0), Fraction(penalty) * (rank - k_reg))
+        scores[label] = (ahead + Fraction(u) * own) / SCALE + regularisation
+        ahead += own
+    return scores
+
+
+def score_row(name, row, u=1, penalty=Fraction(1, 100), k_reg=5):
+    """Every class's score in one row. Not randomised is u = 1: the class's whole own mass."""
+    row = [float(p) for p in row]
+    if name == "softmax":
+        return [softmax_score(row, label) for label in range(len(row))]
+    if name == "aps":
+        return [float(s) for s in aps_scores(row, u)]
+    if name == "raps":
+        return [float(s) for s in aps_scores(row, u, penalty, k_reg)]
+    raise AssertionError(name)
+
+
+def score_matrix(name, rows, uniforms=None, **parameters):
+    uniforms = [1] * len(rows) if uniforms is None else list(uniforms)
+    return [score_row(name, row, u, **parameters) for row, u in zip(rows, uniforms, strict=True)]
+
+
+def true_scores(matrix, labels):
+    return [row[label] for row, label in zip(matrix, labels, strict=True)]
+
+
+# Quantiles (section 1.2) ------------------------------------------------------------------------
+
+
+def rank(n, alpha):
+    """ceil((n + 1)(1 - alpha)), with alpha the fraction that the user meant."""
+    return math.ceil((n + 1) * (1 - Fraction(alpha)))
+
+
+def quantile(level, scores):
+    """The smallest a in A such that a `level` fraction of A is <= a; infinite beyond 1."""
+    if level > 1:
+        return INFINITY
+    for a in sorted(scores):
+        if Fraction(sum(s <= a for s in scores), len(scores)) >= level:
+            return a
+    raise AssertionError("no quantile")
+
+
+def conformal_quantile(scores, alpha, less=0):
+    """q-hat, or with `less` = 1 the q-tilde of the appendix; rank 0 is -inf (decision 6)."""
+    n, k = len(scores), rank(len(scores), alpha) - less
+    if k == 0:
+        return -INFINITY
+    if n == 0 or k > n:
+        return INFINITY
+    return quantile(Fraction(k, n), scores)
+
+
+def exact_pair(scores, alpha):
+    """(q-hat, q-tilde, probability of q-hat) of "Auxiliary randomization"."""
+    n, level = len(scores), 1 - Fraction(alpha)
+    b = Fraction(rank(n, alpha), n + 1) - level
+    c = level - Fraction(rank(n, alpha) - 1, n + 1)
+    return conformal_quantile(scores, alpha), conformal_quantile(scores, alpha, 1), c / (b + c)
+
+
+# Methods: which calibration scores stand behind each class ---------------------------------------
+
+
+def standard_groups(scores, labels, n_classes):
+    return [list(scores)] * n_classes
+
+
+def classwise_groups(scores, labels, n_classes):
+    return [[s for s, y in zip(scores, labels, strict=True) if y == c] for c in range(n_classes)]
+
+
+def clustered_groups(scores, labels, n_classes, cluster_of_class):
+    """Scores of D2 by cluster; a null class (-1) is compared with all of D2."""
+    pools = {}
+    for s, y in zip(scores, labels, strict=True):
+        pools.setdefault(cluster_of_class[y], []).append(s)
+    everything = list(scores)
+    return [everything if m == -1 else pools.get(m, []) for m in cluster_of_class]
+
+
+def thresholds(groups, alpha):
+    seen = {}  # classes that share a pool share its quantile: only to be quick
+    for g in groups:
+        seen.setdefault(id(g), conformal_quantile(g, alpha))
+    return [seen[id(g)] for g in groups]
+
+
+def prediction_set(row_scores, groups, alpha):
+    return [y for y, q in enumerate(thresholds(groups, alpha)) if row_scores[y] <= q]
+
+
+def prediction_sets(matrix, groups, alpha):
+    limits = thresholds(groups, alpha)
+    return [[y for y, q in enumerate(limits) if row[y] <= q] for row in matrix]
+
+
+def exact_prediction_sets(matrix, groups, alpha, uniforms):
+    """One uniform per row; each class's group has its own coin probability (decision 6)."""
+    pairs = {}
+    for g in groups:
+        pairs.setdefault(id(g), exact_pair(g, alpha))
+    sets = []
+    for row, u in zip(matrix, uniforms, strict=True):
+        members = []
+        for y, g in enumerate(groups):
+            upper, lower, probability = pairs[id(g)]
+            limit = upper if Fraction(float(u)) < probability else lower
+            if row[y] <= limit:
+                members.append(y)
+        sets.append(members)
+    return sets
+
+
+def with_top_class(sets, rows):
+    """allow_empty=False: an empty set becomes the most probable class."""
+    return [
+        members or [max(range(len(row)), key=lambda y: (float(row[y]), -y))]
+        for members, row in zip(sets, rows, strict=True)
+    ]
+
+
+def p_values(matrix, groups):
+    """(1 + #{group scores >= s}) / (n + 1), as fractions."""
+    return [
+        [Fraction(1 + sum(t >= s for t in g), len(g) + 1) for s, g in zip(row, groups, strict=True)]
+        for row in matrix
+    ]
+
+
+# Clusters (sections 2.2 and 3.1) -----------------------------------------------------------------
+
+
+def class_counts(labels, n_classes):
+    return [sum(y == c for y in labels) for c in range(n_classes)]
+
+
+def clustering_parameters(labels, n_classes, alpha, gamma=None, n_clusters=None):
+    """The paper's gamma = K / (75 + K) and M = floor(gamma n~ / 2); a given one is kept."""
+    counts = class_counts(labels, n_classes)
+    n_tilde = max(Fraction(min(counts)), 1 / Fraction(alpha) - 1)
+    k = sum(c >= n_tilde for c in counts)
+    if gamma is None:
+        gamma = Fraction(k, 75 + k)
+    if n_clusters is None:
+        n_clusters = math.floor(Fraction(gamma) * n_tilde / 2)
+    return gamma, n_clusters
+
+
+def split(order, gamma):
+    """Exactly floor(gamma N) rows to D1, the first ones of a random order of the rows."""
+    n_first = math.floor(Fraction(gamma) * len(order))
+    return sorted(order[:n_first]), sorted(order[n_first:])
+
+
+def embedding(scores, labels, n_classes, alpha):
+    """Quantiles of each class of D1: (classes, z, weights); a rare class is left out (null)."""
+    alpha = Fraction(alpha)
+    taus = sorted({Fraction(t, 10) for t in (5, 6, 7, 8, 9)} | {1 - alpha})
+    enough = 1 / min(alpha, Fraction(1, 10)) - 1
+    classes, z, weights = [], [], []
+    for c in range(n_classes):
+        own = [s for s, y in zip(scores, labels, strict=True) if y == c]
+        if len(own) < enough:
+            continue
+        levels = [Fraction(math.ceil((len(own) + 1) * tau), len(own)) for tau in taus]
+        classes.append(c)
+        z.append([quantile(level, own) for level in levels])
+        weights.append(math.sqrt(len(own)))
+    return classes, z, weights
+
+
+def can_cluster(n_clusters, n_clusterable):
+    """Decision 5: otherwise the method is STANDARD on all calibration rows."""
+    return n_clusters >= 2 and n_clusterable > n_clusters
+
+
+def weighted_inertia(z, weights, assignment):
+    """What k-means minimises, with the centroids that belong to the assignment."""
+    total = 0.0
+    for m in set(assignment):
+        mine = [i for i, a in enumerate(assignment) if a == m]
+        mass = sum(weights[i] for i in mine)
+        centre = [sum(weights[i] * z[i][d] for i in mine) / mass for d in range(len(z[0]))]
+        total += sum(
+            weights[i] * sum((a - b) ** 2 for a, b in zip(z[i], centre, strict=True)) for i in mine
+        )
+    return total
+
+
+# Metrics (section 3.2 and appendix); classes without validation rows are left out (decision 7) ----
+
+
+def class_coverage(sets, labels, n_classes):
+    """The fraction covered of each class; None where there is no validation row."""
+    hits, counts = [0] * n_classes, [0] * n_classes
+    for members, y in zip(sets, labels, strict=True):
+        counts[y] += 1
+        hits[y] += y in members
+    return [Fraction(h, n) if n else None for h, n in zip(hits, counts, strict=True)]
+
+
+def metrics(sets, labels, n_classes, alpha):
+    level = 1 - Fraction(alpha)
+    coverage = [c for c in class_coverage(sets, labels, n_classes) if c is not None]
+    gaps = [c - level for c in coverage]
+    return {
+        "marginal_coverage": Fraction(
+            sum(y in m for m, y in zip(sets, labels, strict=True)), len(sets)
+        ),
+        "macro_coverage": sum(coverage) / len(coverage),
+        "covgap": 100 * sum(abs(g) for g in gaps) / len(gaps),
+        "undercov_gap": 100 * sum(max(-g, 0) for g in gaps) / len(gaps),
+        "overcov_gap": 100 * sum(max(g, 0) for g in gaps) / len(gaps),
+        "max_gap": 100 * max(abs(g) for g in gaps),
+        "frac_undercovered": Fraction(
+            sum(c <= level - Fraction(1, 10) for c in coverage), len(coverage)
+        ),
+        "avg_size": Fraction(sum(len(m) for m in sets), len(sets)),
+        "n_classes_evaluated": len(coverage),
+    }
+
+
+def mean_absolute_deviation(n, level):
+    """E |B/n - level| for B ~ Binomial(n, level), summed over the whole pmf."""
+    level = Fraction(level)
+    return sum(
+        math.comb(n, b) * level**b * (1 - level) ** (n - b) * abs(Fraction(b, n) - level)
+        for b in range(n + 1)
+    )
+
+
+def noise_floor(labels, n_classes, alpha):
+    """The CovGap of a method whose every class is covered with exactly 1 - alpha."""
+    counts = [n for n in class_counts(labels, n_classes) if n]
+    seen = {n: mean_absolute_deviation(n, 1 - Fraction(alpha)) for n in set(counts)}
+    return 100 * sum(seen[n] for n in counts) / len(counts)
