@@ -6,6 +6,7 @@ from the decisions in ARCHITECTURE.md (which say "decision" below).
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from fractions import Fraction
 
 INFINITY = float("inf")
@@ -13,46 +14,41 @@ SCALE = 2**52
 
 
 def fixed_point(probability):
-    """Decision 2: p scaled by 2**52 and rounded once, as a whole number."""
-    return round(Fraction(probability) * SCALE)
+    """Decision 2: p scaled by 2**52 (exact) and rounded once, as a whole number."""
+    return round(float(probability) * SCALE)
 
 
 # Scores (appendix, "Score functions") -----------------------------------------------------------
 
 
-def softmax_score(row, label):
-    return 1.0 - float(row[label])
+def decreasing_order(row):
+    """Classes by decreasing probability, equal ones by class index (decision 3)."""
+    return sorted(range(len(row)), key=lambda y: (-row[y], y))
 
 
-def rank_in_row(row, label):
-    """k_x(y), 1-based: decreasing probability, equal ones by class index (decision 3)."""
-    order = sorted(range(len(row)), key=lambda y: (-row[y], y))
-    return order.index(label) + 1
-
-
-def aps_scores(row, u, penalty=0, k_reg=0):
-    """Scores of every class of one row, as exact fractions; `penalty` is the lambda of RAPS."""
-    order = sorted(range(len(row)), key=lambda y: (-row[y], y))
-    scores = [Fraction(0)] * len(row)
-    ahead = 0
-    for rank, label in enumerate(order, start=1):
-        own = fixed_point(row[label])
-        regularisation = max(Fraction(0), Fraction(penalty) * (rank - k_reg))
-        scores[label] = (ahead + Fraction(u) * own) / SCALE + regularisation
-        ahead += own
-    return scores
-
-
-def score_row(name, row, u=1, penalty=Fraction(1, 100), k_reg=5):
+def score_row(name, row, u=1.0, penalty=0.01, k_reg=5):
     """Every class's score in one row. Not randomised is u = 1: the class's whole own mass."""
     row = [float(p) for p in row]
     if name == "softmax":
-        return [softmax_score(row, label) for label in range(len(row))]
-    if name == "aps":
-        return [float(s) for s in aps_scores(row, u)]
-    if name == "raps":
-        return [float(s) for s in aps_scores(row, u, penalty, k_reg)]
-    raise AssertionError(name)
+        return [1.0 - p for p in row]
+    scores, ahead = [0.0] * len(row), 0
+    for rank, y in enumerate(decreasing_order(row), start=1):
+        scores[y] = ahead / SCALE + float(u) * row[y]
+        if name == "raps":
+            scores[y] += penalty * max(0, rank - k_reg)
+        ahead += fixed_point(row[y])
+    return scores
+
+
+def exact_score(name, row, label, u=1, penalty=Fraction(1, 100), k_reg=5):
+    """The paper's formula for one class in exact arithmetic, without any rounding at all."""
+    row = [Fraction(float(p)) for p in row]
+    if name == "softmax":
+        return 1 - row[label]
+    order = decreasing_order(row)
+    rank = order.index(label) + 1
+    score = sum((row[y] for y in order[: rank - 1]), Fraction(0)) + Fraction(float(u)) * row[label]
+    return score + (max(0, penalty * (rank - k_reg)) if name == "raps" else 0)
 
 
 def score_matrix(name, rows, uniforms=None, **parameters):
@@ -76,8 +72,9 @@ def quantile(level, scores):
     """The smallest a in A such that a `level` fraction of A is <= a; infinite beyond 1."""
     if level > 1:
         return INFINITY
-    for a in sorted(scores):
-        if Fraction(sum(s <= a for s in scores), len(scores)) >= level:
+    ascending = sorted(scores)
+    for a in ascending:
+        if Fraction(bisect_right(ascending, a), len(scores)) >= level:
             return a
     raise AssertionError("no quantile")
 
@@ -108,7 +105,10 @@ def standard_groups(scores, labels, n_classes):
 
 
 def classwise_groups(scores, labels, n_classes):
-    return [[s for s, y in zip(scores, labels, strict=True) if y == c] for c in range(n_classes)]
+    groups = [[] for _ in range(n_classes)]
+    for s, y in zip(scores, labels, strict=True):
+        groups[y].append(s)
+    return groups
 
 
 def clustered_groups(scores, labels, n_classes, cluster_of_class):
@@ -125,10 +125,6 @@ def thresholds(groups, alpha):
     for g in groups:
         seen.setdefault(id(g), conformal_quantile(g, alpha))
     return [seen[id(g)] for g in groups]
-
-
-def prediction_set(row_scores, groups, alpha):
-    return [y for y, q in enumerate(thresholds(groups, alpha)) if row_scores[y] <= q]
 
 
 def prediction_sets(matrix, groups, alpha):
@@ -163,8 +159,12 @@ def with_top_class(sets, rows):
 
 def p_values(matrix, groups):
     """(1 + #{group scores >= s}) / (n + 1), as fractions."""
+    ascending = {id(g): sorted(g) for g in groups}
     return [
-        [Fraction(1 + sum(t >= s for t in g), len(g) + 1) for s, g in zip(row, groups, strict=True)]
+        [
+            Fraction(1 + len(g) - bisect_left(ascending[id(g)], s), len(g) + 1)
+            for s, g in zip(row, groups, strict=True)
+        ]
         for row in matrix
     ]
 
@@ -173,7 +173,7 @@ def p_values(matrix, groups):
 
 
 def class_counts(labels, n_classes):
-    return [sum(y == c for y in labels) for c in range(n_classes)]
+    return [len(group) for group in classwise_groups(labels, labels, n_classes)]
 
 
 def clustering_parameters(labels, n_classes, alpha, gamma=None, n_clusters=None):
@@ -200,8 +200,7 @@ def embedding(scores, labels, n_classes, alpha):
     taus = sorted({Fraction(t, 10) for t in (5, 6, 7, 8, 9)} | {1 - alpha})
     enough = 1 / min(alpha, Fraction(1, 10)) - 1
     classes, z, weights = [], [], []
-    for c in range(n_classes):
-        own = [s for s, y in zip(scores, labels, strict=True) if y == c]
+    for c, own in enumerate(classwise_groups(scores, labels, n_classes)):
         if len(own) < enough:
             continue
         levels = [Fraction(math.ceil((len(own) + 1) * tau), len(own)) for tau in taus]

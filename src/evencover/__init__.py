@@ -18,6 +18,8 @@ _HOME = {
     "ConformalClassifier": "classifier",
     "PredictionSets": "sets",
     "CoverageReport": "evaluation",
+    "Comparison": "comparison",
+    "compare": "comparison",
     "evaluate": "evaluation",
     "save": "persistence",
     "load": "persistence",
@@ -30,6 +32,7 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:
     from evencover._validation import EvencoverWarning, InputError
     from evencover.classifier import ConformalClassifier
+    from evencover.comparison import Comparison, compare
     from evencover.evaluation import CoverageReport, evaluate
     from evencover.persistence import load, save
     from evencover.predictors import ClasswisePredictor, ClusteredPredictor, StandardPredictor

@@ -186,3 +186,12 @@ def raise_unknown(kind: str, value: Any, known: Iterable[str]) -> NoReturn:
     close = difflib.get_close_matches(str(value).lower(), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     raise InputError(f"Unknown {kind} {value!r}. Choose one of {', '.join(known)}{hint}")
+
+
+def import_pandas() -> Any:
+    """The optional dependency of `to_frame`, or a sentence that says how to get it."""
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("to_frame needs pandas; install it with 'pip install pandas'.") from None
+    return pandas

@@ -31,18 +31,24 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     Parameters
     ----------
-    estimator : a classifier with ``predict_proba``. It is fitted on a part of the rows and
+    estimator
+        A classifier with ``predict_proba``. It is fitted on a part of the rows and
         calibrated on the others; a fitted model in scikit-learn's ``FrozenEstimator`` is kept as
         it is and calibrated on all rows.
-    predictor : the method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
+    predictor
+        The method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
         None is STANDARD at alpha = 0.1.
-    calibration_size : share of each class's rows that calibrates, in (0, 1).
-    random_state : whole number that fixes which rows calibrate.
+    calibration_size
+        Share of each class's rows that calibrates, in (0, 1).
+    random_state
+        Whole number that fixes which rows calibrate.
 
     Attributes
     ----------
-    estimator_, predictor_ : the fitted model, and the calibrated predictor.
-    classes_ : (K,) class labels; sets hold indices into them.
+    estimator_, predictor_
+        The fitted model, and the calibrated predictor.
+    classes_
+        (K,) class labels; sets hold indices into them.
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.naive_bayes import GaussianNB

@@ -61,14 +61,20 @@ class ClusterGuarantee(NamedTuple):
 
     Attributes
     ----------
-    cluster : its number; -1 is the null cluster, whose classes have no promise of their own.
-    n_classes : classes in it.
-    n_rows : calibration rows behind its threshold.
-    ks_largest : the largest Kolmogorov-Smirnov distance between a class and its cluster, as seen
+    cluster
+        Its number; -1 is the null cluster, whose classes have no promise of their own.
+    n_classes
+        Classes in it.
+    n_rows
+        Calibration rows behind its threshold.
+    ks_largest
+        The largest Kolmogorov-Smirnov distance between a class and its cluster, as seen
         in the calibration scores; sampling noise makes it larger than the truth.
-    ks_if_identical : the median of what `ks_largest` would be if all its classes had one and the
+    ks_if_identical
+        The median of what `ks_largest` would be if all its classes had one and the
         same distribution: all that noise alone explains.
-    epsilon_low, epsilon_high : limits for the true largest distance, valid for all clusters at
+    epsilon_low, epsilon_high
+        Limits for the true largest distance, valid for all clusters at
         once with probability 95%. Wide, because they make no assumption.
     """
 

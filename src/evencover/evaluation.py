@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, InputError, IntArray, class_labels
+from evencover._validation import (
+    Array,
+    FloatArray,
+    InputError,
+    IntArray,
+    class_labels,
+    import_pandas,
+)
 from evencover.quantiles import Alpha, exact_alpha
 from evencover.sets import PredictionSets
 
@@ -68,11 +75,16 @@ def evaluate(
 
     Parameters
     ----------
-    sets : the sets of N rows.
-    labels : (N,) true class indices.
-    alpha : the level the sets were made for.
-    class_names : one per class; by default those of the sets.
-    calibration_counts, cluster_of_class : (K,), optional; with them the report also groups
+    sets
+        The sets of N rows.
+    labels
+        (N,) true class indices.
+    alpha
+        The level the sets were made for.
+    class_names
+        One per class; by default those of the sets.
+    calibration_counts, cluster_of_class
+        (K,), optional; with them the report also groups
         classes by how much calibration data they had, and by cluster.
 
     >>> sets = PredictionSets.from_mask([[True, False], [True, True], [True, False]])
@@ -298,12 +310,6 @@ class CoverageReport:
 
     def to_frame(self) -> Any:
         """One row per class, as a pandas data frame."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InputError(
-                "to_frame needs pandas; install it with 'pip install pandas'."
-            ) from None
         columns: dict[str, Any] = {
             "class": np.arange(self.n_classes),
             "test_rows": self.class_counts,
@@ -316,7 +322,9 @@ class CoverageReport:
             "calibration_rows": self.calibration_counts,
             "cluster": self.cluster_of_class,
         }
-        return pd.DataFrame(columns | {k: v for k, v in extra.items() if v is not None})
+        return import_pandas().DataFrame(
+            columns | {k: v for k, v in extra.items() if v is not None}
+        )
 
     def summary(self) -> list[tuple[str, str, str]]:
         """The metrics as (name, value, meaning) for people."""

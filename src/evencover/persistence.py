@@ -29,7 +29,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         raise NotFittedError(
             f"This {type(predictor).__name__} is not calibrated yet; nothing to save."
         )
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save as to_bytes
 
     path = refuse_existing(path, force=force)
     arrays = {name: getattr(predictor, name) for name in predictor.fitted_arrays}
@@ -42,7 +42,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         "fitted": {name: _plain(getattr(predictor, name)) for name in predictor.fitted_values},
     }
     with atomic_path(path) as temporary:
-        save_file(arrays, temporary, {_KEY: json.dumps(about, ensure_ascii=False)})
+        temporary.write_bytes(to_bytes(arrays, {_KEY: json.dumps(about, ensure_ascii=False)}))
 
 
 def load(path: str | os.PathLike[str]) -> BasePredictor:

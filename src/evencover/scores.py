@@ -126,7 +126,8 @@ class APS(Score):
 
     Parameters
     ----------
-    randomize : draw one u per row; if False, u = 1 and the class's whole mass counts.
+    randomize
+        Draw one u per row; if False, u = 1 and the class's whole mass counts.
 
     >>> APS(randomize=False).matrix([[0.5, 0.125, 0.375]])
     array([[0.5  , 1.   , 0.875]])
@@ -150,9 +151,12 @@ class RAPS(APS):
 
     Parameters
     ----------
-    randomize : as in APS.
-    penalty : the paper's lambda, the price of each rank beyond `k_reg`.
-    k_reg : the rank up to which nothing is paid.
+    randomize
+        As in APS.
+    penalty
+        The paper's lambda, the price of each rank beyond `k_reg`.
+    k_reg
+        The rank up to which nothing is paid.
 
     >>> RAPS(randomize=False, penalty=1, k_reg=2).matrix([[0.5, 0.125, 0.375]])
     array([[0.5  , 2.   , 0.875]])

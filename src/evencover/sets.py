@@ -20,10 +20,14 @@ class PredictionSets:
 
     Parameters
     ----------
-    indptr : (N + 1,) where each row's classes begin and end.
-    indices : class indices of all rows, one row after the other.
-    n_classes : the number of classes K.
-    class_names : one name per class, optional.
+    indptr
+        (N + 1,) where each row's classes begin and end.
+    indices
+        Class indices of all rows, one row after the other.
+    n_classes
+        The number of classes K.
+    class_names
+        One name per class, optional.
 
     >>> sets = PredictionSets.from_mask([[True, False, True], [False, False, False]])
     >>> len(sets), sets.sizes.tolist(), sets[0].tolist(), sets.to_lists()

@@ -1,15 +1,59 @@
-"""What touches the N x K matrix: plain arrays in, plain arrays out, one row block at a time."""
+"""What touches the N x K matrix: plain arrays in, plain arrays out, one row block at a time.
 
-from evencover._kernels.reference import (
-    NAME,
-    p_values,
-    prediction_sets,
-    random_bits,
-    score_matrix,
-    set_sizes,
-    true_label_scores,
-    uniforms,
-)
+The C++ kernels are used where they were built, the NumPy reference elsewhere; the results are the
+same bits. ``EVENCOVER_KERNELS=numpy`` or ``c++`` in the environment chooses one.
+"""
+
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from evencover._kernels import reference
+from evencover._validation import InputError
+
+
+def _choose(wanted: str) -> ModuleType:
+    if wanted not in ("", "numpy", "c++"):
+        raise InputError(
+            "The environment variable EVENCOVER_KERNELS must be 'numpy' or 'c++'. "
+            f"Got {wanted!r} instead; unset it to use the fastest there is."
+        )
+    if wanted == "numpy":
+        return reference
+    try:
+        from evencover._kernels import native
+    except ImportError as error:
+        if wanted == "c++":
+            raise InputError(
+                "The environment variable EVENCOVER_KERNELS asks for the 'c++' kernels, but they "
+                f"were not built ({error}); reinstall evencover where there is a C++17 compiler, "
+                "or use 'numpy'."
+            ) from error
+        return reference
+    return native
+
+
+if TYPE_CHECKING:
+    from evencover._kernels.reference import (
+        NAME,
+        p_values,
+        prediction_sets,
+        random_bits,
+        score_matrix,
+        set_sizes,
+        true_label_scores,
+        uniforms,
+    )
+else:
+    _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
+    NAME = _chosen.NAME
+    p_values = _chosen.p_values
+    prediction_sets = _chosen.prediction_sets
+    random_bits = _chosen.random_bits
+    score_matrix = _chosen.score_matrix
+    set_sizes = _chosen.set_sizes
+    true_label_scores = _chosen.true_label_scores
+    uniforms = _chosen.uniforms
 
 __all__ = [
     "NAME",

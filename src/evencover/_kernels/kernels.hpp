@@ -1,6 +1,6 @@
 // What the Python module asks of the kernels: plain pointers in, plain pointers out.
 //
-// kernels.cpp is compiled once per instruction set; `best_kernels` picks one table at run time.
+// kernels.cpp is compiled once per instruction set; dispatch.hpp tells which can run.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,6 @@ constexpr int64_t all_good = -1;
 
 // Every function returns the first bad row, or `all_good`.
 struct Kernels {
-    const char* instruction_set;
     int64_t (*true_label_scores)(const Rows&, const Score&, const int64_t* labels, const double* u,
                                  double* scores);
     int64_t (*score_matrix)(const Rows&, const Score&, const double* u, double* scores);
@@ -69,13 +68,11 @@ struct Kernels {
 namespace baseline {
 extern const Kernels kernels;
 }
-#ifdef EVENCOVER_X86_DISPATCH
 namespace avx2 {
 extern const Kernels kernels;
 }
 namespace avx512 {
 extern const Kernels kernels;
 }
-#endif
 
 }  // namespace evencover

@@ -23,7 +23,7 @@ inline PhiloxCounter philox(PhiloxCounter c, uint64_t key) {
 }
 
 // 64 random bits of the row `id` for one use.
-inline uint64_t random_bits(uint64_t seed, uint64_t use, uint64_t id) {
+inline uint64_t philox_bits(uint64_t seed, uint64_t use, uint64_t id) {
     const PhiloxCounter c = philox({id & 0xFFFFFFFFu, id >> 32, use, 0}, seed);
     return (c[0] << 32) | c[1];
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "candidates.hpp"
 #include "chooser.hpp"
@@ -48,13 +49,136 @@ class InfiniteCount {
 
     // The coin shows heads for a class if it is less than the class's probability.
     static int64_t at_most(const Chances& chances, double coin) {
-        int64_t count = 0;
-        while (count < chances.size && chances.values[count] <= coin) ++count;
-        return count;
+        int64_t low = 0, high = chances.size;
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (chances.values[middle] <= coin) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return low;
     }
 
     int64_t always_ = 0;
     Chances heads_, tails_;
 };
+
+// The scores of one row that can be within a limit.
+struct RowScores {
+    explicit RowScores(int64_t n_classes) : classes(n_classes), scores(n_classes) {}
+    void add(int32_t y, double score) {
+        classes[size] = y;
+        scores[size++] = score;
+    }
+    Buffer<int32_t> classes;
+    Buffer<double> scores;
+    int64_t size = 0;
+};
+
+// Limits with the vectors of one class side by side, so that a score is compared with all of them
+// at once. +inf is replaced by -inf: those classes are counted apart.
+class LimitTable {
+   public:
+    LimitTable(const Thresholds* thresholds, int64_t n_vectors, int64_t n_classes)
+        : n_(n_vectors), upper_(n_vectors * n_classes) {
+        for (int64_t t = 0; t < n_; ++t) has_pairs_ |= thresholds[t].lower != nullptr;
+        if (has_pairs_) {
+            lower_.reserve(n_vectors * n_classes);
+            chance_.reserve(n_vectors * n_classes);
+        }
+        for (int64_t y = 0; y < n_classes; ++y) {
+            for (int64_t t = 0; t < n_; ++t) put(thresholds[t], y, y * n_ + t);
+        }
+    }
+
+    void count(const RowScores& row, double coin, int64_t* sizes) const {
+        for (int64_t i = 0; i < row.size; ++i) {
+            const double s = row.scores[i];
+            const double* const upper = upper_.data() + row.classes[i] * n_;
+            if (!has_pairs_) {
+                for (int64_t t = 0; t < n_; ++t) sizes[t] += s <= upper[t];
+                continue;
+            }
+            const double* const lower = lower_.data() + row.classes[i] * n_;
+            const double* const chance = chance_.data() + row.classes[i] * n_;
+            for (int64_t t = 0; t < n_; ++t) {
+                sizes[t] += s <= (coin < chance[t] ? upper[t] : lower[t]);
+            }
+        }
+    }
+
+   private:
+    void put(const Thresholds& thresholds, int64_t y, int64_t at) {
+        upper_[at] = finite(thresholds.upper[y]);
+        if (!has_pairs_) return;
+        lower_[at] = finite(thresholds.lower ? thresholds.lower[y] : thresholds.upper[y]);
+        chance_[at] = thresholds.lower ? thresholds.upper_probability[y] : 1.0;
+    }
+
+    static double finite(double limit) { return limit == infinity ? -infinity : limit; }
+
+    int64_t n_;
+    bool has_pairs_ = false;
+    Buffer<double> upper_, lower_, chance_;
+};
+
+// Without the table: slower per row, but nothing to prepare.
+inline void count_one_by_one(const Thresholds* thresholds, int64_t n_vectors, const RowScores& row,
+                             double coin, int64_t* sizes) {
+    for (int64_t t = 0; t < n_vectors; ++t) {
+        for (int64_t i = 0; i < row.size; ++i) {
+            const double limit = limit_of(thresholds[t], row.classes[i], coin);
+            sizes[t] += row.scores[i] <= limit && limit != infinity;
+        }
+    }
+}
+
+template <class Source>
+inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& score, const double* u,
+                              const Thresholds* thresholds, int64_t n_vectors, const double* coin,
+                              int64_t* sizes) {
+    const int64_t n_classes = rows.n_classes;
+    LimitRange limits;
+    const std::unique_ptr<InfiniteCount[]> infinite(new InfiniteCount[n_vectors]);
+    for (int64_t t = 0; t < n_vectors; ++t) {
+        limits.include(thresholds[t], n_classes);
+        infinite[t].read(thresholds[t], n_classes);
+    }
+    limits.least = -infinity;  // every candidate's score is needed
+    // A row meets some hundred candidates: with fewer rows the table costs more than it saves.
+    const bool use_table = n_vectors > 1 && n_classes <= 64 * rows.n_rows &&
+                           n_vectors * n_classes <= (int64_t{1} << 22);
+    const LimitTable table(thresholds, use_table ? n_vectors : 0, n_classes);
+    Chooser chooser(score, limits, n_classes);
+    Ranking ranking(n_classes);
+    Candidates candidates(n_classes);
+    RowScores row_scores(n_classes);
+    Scan scan;
+    for (int64_t i = 0; i < rows.n_rows; ++i) {
+        const auto* row = source.load(i);
+        if (!row || !scan_row(source, row, n_classes, scan)) return i;
+        chooser.choose(row, scan, candidates);
+        row_scores.size = 0;
+        if (score.needs_order) {
+            ranking.arrange(candidates, score, limits);
+            ranking.walk(score, u[i], limits.largest,
+                         [&](int32_t y, double s) { row_scores.add(y, s); });
+        } else {
+            for (int64_t c = 0; c < candidates.size(); ++c) {
+                row_scores.add(candidates.class_of(c), softmax_score(candidates.p(c)));
+            }
+        }
+        int64_t* const row_sizes = sizes + i * n_vectors;
+        for (int64_t t = 0; t < n_vectors; ++t) row_sizes[t] = infinite[t].at(coin[i]);
+        if (use_table) {
+            table.count(row_scores, coin[i], row_sizes);
+        } else {
+            count_one_by_one(thresholds, n_vectors, row_scores, coin[i], row_sizes);
+        }
+    }
+    return all_good;
+}
 
 EVENCOVER_END

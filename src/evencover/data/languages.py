@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Probabilities are stored as 256 equal steps of their sixth root. A root spends the steps where
-# sets are decided: a step is 5% of p = 0.3, 16% of p = 0.0003, and the first one ends at 4e-15.
+# sets are decided: a step is 3% of p = 0.3, 9% of p = 0.0003, and the first one ends at 4e-15.
 N_STEPS = 256
 
 

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,13 +30,22 @@ class Source(ABC):
 
     Attributes
     ----------
-    n_classes, n_rows : the shape; ``n_rows`` is None where only reading to the end would tell.
-    class_names : one name per class, or None.
-    logits : whether the input says that it holds logits; None if it does not say.
-    name : what messages call it.
-    labels : labels of all rows if they are kept apart from the rows, else None.
-    has_labels : whether blocks come with labels.
-    fingerprint : tells these labelled rows from others; known once they have been read.
+    n_classes, n_rows
+        The shape; ``n_rows`` is None where only reading to the end would tell.
+    class_names
+        One name per class, or None.
+    logits
+        Whether the input says that it holds logits; None if it does not say.
+    name
+        What messages call it.
+    labels
+        Labels of all rows if they are kept apart from the rows, else None.
+    has_labels
+        Whether blocks come with labels.
+    fingerprint
+        Tells these labelled rows from others; known once they have been read.
+    watch
+        Wraps the stream of blocks, for a progress bar; None leaves it alone.
     """
 
     n_classes: int
@@ -47,6 +56,7 @@ class Source(ABC):
     labels: Array | None = None
     has_labels: bool = False
     fingerprint: str | None = None
+    watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None
 
     @abstractmethod
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
@@ -61,6 +71,9 @@ class Source(ABC):
 
     def blocks(self) -> Iterator[Block]:
         """Checked blocks: right number of columns, labels that are class indices."""
+        return self._checked_blocks() if self.watch is None else self.watch(self._checked_blocks())
+
+    def _checked_blocks(self) -> Iterator[Block]:
         start = 0
         digest = hashlib.blake2b(digest_size=16)
         for raw, labels in self.row_blocks():
@@ -172,11 +185,15 @@ def as_source(
 
     Parameters
     ----------
-    probabilities : an (N, K) array-like, the path of a file, an iterable of (n, K) blocks or of
+    probabilities
+        An (N, K) array-like, the path of a file, an iterable of (n, K) blocks or of
         (block, labels) pairs, or a `Source`.
-    labels : (N,) class indices, or class names if these are known; replaces those of a file.
-    class_names : one per class; replaces those of a file.
-    logits : say whether the numbers are logits, whatever the file says.
+    labels
+        (N,) class indices, or class names if these are known; replaces those of a file.
+    class_names
+        One per class; replaces those of a file.
+    logits
+        Say whether the numbers are logits, whatever the file says.
     """
     source = _open(probabilities)
     if class_names is not None:

@@ -105,17 +105,17 @@ def _write_jsonl(path: Path, blocks: Iterable[PredictionSets], names: Any) -> in
 
 
 def _write_csv(path: Path, blocks: Iterable[PredictionSets], names: Any) -> int:
-    """One line per member: ``row,class`` and perhaps ``name``; empty sets have no line."""
+    """One line per row: ``row``, ``size``, ``set`` (separated by spaces), ``names`` (by bars)."""
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["row", "class"] if names is None else ["row", "class", "name"])
+        writer.writerow(["row", "size", "set", *([] if names is None else ["names"])])
         for sets in blocks:
             for members in sets.to_lists():
-                if names is None:
-                    writer.writerows((n_rows, index) for index in members)
-                else:
-                    writer.writerows((n_rows, index, names[index]) for index in members)
+                line = [n_rows, len(members), " ".join(map(str, members))]
+                if names is not None:
+                    line.append("|".join(names[index] for index in members))
+                writer.writerow(line)
                 n_rows += 1
     return n_rows
 

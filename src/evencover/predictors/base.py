@@ -39,23 +39,35 @@ class BasePredictor(Parameters):
 
     Parameters
     ----------
-    alpha : miscoverage level in (0, 1); sets aim at coverage 1 - alpha. Read as the decimal or
+    alpha
+        Miscoverage level in (0, 1); sets aim at coverage 1 - alpha. Read as the decimal or
         fraction that was written, so ranks are exact.
-    score : "softmax", "aps", "raps", or a `Score`.
-    exact : randomise between two neighbouring ranks so that coverage is 1 - alpha, not at least
+    score
+        "softmax", "aps", "raps", or a `Score`.
+    exact
+        Randomise between two neighbouring ranks so that coverage is 1 - alpha, not at least
         1 - alpha; a row's set then depends on its id and `random_state`.
-    allow_empty : if False, an empty set is given the most probable class.
-    from_logits : the input holds logits; a softmax is applied to ``logits / temperature``.
-    temperature : divides logits; only used with them.
-    random_state : whole number that, with a row's id, fixes every random choice.
+    allow_empty
+        If False, an empty set is given the most probable class.
+    from_logits
+        The input holds logits; a softmax is applied to ``logits / temperature``.
+    temperature
+        Divides logits; only used with them.
+    random_state
+        Whole number that, with a row's id, fixes every random choice.
 
     Attributes
     ----------
-    thresholds_ : (K,) threshold of each class; +inf means the class is in every set.
-    class_counts_ : (K,) calibration rows of each class.
-    n_classes_, n_calibration_ : K, and the number of calibration rows.
-    class_names_ : one name per class, or None.
-    fingerprint_ : tells the calibration rows from others; None after `fit_scores`.
+    thresholds_
+        (K,) threshold of each class; +inf means the class is in every set.
+    class_counts_
+        (K,) calibration rows of each class.
+    n_classes_, n_calibration_
+        K, and the number of calibration rows.
+    class_names_
+        One name per class, or None.
+    fingerprint_
+        Tells the calibration rows from others; None after `fit_scores`.
     """
 
     method: ClassVar[str]
@@ -130,11 +142,15 @@ class BasePredictor(Parameters):
 
         Parameters
         ----------
-        probabilities : (N, K) array-like, the path of a file, or an iterable of (n, K) blocks or
+        probabilities
+            (N, K) array-like, the path of a file, or an iterable of (n, K) blocks or
             (block, labels) pairs.
-        labels : (N,) class indices; may come with the file or the blocks.
-        ids : (N,) stable row ids, integers or text; by default a row's place in the input.
-        class_names : one name per class, carried along to the prediction sets.
+        labels
+            (N,) class indices; may come with the file or the blocks.
+        ids
+            (N,) stable row ids, integers or text; by default a row's place in the input.
+        class_names
+            One name per class, carried along to the prediction sets.
         """
         self._check_parameters()
         source = as_source(probabilities, labels, class_names=class_names)
@@ -216,8 +232,10 @@ class BasePredictor(Parameters):
 
         Parameters
         ----------
-        probabilities : as in `fit`.
-        ids : (N,) stable row ids; the same id always gets the same random choices.
+        probabilities
+            As in `fit`.
+        ids
+            (N,) stable row ids; the same id always gets the same random choices.
         """
         return PredictionSets.concatenate(self.predict_set_blocks(probabilities, ids=ids))
 

@@ -49,19 +49,24 @@ class ClusteredPredictor(BasePredictor):
 
     Parameters
     ----------
-    gamma : share of the calibration rows used for clustering, in (0, 1); "auto" is the paper's
+    gamma
+        Share of the calibration rows used for clustering, in (0, 1); "auto" is the paper's
         K / (75 + K), K being the number of classes with enough rows.
-    n_clusters : number of clusters M; "auto" is the paper's floor(gamma n~ / 2), where n~ is the
+    n_clusters
+        Number of clusters M; "auto" is the paper's floor(gamma n~ / 2), where n~ is the
         larger of the smallest class count and 1/alpha - 1.
-    alpha, score, exact, allow_empty, from_logits, temperature, random_state :
+    alpha, score, exact, allow_empty, from_logits, temperature, random_state
         as for every predictor.
 
     Attributes
     ----------
-    cluster_of_class_ : (K,) cluster of each class, -1 for the null cluster; clusters are numbered
+    cluster_of_class_
+        (K,) cluster of each class, -1 for the null cluster; clusters are numbered
         from the easiest classes to the hardest.
-    n_clusters_, gamma_ : what was used; both 0 if it fell back to STANDARD.
-    guarantee_ : one `ClusterGuarantee` per cluster, the null cluster last.
+    n_clusters_, gamma_
+        What was used; both 0 if it fell back to STANDARD.
+    guarantee_
+        One `ClusterGuarantee` per cluster, the null cluster last.
     """
 
     method: ClassVar[str] = "clustered"

@@ -1,0 +1,1 @@
+"""One file per implementation under test; each defines a class named Contestant."""

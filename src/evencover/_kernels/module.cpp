@@ -1,0 +1,217 @@
+// The Python module `_native`: checks shapes, releases the GIL, calls the kernels.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "kernels.hpp"
+#include "philox.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace evencover {
+namespace {
+
+using RowArray = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+template <class T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Result = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using ResultMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using ClassArray = nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>;
+
+void expect(bool condition, const char* rule) {
+    if (!condition) throw std::invalid_argument(rule);
+}
+
+template <class A>
+int64_t length(const A& array) {
+    return static_cast<int64_t>(array.shape(0));
+}
+
+template <class A>
+void expect_length(const A& array, int64_t n) {
+    expect(length(array) == n, "an array has the wrong length");
+}
+
+template <class A>
+void expect_shape(const A& matrix, int64_t n_rows, int64_t n_columns) {
+    expect(length(matrix) == n_rows && static_cast<int64_t>(matrix.shape(1)) == n_columns,
+           "a matrix has the wrong shape");
+}
+
+Element element_of(const nb::dlpack::dtype& type) {
+    if (type == nb::dtype<float>()) return Element::float32;
+    if (type == nb::dtype<double>()) return Element::float64;
+    const auto floating = static_cast<uint8_t>(nb::dlpack::dtype_code::Float);
+    expect(type.code == floating && type.bits == 16 && type.lanes == 1,
+           "rows must be float16, float32 or float64");
+    return Element::float16;
+}
+
+// (upper, lower or None, upper_probability or None), as in quantiles.Thresholds.
+using Limits =
+    std::tuple<Vector<double>, std::optional<Vector<double>>, std::optional<Vector<double>>>;
+
+Thresholds thresholds_of(const Limits& limits, int64_t n_classes) {
+    const auto& [upper, lower, probability] = limits;
+    expect_length(upper, n_classes);
+    if (!lower || !probability) return {upper.data(), nullptr, nullptr};
+    expect_length(*lower, n_classes);
+    expect_length(*probability, n_classes);
+    return {upper.data(), lower->data(), probability->data()};
+}
+
+// Rows of scores to be computed: what all kernels take. The methods return the first bad row or -1.
+class Block {
+   public:
+    Block(const std::string& instruction_set, RowArray rows, Vector<double> u, bool needs_order,
+          double penalty, int64_t k_reg, bool logits, double temperature, double tolerance)
+        : kernels_(kernels_for(instruction_set)),
+          row_array_(rows),
+          u_array_(u),
+          rows_{rows.data(),
+                rows.stride(0),
+                length(rows),
+                static_cast<int64_t>(rows.shape(1)),
+                element_of(rows.dtype()),
+                logits,
+                temperature,
+                tolerance},
+          score_{needs_order, penalty, k_reg} {
+        expect(rows_.n_classes >= 1, "rows must have classes");
+        expect(rows_.n_rows == 0 || rows_.n_classes == 1 || rows.stride(1) == 1,
+               "columns must be adjacent");
+        expect_length(u, rows_.n_rows);
+    }
+
+    int64_t true_label_scores(const Vector<int64_t>& labels, const Result<double>& scores) const {
+        expect_length(labels, rows_.n_rows);
+        expect_length(scores, rows_.n_rows);
+        for (int64_t i = 0; i < rows_.n_rows; ++i) {
+            expect(labels.data()[i] >= 0 && labels.data()[i] < rows_.n_classes,
+                   "labels must be class indices");
+        }
+        nb::gil_scoped_release release;
+        return kernels_.true_label_scores(rows_, score_, labels.data(), u_array_.data(),
+                                          scores.data());
+    }
+
+    int64_t score_matrix(const ResultMatrix<double>& scores) const {
+        expect_shape(scores, rows_.n_rows, rows_.n_classes);
+        nb::gil_scoped_release release;
+        return kernels_.score_matrix(rows_, score_, u_array_.data(), scores.data());
+    }
+
+    std::tuple<ClassArray, int64_t> prediction_sets(const Limits& limits,
+                                                    const Vector<double>& coin, bool allow_empty,
+                                                    const Result<int64_t>& sizes) const {
+        expect_length(coin, rows_.n_rows);
+        expect_length(sizes, rows_.n_rows);
+        const Thresholds thresholds = thresholds_of(limits, rows_.n_classes);
+        ClassList members;
+        int64_t bad;
+        {
+            nb::gil_scoped_release release;
+            bad = kernels_.prediction_sets(rows_, score_, u_array_.data(), thresholds, coin.data(),
+                                           allow_empty, sizes.data(), members);
+        }
+        nb::capsule owner(members.classes ? members.classes : std::malloc(1),
+                          [](void* classes) noexcept { std::free(classes); });
+        const size_t shape[] = {static_cast<size_t>(members.size)};
+        return {ClassArray(members.classes, 1, shape, owner), bad};
+    }
+
+    int64_t set_sizes(const std::vector<Limits>& limits, const Vector<double>& coin,
+                      const ResultMatrix<int64_t>& sizes) const {
+        const auto n_vectors = static_cast<int64_t>(limits.size());
+        expect_length(coin, rows_.n_rows);
+        expect_shape(sizes, rows_.n_rows, n_vectors);
+        std::vector<Thresholds> thresholds;
+        for (const Limits& each : limits) thresholds.push_back(thresholds_of(each, rows_.n_classes));
+        nb::gil_scoped_release release;
+        return kernels_.set_sizes(rows_, score_, u_array_.data(), thresholds.data(), n_vectors,
+                                  coin.data(), sizes.data());
+    }
+
+    int64_t p_values(const Vector<double>& scores, const Vector<int64_t>& offsets,
+                     const Vector<int64_t>& group_of_class, const Vector<double>& own_share,
+                     const ResultMatrix<double>& result) const {
+        expect_length(own_share, rows_.n_rows);
+        expect_length(group_of_class, rows_.n_classes);
+        expect_shape(result, rows_.n_rows, rows_.n_classes);
+        const int64_t n_groups = length(offsets) - 1;
+        for (int64_t g = 0; g < n_groups; ++g) {
+            const int64_t begin = offsets.data()[g], end = offsets.data()[g + 1];
+            expect(0 <= begin && begin <= end && end <= length(scores), "offsets must increase");
+        }
+        for (int64_t y = 0; y < rows_.n_classes; ++y) {
+            const int64_t g = group_of_class.data()[y];
+            expect(g >= -1 && g < n_groups, "groups must exist");
+        }
+        nb::gil_scoped_release release;
+        return kernels_.p_values(rows_, score_, u_array_.data(),
+                                 {scores.data(), offsets.data(), group_of_class.data()},
+                                 own_share.data(), result.data());
+    }
+
+   private:
+    const Kernels& kernels_;
+    RowArray row_array_;  // keeps the memory alive
+    Vector<double> u_array_;
+    Rows rows_;
+    Score score_;
+};
+
+void random_bits(uint64_t seed, uint64_t use, const Vector<uint64_t>& ids,
+                 const Result<uint64_t>& result) {
+    expect_length(result, length(ids));
+    nb::gil_scoped_release release;
+    for (int64_t i = 0; i < length(ids); ++i) {
+        result.data()[i] = philox_bits(seed, use, ids.data()[i]);
+    }
+}
+
+void uniforms(uint64_t seed, uint64_t use, const Vector<uint64_t>& ids,
+              const Result<double>& result) {
+    expect_length(result, length(ids));
+    nb::gil_scoped_release release;
+    for (int64_t i = 0; i < length(ids); ++i) {
+        const uint64_t random = philox_bits(seed, use, ids.data()[i]) >> 11;
+        result.data()[i] = static_cast<double>(random) * 0x1p-53;
+    }
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    nb::class_<Block>(m, "Block")
+        .def(nb::init<const std::string&, RowArray, Vector<double>, bool, double, int64_t, bool,
+                      double, double>(),
+             "instruction_set"_a, "rows"_a, "u"_a, nb::kw_only(), "needs_order"_a, "penalty"_a,
+             "k_reg"_a, "logits"_a, "temperature"_a, "tolerance"_a)
+        .def("true_label_scores", &Block::true_label_scores)
+        .def("score_matrix", &Block::score_matrix)
+        .def("prediction_sets", &Block::prediction_sets)
+        .def("set_sizes", &Block::set_sizes)
+        .def("p_values", &Block::p_values);
+    m.def("instruction_sets", &instruction_sets, "What this machine can run, best first.");
+    m.def("random_bits", &random_bits);
+    m.def("uniforms", &uniforms);
+    m.def("philox", &philox, "Philox4x32-10 of four 32-bit counter words under a 64-bit key.");
+}
+
+}  // namespace evencover

@@ -1,0 +1,196 @@
+"""The kernels in C++: same signatures and same bits as `reference`, which defines them.
+
+Only the built-in scores are known here; any other score runs on the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evencover._kernels import _native, reference
+from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
+
+if TYPE_CHECKING:
+    from evencover.quantiles import GroupedScores, Thresholds
+    from evencover.scores import Score
+
+NAME = "c++"
+INSTRUCTION_SET: str = _native.instruction_sets()[0]
+
+
+def random_bits(seed: int, use: int, ids: Array) -> Array:
+    """64 random bits per row: Philox4x32-10 of the counter (id, use) under the key `seed`."""
+    ids = np.ascontiguousarray(ids, dtype=np.uint64)
+    bits = np.empty(len(ids), dtype=np.uint64)
+    _native.random_bits(seed, use, ids, bits)
+    return bits
+
+
+def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
+    """One uniform in [0, 1) per row, with 53 random bits."""
+    ids = np.ascontiguousarray(ids, dtype=np.uint64)
+    values = np.empty(len(ids))
+    _native.uniforms(seed, use, ids, values)
+    return values
+
+
+def true_label_scores(
+    score: Score, rows: Array, labels: IntArray, u: FloatArray, *, logits: bool, temperature: float
+) -> tuple[FloatArray, int]:
+    """Score of each row's own label (n,), and the first bad row (-1: none)."""
+    if not _is_built_in(score):
+        return reference.true_label_scores(
+            score, rows, labels, u, logits=logits, temperature=temperature
+        )
+    scores = np.empty(len(rows))
+    block = _block(score, rows, u, logits=logits, temperature=temperature)
+    bad: int = block.true_label_scores(_integers(labels), scores)
+    return (scores, -1) if bad < 0 else (np.empty(0), bad)
+
+
+def score_matrix(
+    score: Score, rows: Array, u: FloatArray, *, logits: bool, temperature: float
+) -> tuple[FloatArray, int]:
+    """Score of every class in every row (n, K), and the first bad row (-1: none)."""
+    if not _is_built_in(score):
+        return reference.score_matrix(score, rows, u, logits=logits, temperature=temperature)
+    scores = np.empty(rows.shape)
+    bad: int = _block(score, rows, u, logits=logits, temperature=temperature).score_matrix(scores)
+    return (scores, -1) if bad < 0 else (np.empty((0, rows.shape[1])), bad)
+
+
+def prediction_sets(
+    score: Score,
+    rows: Array,
+    u: FloatArray,
+    thresholds: Thresholds,
+    coin: FloatArray,
+    *,
+    allow_empty: bool,
+    logits: bool,
+    temperature: float,
+) -> tuple[IntArray, Array, int]:
+    """Set sizes (n,), the classes of all sets one after the other (int32), the first bad row.
+
+    Row i holds class y if its score is at most ``upper[y]``, or ``lower[y]`` when
+    ``coin[i] >= upper_probability[y]``.
+    """
+    if not _is_built_in(score):
+        return reference.prediction_sets(
+            score,
+            rows,
+            u,
+            thresholds,
+            coin,
+            allow_empty=allow_empty,
+            logits=logits,
+            temperature=temperature,
+        )
+    sizes = np.empty(len(rows), dtype=np.int64)
+    block = _block(score, rows, u, logits=logits, temperature=temperature)
+    classes, bad = block.prediction_sets(_limits(thresholds), _floats(coin), allow_empty, sizes)
+    if bad >= 0:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), bad
+    return sizes, classes, -1
+
+
+def set_sizes(
+    score: Score,
+    rows: Array,
+    u: FloatArray,
+    thresholds: Sequence[Thresholds],
+    coin: FloatArray,
+    *,
+    logits: bool,
+    temperature: float,
+) -> tuple[IntArray, int]:
+    """Sizes (n, T) of the sets under each of T threshold vectors, from one pass over the rows."""
+    if not _is_built_in(score):
+        return reference.set_sizes(
+            score, rows, u, thresholds, coin, logits=logits, temperature=temperature
+        )
+    sizes = np.empty((len(rows), len(thresholds)), dtype=np.int64)
+    block = _block(score, rows, u, logits=logits, temperature=temperature)
+    bad: int = block.set_sizes([_limits(each) for each in thresholds], _floats(coin), sizes)
+    return (sizes, -1) if bad < 0 else (sizes[:0], bad)
+
+
+def p_values(
+    score: Score,
+    rows: Array,
+    u: FloatArray,
+    groups: GroupedScores,
+    group_of_class: IntArray,
+    own_share: FloatArray,
+    *,
+    logits: bool,
+    temperature: float,
+) -> tuple[FloatArray, int]:
+    """(own_share + #{group scores >= s}) / (n + 1) for every class (n, K), and the first bad row."""
+    if not _is_built_in(score):
+        return reference.p_values(
+            score,
+            rows,
+            u,
+            groups,
+            group_of_class,
+            own_share,
+            logits=logits,
+            temperature=temperature,
+        )
+    result = np.empty(rows.shape)
+    block = _block(score, rows, u, logits=logits, temperature=temperature)
+    bad: int = block.p_values(
+        _floats(groups.scores),
+        _integers(groups.offsets),
+        _integers(group_of_class),
+        _floats(own_share),
+        result,
+    )
+    return (result, -1) if bad < 0 else (result[:0], bad)
+
+
+def _is_built_in(score: Score) -> bool:
+    """Exactly one of our classes: a subclass may have changed the formula."""
+    from evencover.scores import APS, RAPS, Softmax
+
+    return type(score) in (Softmax, APS, RAPS)
+
+
+def _block(
+    score: Score, rows: Array, u: FloatArray, *, logits: bool, temperature: float
+) -> _native.Block:
+    return _native.Block(
+        INSTRUCTION_SET,
+        _adjacent_columns(rows),
+        _floats(u),
+        needs_order=score.needs_order,
+        penalty=float(getattr(score, "penalty", 0.0)),
+        k_reg=int(min(getattr(score, "k_reg", 0), 2**62)),
+        logits=logits,
+        temperature=temperature,
+        tolerance=sum_tolerance(rows.dtype),
+    )
+
+
+def _adjacent_columns(rows: Array) -> Array:
+    """The rows as C++ reads them: any distance between rows, none between columns."""
+    width = rows.itemsize
+    if rows.strides[1] == width and rows.strides[0] % width == 0 and rows.flags.aligned:
+        return rows
+    return np.ascontiguousarray(rows)
+
+
+def _limits(thresholds: Thresholds) -> tuple[Any, ...]:
+    return tuple(None if part is None else _floats(part) for part in thresholds)
+
+
+def _floats(values: Array) -> FloatArray:
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _integers(values: Array) -> IntArray:
+    return np.ascontiguousarray(values, dtype=np.int64)

@@ -1,0 +1,69 @@
+"""What the commands show on a terminal: notes and progress on stderr, tables on stdout."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from evencover.data.source import Source, rows_per_block
+
+Item = TypeVar("Item")
+
+
+def note(text: str) -> None:
+    """Say something about the work; results go to stdout."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def progress(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+    """Pass items on; show a bar with the time left once a second has gone by, on a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=total)
+    begun = time.monotonic()
+    try:
+        for item in items:
+            yield item
+            bar.advance(task)
+            if not bar.live.is_started and time.monotonic() - begun > 1:
+                bar.start()
+    finally:
+        bar.stop()
+
+
+def watch(source: Source, what: str) -> Source:
+    """Show the reading of a source as a progress bar."""
+    total = source.n_rows and -(-source.n_rows // rows_per_block(source.n_classes))
+    source.watch = lambda blocks: progress(blocks, what, total)
+    return source
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """Print a table: the first column to the left, numbers to the right, all of it in a pipe."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    # A pipe has no width: never cut a number there.
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(table)

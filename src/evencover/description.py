@@ -1,0 +1,134 @@
+"""What a model, a data file or this installation is, as numbers and as text."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+
+import evencover
+from evencover import _kernels
+from evencover._validation import FloatArray, IntArray
+from evencover.console import print_table
+from evencover.data.source import Source
+from evencover.engine import n_threads
+from evencover.predictors import BasePredictor
+from evencover.scores import make_score
+
+
+def of_installation() -> dict[str, Any]:
+    """Version, kernels and threads."""
+    return {
+        "evencover": evencover.__version__,
+        "kernels": _kernels.NAME,
+        "threads": n_threads(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def of_model(predictor: BasePredictor) -> dict[str, Any]:
+    """Method, parameters, thresholds and guarantee."""
+    about: dict[str, Any] = {
+        "method": predictor.method,
+        "alpha": str(predictor.alpha),
+        "score": make_score(predictor.score).to_dict(),
+        "exact": predictor.exact,
+        "allow_empty": predictor.allow_empty,
+        "from_logits": predictor.from_logits,
+        "random_state": predictor.random_state,
+        "n_classes": predictor.n_classes_,
+        "n_calibration": predictor.n_calibration_,
+        "examples_per_class": _spread(predictor.class_counts_),
+        "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
+    }
+    for name in ("n_clusters_", "gamma_"):
+        if hasattr(predictor, name):
+            about[name.rstrip("_")] = getattr(predictor, name)
+    if hasattr(predictor, "guarantee_"):
+        about["guarantee"] = [row._asdict() for row in predictor.guarantee_]
+    about["thresholds"] = predictor.thresholds_.tolist()
+    about["class_counts"] = predictor.class_counts_.tolist()
+    about["class_names"] = None if predictor.class_names_ is None else list(predictor.class_names_)
+    return about
+
+
+def of_data(source: Source) -> dict[str, Any]:
+    """Rows, classes and, with labels, accuracy and how the classes are filled."""
+    n_rows, n_right = 0, 0
+    counts = np.zeros(source.n_classes, dtype=np.int64)
+    for block in source.blocks():
+        n_rows += len(block.rows)
+        if block.labels is not None:
+            n_right += int((block.rows.argmax(axis=1) == block.labels).sum())
+            counts += np.bincount(block.labels, minlength=source.n_classes)
+    about: dict[str, Any] = {
+        "n_rows": n_rows,
+        "n_classes": source.n_classes,
+        "holds": "logits" if source.logits else "probabilities",
+        "has_labels": source.has_labels,
+        "has_class_names": source.class_names is not None,
+    }
+    if source.has_labels:
+        about |= {
+            "accuracy": n_right / n_rows,
+            "examples_per_class": _spread(counts),
+            "n_classes_without_examples": int((counts == 0).sum()),
+            "n_classes_below_9_examples": int((counts < 9).sum()),
+            "class_balance": class_balance(counts),
+        }
+    return about
+
+
+def class_balance(class_counts: IntArray) -> float:
+    """The paper's metric: rows of the rarest 5% of classes over those of a uniform distribution.
+
+    >>> class_balance(np.full(100, 7)), class_balance(np.arange(100))
+    (1.0, 0.04040404040404041)
+    """
+    n_rare = max(1, len(class_counts) // 20)
+    return float(np.sort(class_counts)[:n_rare].sum() / (class_counts.mean() * n_rare))
+
+
+def _spread(values: IntArray | FloatArray) -> dict[str, float]:
+    quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
+    return dict(zip(("min", "q25", "median", "q75", "max"), quantiles.tolist(), strict=True))
+
+
+def show(about: dict[str, Any]) -> None:
+    """Print a description; long lists are summed up."""
+    about = dict(about)
+    guarantee = about.pop("guarantee", [])
+    thresholds = about.pop("thresholds", None)
+    names = about.pop("class_names", None)
+    about.pop("class_counts", None)
+    if thresholds is not None:
+        finite = np.array([value for value in thresholds if np.isfinite(value)])
+        about["finite thresholds"] = _spread(finite) if len(finite) else "none"
+        about["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
+    for name, value in about.items():
+        print(f"{name.replace('_', ' '):<28}{_text(value)}")
+    if guarantee:
+        print(
+            "\nCoverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being"
+        )
+        print("the largest distance (Kolmogorov-Smirnov) of a class's scores from its cluster's:")
+        print_table(
+            ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% limits"],
+            [_guarantee_cells(row) for row in guarantee],
+        )
+
+
+def _guarantee_cells(row: dict[str, Any]) -> list[str]:
+    if row["cluster"] < 0:
+        return ["null", str(row["n_classes"]), str(row["n_rows"]), "", "", "no promise"]
+    limits = f"{row['epsilon_low']:.2f} to {row['epsilon_high']:.2f}"
+    numbers = [f"{row['ks_largest']:.2f}", f"{row['ks_if_identical']:.2f}", limits]
+    return [str(row["cluster"]), str(row["n_classes"]), str(row["n_rows"]), *numbers]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,67 @@
+"""What all tests share: the oracle on the path, and simulated outputs of a many-class model."""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+# The same examples in every run, and no database in the work tree.
+settings.register_profile("evencover", derandomize=True, database=None, deadline=None)
+settings.load_profile("evencover")
+
+
+class Data(NamedTuple):
+    rows: np.ndarray
+    labels: np.ndarray
+
+
+@pytest.fixture(scope="session")
+def simulate():
+    """Softmax outputs of a model that finds some classes easy and others hard.
+
+    `long_tail` makes class sizes fall like a power of their rank and leaves a fifth of the classes
+    empty. `ties` is None, "saturated" (one-hot up to rounding), "duplicated" (each row several
+    times) or "quantised" (multiples of 1/64, which sum to 1 exactly).
+    """
+
+    def make(n_rows, n_classes, seed=0, *, long_tail=False, ties=None, dtype=np.float64):
+        rng = np.random.default_rng([seed, n_rows, n_classes])
+        weights = np.ones(n_classes)
+        if long_tail:
+            weights = (1 + np.arange(n_classes)) ** -1.0
+            weights[-(-n_classes * 4 // 5) :] = 0
+        labels = rng.choice(n_classes, n_rows, p=weights / weights.sum())
+        logits = rng.normal(size=(n_rows, n_classes))
+        difficulty = rng.permutation(np.linspace(0.5, 6, n_classes))
+        logits[np.arange(n_rows), labels] += difficulty[labels] * rng.exponential(size=n_rows)
+        if ties == "saturated":
+            logits *= 40
+        if ties == "duplicated":
+            logits = logits[rng.integers(0, max(1, n_rows // 4), n_rows)]
+        rows = np.exp(logits - logits.max(axis=1, keepdims=True))
+        rows /= rows.sum(axis=1, keepdims=True)
+        if ties == "quantised":
+            rows = np.array([rng.multinomial(64, row) / 64 for row in rows])
+        return Data(rows.astype(dtype), labels)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def quietly():
+    """Fit without evencover's own warnings (every other warning is still an error)."""
+
+    def fit(predictor, *arguments, **named):
+        from evencover import EvencoverWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EvencoverWarning)
+            return predictor.fit(*arguments, **named)
+
+    return fit

@@ -1,0 +1,373 @@
+"""Predictors against the paper, and the properties that every method must have."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from evencover import ClasswisePredictor, ClusteredPredictor, InputError, StandardPredictor
+from evencover.data import source
+from evencover.evaluation import evaluate
+from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors.clustered import cluster_groups
+from evencover.randomness import Use, random_order, uniforms
+from evencover.scores import APS, RAPS, Softmax
+
+SCORES = [Softmax(), APS(), APS(randomize=False), RAPS(), RAPS(randomize=False)]
+ALPHAS = {0.01: Fraction(1, 100), 0.05: Fraction(1, 20), 0.1: Fraction(1, 10), 0.3: Fraction(3, 10)}
+GIVEN = {"gamma": 0.5, "n_clusters": 3}
+SEED = 11
+
+
+def score_uniforms(score, n, seed=SEED):
+    return uniforms(seed, Use.SCORE, np.arange(n)) if score.is_random else np.ones(n)
+
+
+def oracle_groups(predictor, scores, labels, n_classes, alpha):
+    """The scores behind each class, by the paper; of the fit only the k-means labels are used."""
+    if isinstance(predictor, StandardPredictor):
+        return oracle.standard_groups(scores, labels, n_classes)
+    if isinstance(predictor, ClasswisePredictor):
+        return oracle.classwise_groups(scores, labels, n_classes)
+    gamma, n_clusters = oracle.clustering_parameters(
+        labels,
+        n_classes,
+        alpha,
+        None if predictor.gamma == "auto" else Fraction(str(predictor.gamma)),
+        None if predictor.n_clusters == "auto" else predictor.n_clusters,
+    )
+    order = random_order(predictor.random_state, Use.SPLIT, np.arange(len(scores))).tolist()
+    first, second = oracle.split(order, gamma)
+    d1 = [scores[i] for i in first], [labels[i] for i in first]
+    d2 = [scores[i] for i in second], [labels[i] for i in second]
+    classes, z, _ = oracle.embedding(*d1, n_classes, alpha)
+    n_clusters = min(n_clusters, len(set(map(tuple, z)))) if len(classes) > n_clusters else 0
+    cluster_of_class = predictor.cluster_of_class_.tolist()
+    if not oracle.can_cluster(n_clusters, len(classes)):
+        assert cluster_of_class == [-1] * n_classes
+        assert (predictor.n_clusters_, predictor.gamma_) == (0, 0)
+        return oracle.standard_groups(scores, labels, n_classes)
+    assert [y for y, m in enumerate(cluster_of_class) if m >= 0] == classes
+    assert set(cluster_of_class) - {-1} == set(range(n_clusters))
+    assert (predictor.n_clusters_, predictor.gamma_) == (n_clusters, float(gamma))
+    return oracle.clustered_groups(*d2, n_classes, cluster_of_class)
+
+
+# n_classes, calibration rows, how the data is made
+CASES = {
+    "2 classes": (2, 150, {}),
+    "2 classes, float16": (2, 60, {"dtype": np.float16}),
+    "10 classes": (10, 400, {"dtype": np.float32}),
+    "10 classes, long tail": (10, 300, {"long_tail": True, "dtype": np.float32}),
+    "10 classes, saturated": (10, 300, {"ties": "saturated", "dtype": np.float16}),
+    "10 classes, quantised": (10, 300, {"ties": "quantised"}),
+    "100 classes": (100, 1500, {"dtype": np.float32}),
+    "100 classes, long tail": (100, 900, {"long_tail": True}),
+    "100 classes, duplicated": (100, 900, {"ties": "duplicated", "dtype": np.float16}),
+    "100 classes, quantised tail": (100, 900, {"long_tail": True, "ties": "quantised"}),
+    "1000 classes": (1000, 300, {"dtype": np.float32}),
+    "1000 classes, long tail": (1000, 900, {"long_tail": True, "dtype": np.float32}),
+    "1000 classes, saturated": (1000, 300, {"long_tail": True, "ties": "saturated"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
+    n_classes, n_rows, how = CASES[case]
+    n_test = 25 if n_classes == 1000 else 60
+    rows, labels = simulate(n_rows + n_test, n_classes, seed=5, **how)
+    calibration, known = rows[:n_rows], labels[:n_rows].tolist()
+    test = np.concatenate([rows[n_rows:], rows[: n_test // 3]])  # new rows, and some seen before
+    coins = uniforms(SEED, Use.EXACT, np.arange(len(test)))
+    methods = [(StandardPredictor, {}), (ClasswisePredictor, {})]
+    methods += [(ClusteredPredictor, p) for p in ({}, GIVEN, {"gamma": 0.7}, {"n_clusters": 2})]
+    for score in SCORES:
+        matrix = oracle.score_matrix(score.name, calibration, score_uniforms(score, n_rows))
+        scores = oracle.true_scores(matrix, known)
+        predicted = oracle.score_matrix(score.name, test, score_uniforms(score, len(test)))
+        for (method, extra), (alpha, meant) in itertools.product(methods, ALPHAS.items()):
+            predictor = method(alpha=alpha, score=score, random_state=SEED, **extra)
+            quietly(predictor, calibration, labels[:n_rows])
+            groups = oracle_groups(predictor, scores, known, n_classes, meant)
+            assert predictor.class_counts_.tolist() == oracle.class_counts(known, n_classes)
+            assert predictor.thresholds_.tolist() == oracle.thresholds(groups, meant)
+            expected = oracle.prediction_sets(predicted, groups, meant)
+            assert predictor.predict_set(test).to_lists() == expected
+            if alpha == 0.1:
+                p = [[float(v) for v in row] for row in oracle.p_values(predicted[:9], groups)]
+                assert predictor.predict_p(test[:9]).tolist() == p
+            if alpha in (0.05, 0.3) and extra in ({}, GIVEN):
+                predictor.set_params(exact=True)
+                quietly(predictor, calibration, labels[:n_rows])
+                expected = oracle.exact_prediction_sets(predicted, groups, meant, coins)
+                assert predictor.predict_set(test).to_lists() == expected
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("score", SCORES, ids=repr)
+def test_an_empty_set_is_given_the_most_probable_class(simulate, quietly, score, exact):
+    rows, labels = simulate(400, 10, seed=2, ties="quantised")
+    parameters = {"alpha": 0.6, "score": score, "exact": exact, "random_state": SEED}
+    sets = StandardPredictor(**parameters).fit(rows, labels).predict_set(rows).to_lists()
+    filled = StandardPredictor(**parameters, allow_empty=False).fit(rows, labels).predict_set(rows)
+    assert filled.to_lists() == oracle.with_top_class(sets, rows)
+    assert [] in sets
+    assert filled.sizes.min() == 1
+
+
+# ---- properties ----------------------------------------------------------------------------------
+
+METHODS = st.sampled_from(
+    [
+        (StandardPredictor, {}),
+        (ClasswisePredictor, {}),
+        (ClusteredPredictor, {}),
+        (ClusteredPredictor, {"gamma": 0.5, "n_clusters": 2}),
+    ]
+)
+anything = given(
+    method=METHODS,
+    score=st.sampled_from(SCORES),
+    exact=st.booleans(),
+    ties=st.sampled_from([None, "saturated", "duplicated", "quantised"]),
+    alpha=st.sampled_from([0.05, 0.1, 0.3]),
+    seed=st.integers(0, 2**32),
+)
+
+
+def make(method, **parameters):
+    cls, own = method
+    return cls(**own, **parameters)
+
+
+@settings(max_examples=60)
+@anything
+def test_permuting_rows_with_their_ids_changes_nothing(
+    simulate, quietly, method, score, exact, ties, alpha, seed
+):
+    rows, labels = simulate(250, 6, seed % 100, ties=ties)
+    ids = np.random.default_rng(seed).choice(10**9, 250, replace=False)
+    order = np.random.default_rng(seed + 1).permutation(250)
+    parameters = {"score": score, "exact": exact, "alpha": alpha, "random_state": seed}
+    a = quietly(make(method, **parameters), rows, labels, ids=ids)
+    b = quietly(make(method, **parameters), rows[order], labels[order], ids=ids[order])
+    assert a.thresholds_.tolist() == b.thresholds_.tolist()
+    assert a.predict_set(rows, ids=ids)[order] == b.predict_set(rows[order], ids=ids[order])
+    assert (a.predict_p(rows, ids=ids)[order] == b.predict_p(rows[order], ids=ids[order])).all()
+
+
+@settings(max_examples=60)
+@anything
+def test_any_split_into_blocks_gives_the_identical_result(
+    simulate, quietly, method, score, exact, ties, alpha, seed
+):
+    rows, labels = simulate(120, 6, seed % 100, ties=ties)
+    cuts = np.sort(np.random.default_rng(seed).choice(np.arange(1, 120), 5, replace=False))
+    parameters = {"score": score, "exact": exact, "alpha": alpha, "random_state": seed}
+    whole = quietly(make(method, **parameters), rows, labels)
+    expected = whole.predict_set(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "BLOCK_ELEMENTS", 6 * (1 + seed % 50))
+        cut = quietly(make(method, **parameters), rows, labels)
+        assert cut.thresholds_.tolist() == whole.thresholds_.tolist()
+        assert cut.predict_set(rows) == expected
+        assert (cut.predict_p(rows) == whole.predict_p(rows)).all()
+    blocks, known = np.split(rows, cuts), np.split(labels, cuts)
+    pairs = zip(blocks, known, strict=True)
+    streamed = quietly(make(method, **parameters), pairs)
+    assert streamed.thresholds_.tolist() == whole.thresholds_.tolist()
+    assert streamed.predict_set(iter(blocks)) == expected
+    assert streamed.predict_set(blocks) == expected
+    apart = quietly(make(method, **parameters), iter(blocks), labels)
+    assert apart.thresholds_.tolist() == whole.thresholds_.tolist()
+
+
+@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("score", SCORES, ids=repr)
+def test_one_thread_and_three_give_the_identical_result(
+    simulate, quietly, monkeypatch, method, score
+):
+    rows, labels = simulate(2000, 20, seed=1, dtype=np.float32)
+    monkeypatch.setattr(source, "BLOCK_ELEMENTS", 20 * 37)
+    results = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("EVENCOVER_THREADS", threads)
+        predictor = make_predictor(method, score=score, exact=True)
+        quietly(predictor, rows[:1000], labels[:1000])
+        sets, p = predictor.predict_set(rows), predictor.predict_p(rows)
+        report = predictor.evaluate(rows[1000:], labels[1000:]).to_dict()
+        results.append((predictor.thresholds_.tolist(), sets.to_lists(), p.tolist(), report))
+    assert results[0] == results[1]
+
+
+@settings(max_examples=40)
+@given(
+    method=st.sampled_from(["standard", "classwise"]),
+    score=st.sampled_from(SCORES),
+    exact=st.booleans(),
+    ties=st.sampled_from([None, "saturated", "duplicated", "quantised"]),
+    seed=st.integers(0, 1000),
+)
+def test_sets_grow_as_alpha_falls(simulate, quietly, method, score, exact, ties, seed):
+    rows, labels = simulate(150, 5, seed, ties=ties)
+    smaller = None
+    for alpha in (0.9, 0.5, 0.3, 0.11, 0.1, 0.05, 0.01):
+        predictor = make_predictor(method, alpha=alpha, score=score, exact=exact, random_state=seed)
+        mask = quietly(predictor, rows, labels).predict_set(rows).to_mask()
+        if smaller is not None:
+            assert (mask >= smaller).all()
+        smaller = mask
+
+
+def test_clustered_sets_grow_as_alpha_falls_if_the_clusters_stay(simulate):
+    rows, labels = simulate(400, 8, seed=3)
+    scores = Softmax().true_label(rows, labels)
+    groups, group_of_class = cluster_groups(scores, labels, np.array([0, 0, 1, 1, 2, 2, -1, -1]))
+    limits = [groups.quantiles(alpha)[group_of_class] for alpha in (0.5, 0.3, 0.1, 0.05, 0.001)]
+    assert all((a <= b).all() for a, b in itertools.pairwise(limits))
+    assert limits[-1].max() == np.inf
+
+
+@pytest.mark.parametrize("score", SCORES, ids=repr)
+@pytest.mark.parametrize("n_classes", [3, 200])
+def test_calibration_and_prediction_use_the_same_number(simulate, quietly, score, n_classes):
+    """The row whose score is the threshold is in its own set, and just k rows of N are covered."""
+    rows, labels = simulate(564, n_classes, seed=4, dtype=np.float32)
+    predictor = quietly(StandardPredictor(score=score), rows, labels)
+    covered = predictor.predict_set(rows).contains(labels)
+    scores = oracle.true_scores(
+        oracle.score_matrix(score.name, rows, score_uniforms(score, len(rows), 0)), labels
+    )
+    assert covered.tolist() == [s <= sorted(scores)[508] for s in scores]
+    assert covered.sum() >= 509
+
+
+@settings(max_examples=60)
+@anything
+def test_the_set_is_where_the_p_value_exceeds_alpha(
+    simulate, quietly, method, score, exact, ties, alpha, seed
+):
+    rows, labels = simulate(200, 6, seed % 100, ties=ties)
+    predictor = make(method, score=score, exact=exact, alpha=alpha, random_state=seed)
+    quietly(predictor, rows[:150], labels[:150])
+    assert (predictor.predict_set(rows).to_mask() == (predictor.predict_p(rows) > alpha)).all()
+
+
+def test_exact_p_values_replace_the_one_by_the_rows_uniform(simulate):
+    rows, labels = simulate(60, 4, seed=1)
+    plain = StandardPredictor().fit(rows, labels).predict_p(rows)
+    exact = StandardPredictor(exact=True).fit(rows, labels).predict_p(rows)
+    coin = uniforms(0, Use.EXACT, np.arange(60))
+    assert exact == pytest.approx(plain - coin[:, None] / 61, abs=1e-15)
+
+
+def test_clusters_of_one_class_are_classwise(simulate, quietly):
+    rows, labels = simulate(300, 12, long_tail=True)
+    scores = APS().true_label(rows, labels)
+    groups, group_of_class = cluster_groups(scores, labels, np.arange(12))
+    classwise = quietly(ClasswisePredictor(score="aps"), rows, labels)
+    assert groups.quantiles(0.1)[group_of_class].tolist() == classwise.thresholds_.tolist()
+
+
+def test_clustered_on_d2_with_one_class_per_cluster_is_classwise_on_d2(simulate, monkeypatch):
+    rows, labels = simulate(2000, 10, seed=1)
+    monkeypatch.setattr(
+        "evencover.predictors.clustered.cluster_embeddings", lambda z, *_: np.arange(len(z))
+    )
+    clustered = ClusteredPredictor(gamma=0.4, n_clusters=9).fit(rows, labels)
+    proper = random_order(0, Use.SPLIT, np.arange(2000))[800:]
+    classwise = ClasswisePredictor().fit(rows[proper], labels[proper])
+    assert clustered.thresholds_.tolist() == classwise.thresholds_.tolist()
+    assert clustered.predict_set(rows) == classwise.predict_set(rows)
+
+
+@pytest.mark.parametrize("method", PREDICTORS)
+def test_evaluating_a_stream_is_evaluating_the_sets(simulate, quietly, method):
+    rows, labels = simulate(900, 15, seed=6, long_tail=True)
+    predictor = quietly(make_predictor(method, score="raps"), rows[:600], labels[:600])
+    test, known = rows[600:], labels[600:]
+    sets = predictor.predict_set(test)
+    expected = evaluate(
+        sets,
+        known,
+        0.1,
+        calibration_counts=predictor.class_counts_,
+        cluster_of_class=getattr(predictor, "cluster_of_class_", None),
+    ).to_dict()
+    assert predictor.evaluate(test, known).to_dict() == expected
+    blocks = zip(np.split(test, [7, 100]), np.split(known, [7, 100]), strict=True)
+    assert predictor.evaluate(blocks).to_dict() == expected
+
+
+@pytest.mark.parametrize("method", PREDICTORS)
+def test_prediction_in_blocks_streams(simulate, quietly, monkeypatch, method):
+    rows, labels = simulate(300, 10)
+    predictor = quietly(make_predictor(method), rows, labels)
+    whole = predictor.predict_set(rows)
+    monkeypatch.setattr(source, "BLOCK_ELEMENTS", 10 * 64)
+    parts = list(predictor.predict_set_blocks(rows))
+    assert [len(part) for part in parts] == [64, 64, 64, 64, 44]
+    assert parts[1] == whole[64:128]
+
+
+def test_logits_are_the_same_as_their_probabilities(simulate):
+    rows, labels = simulate(500, 10)
+    logits = 3 * np.log(rows)
+    a = ClasswisePredictor(from_logits=True, temperature=3).fit(logits, labels)
+    b = ClasswisePredictor().fit(rows, labels)
+    assert a.thresholds_ == pytest.approx(b.thresholds_, abs=1e-13)
+    assert a.predict_set(logits) == b.predict_set(rows)
+
+
+def test_class_names_travel_to_the_sets(simulate):
+    rows, labels = simulate(100, 3)
+    names = ["cat", "dog", "eel"]
+    predictor = StandardPredictor(alpha=0.5).fit(rows, labels, class_names=names)
+    by_name = StandardPredictor(alpha=0.5).fit(rows, np.array(names)[labels], class_names=names)
+    assert predictor.thresholds_.tolist() == by_name.thresholds_.tolist()
+    sets = predictor.predict_set(rows)
+    assert sets.to_lists(names=True) == [[names[y] for y in row] for row in sets.to_lists()]
+
+
+# ---- scikit-learn's parameter protocol -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", PREDICTORS)
+def test_predictors_are_scikit_learn_citizens(simulate, quietly, method):
+    predictor = make_predictor(method, alpha=0.2, score=RAPS(penalty=0.1), random_state=4)
+    copy = clone(predictor)
+    assert copy is not predictor
+    assert copy.get_params() == predictor.get_params()
+    assert copy.set_params(alpha=0.3).alpha == 0.3
+    assert predictor.alpha == 0.2
+    rows, labels = simulate(200, 5)
+    fitted = quietly(predictor, rows, labels)
+    assert fitted is predictor
+    assert not hasattr(clone(fitted), "thresholds_")
+    assert predictor.get_params()["score"] == RAPS(penalty=0.1)
+    with pytest.raises(InputError, match="did you mean 'alpha'"):
+        predictor.set_params(alhpa=0.1)
+
+
+def test_constructor_only_stores_what_it_is_given():
+    """Wrong parameters are found by fit, not by __init__, so that clone always works."""
+    assert StandardPredictor(alpha=7, score="nonsense").get_params()["alpha"] == 7
+    assert repr(ClusteredPredictor(alpha=0.2)) == "ClusteredPredictor(alpha=0.2)"
+
+
+@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint64(7), np.uint8(7)])
+def test_a_numpy_seed_is_its_number(simulate, quietly, method, seed):
+    rows, labels = simulate(400, 8)
+    parameters = {"score": "aps", "exact": True}
+    if method == "clustered":
+        parameters |= GIVEN
+    a = quietly(make_predictor(method, **parameters, random_state=7), rows, labels)
+    b = quietly(make_predictor(method, **parameters, random_state=seed), rows, labels)
+    assert a.thresholds_.tolist() == b.thresholds_.tolist()
+    assert a.predict_set(rows) == b.predict_set(rows)

@@ -1,0 +1,123 @@
+"""Quantiles: exact ranks, and infinities where the theory says so."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evencover.quantiles import (
+    conformal_quantile,
+    conformal_rank,
+    conformal_ranks,
+    group_quantiles,
+    randomized_group_quantiles,
+)
+
+WRITTEN_AND_MEANT = [
+    (0.1, Fraction(1, 10)),
+    (0.01, Fraction(1, 100)),
+    (0.05, Fraction(1, 20)),
+    (0.3, Fraction(3, 10)),
+    (0.059, Fraction(59, 1000)),
+    (0.123456, Fraction(123456, 10**6)),
+    (1e-5, Fraction(1, 10**5)),
+    (1 / 3, Fraction(1, 3)),
+    (2 / 3, Fraction(2, 3)),
+    (1 / 7, Fraction(1, 7)),
+    (1 / 30, Fraction(1, 30)),
+    (1 - 0.9, Fraction(1, 10)),
+    (1 - 0.95, Fraction(1, 20)),
+    (1 - 0.7, Fraction(3, 10)),
+    (0.1 + 0.2, Fraction(3, 10)),
+    ("1/3", Fraction(1, 3)),
+    ("0.1", Fraction(1, 10)),
+    (Fraction(1, 3), Fraction(1, 3)),
+    (Decimal("0.059"), Fraction(59, 1000)),
+    (np.float64(0.1), Fraction(1, 10)),
+    (np.float32(0.1), Fraction(1, 10)),
+    (np.float32(0.059), Fraction(59, 1000)),
+    (np.float16(0.1), Fraction(1, 10)),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), WRITTEN_AND_MEANT)
+def test_rank_is_exact_for_the_alpha_that_was_meant(written, meant):
+    counts = [*range(2000), 9_999, 99_999, 10**6 - 1, 10**7 - 1]
+    expected = [oracle.rank(n, meant) for n in counts]
+    assert [conformal_rank(n, written) for n in counts] == expected
+    assert conformal_ranks(np.array(counts), written).tolist() == expected
+
+
+def test_a_float_level_would_be_off_by_one_rank():
+    """At n = 564 and alpha = 0.1 the rank is 509, where NumPy's level gives the 508th or 510th."""
+    assert conformal_rank(564, 0.1) == 509
+    scores = np.arange(1, 565) / 1000
+    assert conformal_quantile(scores[::-1], 0.1) == 0.509
+
+
+@given(n=st.integers(0, 10**9), digits=st.integers(1, 15), data=st.data())
+def test_any_decimal_is_taken_as_written(n, digits, data):
+    alpha = Decimal(data.draw(st.integers(1, 10**digits - 1))).scaleb(-digits)
+    assert conformal_rank(n, float(alpha)) == math.ceil((n + 1) * (1 - Fraction(alpha)))
+
+
+@given(st.integers(0, 5000), st.integers(2, 1000), st.data())
+def test_any_simple_fraction_is_recognised(n, denominator, data):
+    alpha = Fraction(data.draw(st.integers(1, denominator - 1)), denominator)
+    assert conformal_rank(n, float(alpha)) == oracle.rank(n, alpha)
+    assert conformal_rank(n, str(alpha)) == oracle.rank(n, alpha)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(-2, 2), max_size=60),
+    st.sampled_from([0.01, 0.05, 0.1, 0.3, 0.5, 0.9]),
+)
+def test_quantile_is_the_papers_definition(scores, alpha):
+    meant = Fraction(str(alpha))
+    assert conformal_quantile(scores, alpha) == oracle.conformal_quantile(scores, meant)
+
+
+def test_quantile_is_infinite_below_one_over_alpha_minus_one_scores():
+    assert conformal_quantile(np.zeros(8), 0.1) == math.inf
+    assert conformal_quantile(np.zeros(9), 0.1) == 0
+    assert conformal_quantile(np.zeros(98), 0.01) == math.inf
+    assert conformal_quantile(np.zeros(99), 0.01) == 0
+    assert conformal_quantile([], 0.1) == math.inf
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.7]) | st.floats(0, 1), st.integers(-1, 4))),
+    st.sampled_from([0.05, 0.1, 0.3, 0.5, 0.9]),
+)
+def test_groups_are_calibrated_apart_and_minus_one_belongs_to_none(pairs, alpha):
+    scores = np.array([s for s, _ in pairs], dtype=float)
+    groups = np.array([g for _, g in pairs], dtype=int)
+    members = [[s for s, g in pairs if g == group] for group in range(5)]
+    meant = Fraction(str(alpha))
+    expected = [oracle.conformal_quantile(m, meant) for m in members]
+    assert group_quantiles(scores, groups, 5, alpha).tolist() == expected
+    upper, lower, probability = randomized_group_quantiles(scores, groups, 5, alpha)
+    pairs_expected = [oracle.exact_pair(m, meant) for m in members]
+    assert upper.tolist() == [q for q, _, _ in pairs_expected]
+    assert lower.tolist() == [q for _, q, _ in pairs_expected]
+    assert probability.tolist() == [float(p) for _, _, p in pairs_expected]
+
+
+def test_exact_pair_of_an_empty_group_is_everything_or_nothing():
+    upper, lower, probability = randomized_group_quantiles([], [], 1, 0.1)
+    assert (upper[0], lower[0], probability[0]) == (math.inf, -math.inf, 0.9)
+
+
+def test_exact_pair_mixes_to_the_level():
+    """With ranks instead of scores, probability-weighted coverage k/(n+1) is 1 - alpha."""
+    for n in range(1, 200):
+        upper, lower, probability = randomized_group_quantiles(np.arange(1, n + 1), [0] * n, 1, 0.1)
+        rank_up = min(upper[0], n + 1)
+        rank_low = max(lower[0], 0)
+        mixed = probability[0] * rank_up + (1 - probability[0]) * rank_low
+        assert mixed / (n + 1) == pytest.approx(0.9, abs=1e-12)

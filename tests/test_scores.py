@@ -1,0 +1,131 @@
+"""Scores: the paper's formulas, the same number wherever it is computed."""
+
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+from evencover.randomness import Use, uniforms
+from evencover.scores import APS, RAPS, SCORES, Softmax, make_score
+
+ALL = [Softmax(), APS(), APS(randomize=False), RAPS(), RAPS(randomize=False)]
+TIES = [None, "saturated", "duplicated", "quantised"]
+
+
+def row_uniforms(score, n, seed):
+    return uniforms(seed, Use.SCORE, np.arange(n)) if score.is_random else np.ones(n)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("n_classes", [2, 10, 100, 1000])
+def test_scores_are_the_oracles_bit_for_bit(simulate, n_classes, ties, dtype):
+    rows = simulate(12, n_classes, ties=ties, dtype=dtype).rows
+    for score in ALL:
+        expected = oracle.score_matrix(score.name, rows, row_uniforms(score, 12, 3))
+        assert score.matrix(rows, random_state=3).tolist() == expected
+
+
+@pytest.mark.parametrize("score", ALL, ids=repr)
+def test_scores_are_the_papers_formula_up_to_rounding(simulate, score):
+    rows = simulate(8, 50, seed=1).rows
+    u = row_uniforms(score, 8, 0)
+    matrix = score.matrix(rows)
+    for i, row in enumerate(rows):
+        for y in range(0, 50, 7):
+            exact = oracle.exact_score(score.name, row, y, u[i])
+            assert abs(Fraction(matrix[i, y]) - exact) < Fraction(60, 2**52)
+
+
+def test_mass_ahead_does_not_lose_small_probabilities():
+    """Summed in float32, 5,000 probabilities of 2**-26 behind a large one would vanish."""
+    row = np.full(5001, 2.0**-26, dtype=np.float32)
+    row[0] = 1 - 5000 * 2.0**-26
+    last = APS(randomize=False).matrix(row[None])[0, -1]
+    assert last == pytest.approx(float(sum(map(Fraction, row.tolist()))), abs=1e-15)
+
+
+def test_softmax_score_of_a_tiny_float32_probability_is_not_saturated():
+    rows = np.array([[1 - 2.0**-30, 2.0**-30], [1, 0]], dtype=np.float32)
+    scores = Softmax().matrix(rows)
+    assert scores[0, 1] < scores[1, 1] == 1.0
+
+
+def test_order_is_decreasing_and_equal_probabilities_go_by_class_index():
+    row = [[0.125, 0.25, 0.125, 0.25, 0.25]]
+    assert APS(randomize=False).matrix(row).tolist() == [[0.875, 0.25, 1.0, 0.5, 0.75]]
+    ranks = RAPS(randomize=False, penalty=1, k_reg=0).matrix(row) - APS(randomize=False).matrix(row)
+    assert ranks.tolist() == [[4, 1, 5, 2, 3]]
+
+
+def test_raps_charges_only_ranks_beyond_k_reg():
+    rows = np.full((1, 8), 0.125)
+    price = RAPS(randomize=False).matrix(rows) - APS(randomize=False).matrix(rows)
+    assert price[0] == pytest.approx([0, 0, 0, 0, 0, 0.01, 0.02, 0.03], abs=1e-15)
+    assert (RAPS(penalty=0).matrix(rows) == APS().matrix(rows)).all()
+    settable = RAPS(randomize=False, penalty=0.5, k_reg=2).matrix(rows)[0]
+    assert settable.tolist() == oracle.score_row("raps", rows[0], penalty=0.5, k_reg=2)
+
+
+def test_one_uniform_per_row_is_shared_by_its_classes():
+    rows = np.full((50, 4), 0.25)
+    scores = APS().matrix(rows)
+    assert np.allclose(np.diff(scores, axis=1), 0.25)
+    assert len(set(scores[:, 0])) == 50
+
+
+@pytest.mark.parametrize("score", ALL, ids=repr)
+@given(
+    n_classes=st.integers(2, 40),
+    n_rows=st.integers(1, 20),
+    seed=st.integers(0, 2**64 - 1),
+    ties=st.sampled_from(TIES),
+    dtype=st.sampled_from(["f2", "f4", "f8"]),
+    from_logits=st.booleans(),
+)
+def test_true_label_and_matrix_agree_bit_for_bit(
+    simulate, score, n_classes, n_rows, seed, ties, dtype, from_logits
+):
+    rows, labels = simulate(n_rows, n_classes, seed % 1000, ties=ties, dtype=dtype)
+    if from_logits:
+        rows = (rows * 9 - 4).astype(dtype)
+    ids = np.arange(n_rows) * 977 + 5
+    how = {"random_state": seed, "ids": ids, "from_logits": from_logits}
+    single = score.true_label(rows, labels, **how)
+    assert single.tolist() == score.matrix(rows, **how)[np.arange(n_rows), labels].tolist()
+
+
+def test_scores_belong_to_row_ids_not_to_places(simulate):
+    rows = simulate(20, 5).rows
+    ids = np.random.default_rng(0).permutation(1000)[:20]
+    order = np.arange(20)[::-1]
+    assert (APS().matrix(rows, ids=ids)[order] == APS().matrix(rows[order], ids=ids[order])).all()
+    assert (APS().matrix(rows, ids=ids) != APS().matrix(rows)).any()
+    assert (APS().matrix(rows, random_state=1) != APS().matrix(rows)).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("temperature", [1.0, 0.3, 7])
+def test_logits_go_through_a_stable_softmax(dtype, temperature):
+    logits = (np.random.default_rng(2).normal(size=(40, 300)) * 20).astype(dtype)
+    logits[0] += 10_000
+    logits[1, 3] = -np.inf
+    scores = Softmax().matrix(logits, from_logits=True, temperature=temperature)
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True).astype(np.float64)
+    assert np.abs(scores - (1 - softmax(shifted / temperature, axis=1))).max() < 2e-15
+    assert scores[1, 3] == 1.0
+
+
+@pytest.mark.parametrize("score", ALL, ids=repr)
+def test_a_score_is_rebuilt_from_its_description(score):
+    assert make_score(score.to_dict()) == score
+    assert make_score(score) is score
+
+
+def test_scores_have_names():
+    assert {name: type(make_score(name.upper())) for name in SCORES} == SCORES
+    assert list(SCORES) == ["softmax", "aps", "raps"]
