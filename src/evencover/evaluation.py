@@ -17,7 +17,9 @@ from evencover._validation import (
     IntArray,
     class_labels,
     import_pandas,
+    whole_number,
 )
+from evencover.confusions import Confusions
 from evencover.quantiles import Alpha, exact_alpha
 from evencover.sets import PredictionSets
 
@@ -60,6 +62,24 @@ class GroupCoverage(NamedTuple):
     coverage: float
     mean_class_coverage: float
     covgap: float
+
+
+class ClassView(NamedTuple):
+    """One class: its coverage with 95% limits, and what may explain it.
+
+    ``confused_with`` lists (class, how many of its test rows had that class first instead).
+    """
+
+    class_index: int
+    name: str
+    coverage: float
+    coverage_low: float
+    coverage_high: float
+    test_rows: int
+    calibration_rows: int | None
+    threshold: float | None
+    cluster: int | None
+    confused_with: tuple[tuple[int, int], ...]
 
 
 def evaluate(
@@ -123,6 +143,8 @@ class CoverageReport:
     class_names: Sequence[str] | None = None
     calibration_counts: IntArray | None = None
     cluster_of_class: IntArray | None = None
+    thresholds: FloatArray | None = None
+    confusions: Confusions | None = None
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Alpha, **about_classes: Any) -> CoverageReport:
@@ -273,6 +295,37 @@ class CoverageReport:
         names += [f"{edges[-1]} rows or more"]
         bins = np.searchsorted(edges, self.calibration_counts, side="right") - 1
         return self.by_group(bins, names)
+
+    def worst_classes(self, k: int = 10) -> list[ClassView]:
+        """The k classes that are most surely undercovered.
+
+        Ranked by the upper confidence limit of their coverage, lowest first: a class comes early
+        if even the kindest reading of its test rows leaves it short, not if it merely had few.
+        """
+        whole_number(k, "k", "worst_classes", 1)
+        high = np.where(self.evaluated, self.class_coverage_interval[:, 1], np.inf)
+        order = np.lexsort((np.nan_to_num(self.class_coverage, nan=np.inf), high))
+        return [self.class_view(int(index)) for index in order[: min(k, self.n_classes_evaluated)]]
+
+    def class_view(self, index: int) -> ClassView:
+        """All that is known about one class."""
+
+        def own(values: Any) -> Any:
+            return None if values is None else np.asarray(values)[index].item()
+
+        low, high = self.class_coverage_interval[index].tolist()
+        return ClassView(
+            class_index=index,
+            name=str(index) if self.class_names is None else str(self.class_names[index]),
+            coverage=float(self.class_coverage[index]),
+            coverage_low=low,
+            coverage_high=high,
+            test_rows=int(self.class_counts[index]),
+            calibration_rows=own(self.calibration_counts),
+            threshold=own(self.thresholds),
+            cluster=own(self.cluster_of_class),
+            confused_with=() if self.confusions is None else tuple(self.confusions.of_class(index)),
+        )
 
     # ---- ways to read it ---------------------------------------------------------------------
 

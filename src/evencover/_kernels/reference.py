@@ -81,9 +81,10 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> tuple[Flo
     if not logits:
         tolerance = sum_tolerance(rows.dtype)
         in_range = ((p >= 0) & (p <= 1 + tolerance)).all(axis=1)  # False for NaN
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             total = fixed_point(p).sum(axis=1)
-        bad = ~(in_range & (np.abs(total - FIXED_POINT) <= tolerance * FIXED_POINT))
+            wraps = ~(p.sum(axis=1) < 2)  # 4097 ones are 1 again in 64 bits
+        bad = ~(in_range & (np.abs(total - FIXED_POINT) <= tolerance * FIXED_POINT)) | wraps
         return p, int(bad.argmax()) if bad.any() else -1
     top = p.max(axis=1, keepdims=True)
     bad = ~np.isfinite(top[:, 0])  # NaN and +inf spread to the maximum; -inf is a masked class

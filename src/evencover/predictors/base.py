@@ -22,6 +22,7 @@ from evencover._validation import (
     raise_bad_row,
     real_number,
 )
+from evencover.confusions import Confusions
 from evencover.data.source import Block, Source, as_source
 from evencover.engine import map_blocks
 from evencover.evaluation import CoverageReport, Tally
@@ -267,9 +268,12 @@ class BasePredictor(Parameters):
                 f"Evaluation needs labels. Got none with {source.name}; pass 'labels' "
                 "(--labels on the command line)."
             )
-        tally = Tally.zeros(self.n_classes_)
-        for part in self._map(source, ids, self._tally_block):
+        tally, confusions = Tally.zeros(self.n_classes_), []
+        for part, confused in self._map(source, ids, self._tally_block):
             tally = tally + part
+            confusions.append(confused)
+            if len(confusions) == 256:  # memory must not grow with the number of rows
+                confusions = [Confusions.total(confusions)]
         if self.fingerprint_ is not None and self.fingerprint_ == source.fingerprint:
             warnings.warn(
                 f"These {self.n_calibration_} rows are the calibration rows themselves; the "
@@ -283,6 +287,8 @@ class BasePredictor(Parameters):
             class_names=self.class_names_,
             calibration_counts=self.class_counts_,
             cluster_of_class=getattr(self, "cluster_of_class_", None),
+            thresholds=self.thresholds_,
+            confusions=Confusions.total(confusions),
         )
 
     def _set_block(self, block: Block, ids: Array, logits: bool) -> PredictionSets:
@@ -300,9 +306,11 @@ class BasePredictor(Parameters):
         self._refuse(block, bad, logits)
         return PredictionSets.from_sizes(sizes, indices, self.n_classes_, self.class_names_)
 
-    def _tally_block(self, block: Block, ids: Array, logits: bool) -> Tally:
+    def _tally_block(self, block: Block, ids: Array, logits: bool) -> tuple[Tally, Confusions]:
         assert block.labels is not None
-        return Tally.of(self._set_block(block, ids, logits), block.labels)
+        tally = Tally.of(self._set_block(block, ids, logits), block.labels)
+        first = block.rows.argmax(axis=1)
+        return tally, Confusions.of(block.labels, first, self.n_classes_)
 
     def _p_block(self, block: Block, ids: Array, logits: bool) -> FloatArray:
         score = make_score(self.score)
