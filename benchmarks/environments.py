@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.places import CACHE, PEERS
 
 
-class CannotInstall(Exception):
+class CannotInstallError(Exception):
     """The environment of a peer could not be made."""
 
 
@@ -36,4 +36,4 @@ def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise CannotInstall((errors or done.stderr.splitlines() or ["no reason given"])[-1])
+        raise CannotInstallError((errors or done.stderr.splitlines() or ["no reason given"])[-1])

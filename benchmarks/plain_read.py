@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 
 BLOCK_ELEMENTS = 1 << 20
+
+Result = TypeVar("Result")
 
 
 def row_blocks(rows: np.ndarray) -> Iterator[slice]:
@@ -21,12 +24,12 @@ def row_blocks(rows: np.ndarray) -> Iterator[slice]:
 
 
 def on_blocks(
-    function: Callable[[slice], object], rows: np.ndarray, pool: ThreadPoolExecutor | None
-) -> list[object]:
+    function: Callable[[slice], Result], rows: np.ndarray, pool: ThreadPoolExecutor | None
+) -> list[Result]:
     """``function(slice)`` of each block, in this thread or on the pool's."""
     return list((pool.map if pool else map)(function, row_blocks(rows)))
 
 
 def plain_read(rows: np.ndarray, pool: ThreadPoolExecutor | None) -> float:
     """The largest number in the array."""
-    return float(max(on_blocks(lambda block: rows[block].max(), rows, pool)))  # type: ignore[type-var]
+    return max(on_blocks(lambda block: float(rows[block].max()), rows, pool))

@@ -35,7 +35,8 @@ def run_job(
         except subprocess.TimeoutExpired:
             return {"error": f"took longer than {time_limit:.0f} s"}
         if done.returncode < 0:
-            return {"error": f"ended by signal {-done.returncode} (9 is what running out of memory looks like)"}
+            signal = -done.returncode  # 9 is what running out of memory looks like
+            return {"error": f"ended by signal {signal}"}
         if done.returncode > 0 or not result_file.exists():
             return {"error": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
         result: dict[str, Any] = json.loads(result_file.read_text())

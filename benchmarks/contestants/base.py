@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """The implementation does not offer this method, score or variant."""
 
 
@@ -50,7 +50,7 @@ class ContestantBase(ABC):
 
     @abstractmethod
     def set_up(self) -> None:
-        """Make the objects; raise Unsupported where there are none."""
+        """Make the objects; raise UnsupportedError where there are none."""
 
     @staticmethod
     @abstractmethod

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from crepes import WrapClassifier
 
-from benchmarks.contestants.base import ContestantBase, Sets, Unsupported
+from benchmarks.contestants.base import ContestantBase, Sets, UnsupportedError
 
 
 class _Model:
@@ -22,7 +22,7 @@ class _Model:
 class Contestant(ContestantBase):
     def set_up(self) -> None:
         if self.method == "clustered" or self.score != "softmax":
-            raise Unsupported(f"{self.method} with {self.score}")
+            raise UnsupportedError(f"{self.method} with {self.score}")
 
     @staticmethod
     def version() -> str:

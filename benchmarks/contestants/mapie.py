@@ -10,7 +10,7 @@ import numpy as np
 from mapie.classification import SplitConformalClassifier
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from benchmarks.contestants.base import ContestantBase, Sets, Unsupported
+from benchmarks.contestants.base import ContestantBase, Sets, UnsupportedError
 
 warnings.simplefilter("ignore")
 
@@ -37,9 +37,9 @@ class _Model(ClassifierMixin, BaseEstimator):
 class Contestant(ContestantBase):
     def set_up(self) -> None:
         if self.method != "standard":
-            raise Unsupported(self.method)
+            raise UnsupportedError(self.method)
         if self.score == "aps" and not self.randomize:
-            raise Unsupported("APS whose calibration scores are not randomised")
+            raise UnsupportedError("APS whose calibration scores are not randomised")
 
     @staticmethod
     def version() -> str:

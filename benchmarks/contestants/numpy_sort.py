@@ -10,14 +10,14 @@ from math import ceil
 
 import numpy as np
 
-from benchmarks.contestants.base import ContestantBase, Sets, Unsupported
+from benchmarks.contestants.base import ContestantBase, Sets, UnsupportedError
 from benchmarks.plain_read import row_blocks
 
 
 class Contestant(ContestantBase):
     def set_up(self) -> None:
         if self.method == "clustered":
-            raise Unsupported("no clustering")
+            raise UnsupportedError("no clustering")
         self.rng = np.random.default_rng(0)
 
     @staticmethod

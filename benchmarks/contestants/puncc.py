@@ -10,7 +10,7 @@ import numpy as np
 from deel.puncc.api.prediction import IdPredictor
 from deel.puncc.classification import APS, LAC, ClasswiseLAC
 
-from benchmarks.contestants.base import ContestantBase, Sets, Unsupported
+from benchmarks.contestants.base import ContestantBase, Sets, UnsupportedError
 
 warnings.simplefilter("ignore")
 
@@ -25,9 +25,11 @@ class Contestant(ContestantBase):
         elif (self.method, self.score) == ("standard", "aps") and self.randomize:
             self.predictor = APS(IdPredictor(), train=False, rand=True)
         elif (self.method, self.score) == ("standard", "aps"):
-            raise Unsupported("its APS without randomisation keeps one class more, by definition")
+            raise UnsupportedError(
+                "its APS without randomisation keeps one class more, by definition"
+            )
         else:
-            raise Unsupported(f"{self.method} with {self.score}")
+            raise UnsupportedError(f"{self.method} with {self.score}")
 
     @staticmethod
     def version() -> str:

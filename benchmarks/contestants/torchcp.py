@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contestants.base import ContestantBase, Sets, Unsupported
+from benchmarks.contestants.base import ContestantBase, Sets, UnsupportedError
 
 
 class _StandIn(ModuleType):
@@ -57,11 +57,13 @@ PREDICTORS = {
 class Contestant(ContestantBase):
     def set_up(self) -> None:
         if self.method not in PREDICTORS:
-            raise Unsupported(self.method)
+            raise UnsupportedError(self.method)
         torch.manual_seed(0)
         identity = {"score_type": "identity"}
-        score = LAC(**identity) if self.score == "softmax" else APS(
-            **identity, randomized=self.randomize
+        score = (
+            LAC(**identity)
+            if self.score == "softmax"
+            else APS(**identity, randomized=self.randomize)
         )
         self.predictor = PREDICTORS[self.method](score, alpha=self.alpha)
 

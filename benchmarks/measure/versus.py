@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contestants.base import Unsupported
+from benchmarks.contestants.base import UnsupportedError
 from benchmarks.measure.loading import load, warm_up
 from benchmarks.peak_memory import PeakMemory
 
@@ -23,7 +23,7 @@ def versus(job: dict[str, Any]) -> dict[str, Any]:
     parameters = (job["method"], job["score"], job["alpha"])
     try:
         contestant = module.Contestant(*parameters, randomize=job["randomize"])
-    except Unsupported as reason:
+    except UnsupportedError as reason:
         return {"unsupported": str(reason)}
     rows, labels = load(job["calibration"])
     test_rows, test_labels = load(job["test"], job.get("test_rows"))

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import indexable
+from sklearn.utils import assert_all_finite, indexable
 from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -74,9 +74,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model on a part of the rows and calibrate it on the rest."""
-        X, y = indexable(X, y)
         if y is None:
-            raise InputError("ConformalClassifier requires y to be passed. Got None instead.")
+            raise InputError(
+                "ConformalClassifier requires y to be passed, but the target y is None."
+            )
+        X, y = indexable(X, y)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         calibration = np.arange(len(y))
@@ -140,8 +143,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         calibrates = place < np.floor(share * counts)[labels[order]]
         if not calibrates.any():
             raise InputError(
-                f"There must be a class with at least {int(np.ceil(1 / share))} examples to set "
-                f"some aside for calibration. Got at most {counts.max()}."
+                f"There must be a class with at least {int(np.ceil(1 / share))} samples to set "
+                f"some aside for calibration. Got at most {counts.max()} sample(s) of a class."
             )
         return np.sort(order[calibrates]), np.sort(order[~calibrates])
 
@@ -158,7 +161,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = getattr(self.estimator, "__sklearn_tags__", None) is not None and (
-            self.estimator.__sklearn_tags__().input_tags.sparse
-        )
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            inner = self.estimator.__sklearn_tags__().input_tags
+            tags.input_tags.sparse = inner.sparse
+            tags.input_tags.allow_nan = inner.allow_nan
         return tags

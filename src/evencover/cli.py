@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import warnings
@@ -125,7 +126,7 @@ def calibrate(
     output = refuse_existing(output, force=force)
     own = {"gamma": gamma, "n_clusters": n_clusters}
     parameters = {name: value for name, value in own.items() if value is not None}
-    if parameters and method != "clustered":
+    if parameters and method.lower() != "clustered":
         raise InputError("--gamma and --n-clusters belong to the method 'clustered'.")
     source = read.open(data, "calibrating")
     predictor = make_predictor(
@@ -364,7 +365,16 @@ def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    print(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """The same value with null for numbers that JSON lacks: NaN and infinite thresholds."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -376,13 +386,22 @@ def main(arguments: list[str] | None = None) -> None:
             shown.add(str(message))
             note(str(message))
 
-    warnings.showwarning = show_warning  # type: ignore[assignment]
     try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-        sys.stdout.flush()
-    except (InputError, cyclopts.CycloptsError) as error:
-        print(f"evencover: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", EvencoverWarning)
+            warnings.showwarning = show_warning  # type: ignore[assignment]
+            app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output went away
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         sys.exit(141)
+    except (InputError, cyclopts.CycloptsError, OSError) as error:
+        print(f"evencover: {' '.join(str(error).split())}", file=sys.stderr)
+        if isinstance(error, OSError):  # perhaps stdout itself is full
+            _discard_stdout()
+        sys.exit(2)
+
+
+def _discard_stdout() -> None:
+    """Let Python flush what is left at exit without complaining again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -270,6 +270,8 @@ def compare(
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
     predictors = [make_predictor(method) for method in methods]
+    if not predictors or not scores:
+        raise InputError("There must be at least one method and one score to compare. Got none.")
     rows = ScoredRows(
         as_source(probabilities, labels),
         [make_score(score) for score in scores],
@@ -287,6 +289,10 @@ def compare(
         )
         for place in range(n_splits)
     ]
+    if min(len(rows.labels) - len(split) for split in splits) == 0:
+        raise InputError(
+            f"There must be rows left to test on. Got {len(rows.labels)} rows, which all calibrate."
+        )
     pairs = list(product(rows.true_scores, predictors))
     trials = [
         _trial(rows, score, predictor, alpha, split, seed + place)

@@ -14,13 +14,16 @@ import evencover
 from evencover._validation import Array, InputError, NotFittedError
 from evencover.clustering import ClusterGuarantee
 from evencover.data.atomic import atomic_path, refuse_existing
-from evencover.data.files import existing_file
-from evencover.predictors import PREDICTORS, BasePredictor
+from evencover.data.files import existing_file, reading
+from evencover.predictors import PREDICTORS, BasePredictor, ClusteredPredictor
 from evencover.quantiles import GroupedScores
 from evencover.scores import Score, make_score
 
 FORMAT = 1
 _KEY = "evencover"
+_WHOLE_NUMBERS = ("class_counts_", "group_offsets_", "group_of_class_", "cluster_of_class_")
+_PER_GROUP = ("group_scores_", "group_offsets_")
+_ONLY_IF_EXACT = ("lower_thresholds_", "upper_probability_")
 
 
 def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -42,7 +45,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         "fitted": {name: _plain(getattr(predictor, name)) for name in predictor.fitted_values},
     }
     with atomic_path(path) as temporary:
-        temporary.write_bytes(to_bytes(arrays, {_KEY: json.dumps(about, ensure_ascii=False)}))
+        temporary.write_bytes(to_bytes(arrays, {_KEY: json.dumps(about)}))
 
 
 def load(path: str | os.PathLike[str]) -> BasePredictor:
@@ -50,7 +53,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
     path = existing_file(path)
     about, arrays = _read(path)
     try:
-        predictor = PREDICTORS[about["method"]](**_parameters(about["parameters"]))
+        predictor = _unfitted(about)
         for name in predictor.fitted_values:
             setattr(predictor, name, about["fitted"][name])
         for name in predictor.fitted_arrays:
@@ -60,8 +63,15 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
                 ClusterGuarantee._make(math.nan if v is None else v for v in row)
                 for row in about["fitted"]["guarantee_"]
             )
-        problem = _inconsistency(predictor)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        problem = (
+            _wrong_array(predictor)
+            or _wrong_value(predictor)
+            or _wrong_cluster(predictor)
+            or _wrong_threshold(predictor)
+        )
+    except KeyError as error:
+        problem = f"{error} is missing or unknown"
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
         problem = str(error) or type(error).__name__
     if problem:
         raise InputError(f"Cannot read '{path}': the model is damaged ({problem}).")
@@ -69,24 +79,19 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, framework="numpy") as file:
-            text = (file.metadata() or {}).get(_KEY)
-            if text is None:
-                raise InputError(f"Cannot read '{path}': it was not written by evencover.")
-            about = json.loads(text)
-            _refuse_newer(path, about)
-            return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise InputError(
-            f"Cannot read '{path}': it is not a whole safetensors file ({error})."
-        ) from None
+    with reading(path), safe_open(path, framework="numpy") as file:
+        text = (file.metadata() or {}).get(_KEY)
+        if text is None:
+            raise InputError(f"Cannot read '{path}': it was not written by evencover.")
+        about = json.loads(text)
+        _refuse_newer(path, about)
+        return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def _refuse_newer(path: Path, about: Any) -> None:
-    if not isinstance(about, dict) or not isinstance(about.get("format"), int):
+    if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] < 1:
         raise InputError(f"Cannot read '{path}': it does not say which format it has.")
     if about["format"] > FORMAT:
         writer = about.get("version", "of a later version")
@@ -96,35 +101,80 @@ def _refuse_newer(path: Path, about: Any) -> None:
         )
 
 
-def _parameters(stored: dict[str, Any]) -> dict[str, Any]:
-    return {**stored, "score": make_score(stored["score"])}
-
-
-def _inconsistency(predictor: BasePredictor) -> str | None:
-    """What does not fit together, if anything. Thresholds must follow from the stored scores."""
+def _unfitted(about: dict[str, Any]) -> BasePredictor:
+    stored = about["parameters"]
+    predictor = PREDICTORS[about["method"]](**{**stored, "score": make_score(stored["score"])})
+    missing = predictor.get_params().keys() - stored.keys()
+    if missing:
+        raise InputError(f"it lacks {', '.join(sorted(missing))}")
     predictor._check_parameters()
-    n_classes = predictor.n_classes_
-    groups = GroupedScores(predictor.group_scores_, predictor.group_offsets_)
-    per_class = ("thresholds_", "class_counts_", "group_of_class_")
-    if any(getattr(predictor, name).shape != (n_classes,) for name in per_class):
-        return f"it must have {n_classes} thresholds, counts and groups"
-    if predictor.class_names_ is not None and len(predictor.class_names_) != n_classes:
-        return f"it must have {n_classes} class names"
+    return predictor
+
+
+def _wrong_array(predictor: BasePredictor) -> str | None:
+    """The array, if any, that is missing or has another type or length than `save` gives it."""
+    for name in predictor.fitted_arrays:
+        values = getattr(predictor, name)
+        if values is None:
+            if name in _ONLY_IF_EXACT:
+                continue
+            return f"it lacks {name}"
+        if values.dtype != (np.int64 if name in _WHOLE_NUMBERS else np.float64):
+            return f"{name} has the type {values.dtype}"
+        if values.ndim != 1 or (name not in _PER_GROUP and len(values) != predictor.n_classes_):
+            return f"{name} has the shape {values.shape}"
+    return None
+
+
+def _wrong_value(predictor: BasePredictor) -> str | None:
+    names, counts = predictor.class_names_, predictor.class_counts_
+    if type(predictor.n_classes_) is not int or predictor.n_classes_ < 2:
+        return "it must have at least 2 classes"
+    if (counts < 0).any() or counts.sum() != predictor.n_calibration_:
+        return "its classes do not add up to its calibration rows"
+    if names is not None and not (
+        isinstance(names, list)
+        and len(names) == predictor.n_classes_
+        and all(isinstance(name, str) for name in names)
+    ):
+        return f"it must have {predictor.n_classes_} class names"
+    if not isinstance(predictor.fingerprint_, str | None):
+        return "its fingerprint must be text"
+    return None
+
+
+def _wrong_cluster(predictor: BasePredictor) -> str | None:
+    if not isinstance(predictor, ClusteredPredictor):
+        return None
+    clusters, null = predictor.cluster_of_class_, predictor.n_clusters_
     if (
-        groups.offsets[0] != 0
-        or groups.offsets[-1] != len(groups.scores)
-        or (groups.counts < 0).any()
+        null != clusters.max() + 1
+        or clusters.min() < -1
+        or len(predictor.group_offsets_) != null + 2  # the clusters, and everyone
+        or not np.array_equal(predictor.group_of_class_, np.where(clusters < 0, null, clusters))
+        or {row.cluster for row in predictor.guarantee_} != set(clusters.tolist())
     ):
+        return "its clusters do not fit its classes"
+    numbers = [predictor.gamma_, *(value for row in predictor.guarantee_ for value in row)]
+    if not all(isinstance(value, int | float) for value in numbers):
+        return "its guarantee must be numbers"
+    return None
+
+
+def _wrong_threshold(predictor: BasePredictor) -> str | None:
+    """Thresholds must follow from the stored scores."""
+    groups = GroupedScores(predictor.group_scores_, predictor.group_offsets_)
+    offsets, scores, group_of_class = groups.offsets, groups.scores, predictor.group_of_class_
+    if offsets[0] != 0 or offsets[-1] != len(scores) or (groups.counts < 0).any():
         return "its groups of scores overlap"
-    if not (
-        0 <= predictor.group_of_class_.min() <= predictor.group_of_class_.max() < len(groups.counts)
-    ):
+    if not 0 <= group_of_class.min() <= group_of_class.max() < len(groups.counts):
         return "a class belongs to a group that does not exist"
-    if any((np.diff(groups.of(group)) < 0).any() for group in range(len(groups.counts))):
+    falls = np.flatnonzero(scores[1:] < scores[:-1]) + 1
+    if np.isnan(scores).any() or not np.isin(falls, offsets).all():
         return "its scores are not sorted"
     expected = groups.thresholds(predictor.alpha, exact=predictor.exact)
     stored = (predictor.thresholds_, predictor.lower_thresholds_, predictor.upper_probability_)
-    for mine, theirs in zip(expected.of_classes(predictor.group_of_class_), stored, strict=True):
+    for mine, theirs in zip(expected.of_classes(group_of_class), stored, strict=True):
         same = mine is theirs if mine is None or theirs is None else np.array_equal(mine, theirs)
         if not same:
             return "its thresholds do not follow from its scores"
@@ -135,8 +185,10 @@ def _plain(value: Any) -> Any:
     """A value that JSON holds without loss; fractions and decimals as text, NaN as null."""
     if isinstance(value, Score):
         return value.to_dict()
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, np.floating):
+        value = float(str(value))  # a float32 0.01 is the decimal that the user wrote
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     if isinstance(value, float) and math.isnan(value):

@@ -4,19 +4,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "bits.hpp"
 #include "buffer.hpp"
 
 EVENCOVER_BEGIN
-
-inline int lowest_bit(uint64_t word) {
-#ifdef _MSC_VER
-    int place = 0;
-    for (; !(word & 1); word >>= 1) ++place;
-    return place;
-#else
-    return __builtin_ctzll(word);
-#endif
-}
 
 class ClassBits {
    public:

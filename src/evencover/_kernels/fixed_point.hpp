@@ -2,38 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
+#include "bits.hpp"
 #include "isa.hpp"
 
 EVENCOVER_BEGIN
 
 constexpr double two_52 = 4503599627370496.0;
 constexpr uint64_t bits_of_one = 0x3FF0000000000000;
-
-inline uint64_t bits(double x) {
-    uint64_t b;
-    std::memcpy(&b, &x, sizeof b);
-    return b;
-}
-
-inline uint32_t bits(float x) {
-    uint32_t b;
-    std::memcpy(&b, &x, sizeof b);
-    return b;
-}
-
-inline double double_of(uint64_t b) {
-    double x;
-    std::memcpy(&x, &b, sizeof x);
-    return x;
-}
-
-inline float float_of(uint32_t b) {
-    float x;
-    std::memcpy(&x, &b, sizeof x);
-    return x;
-}
 
 // Between 1 and 2 doubles are 2**-52 apart, so adding 1 rounds p (in [0, 1]) to the nearest
 // multiple, ties to even, and leaves it in the mantissa, above the bits of 1.

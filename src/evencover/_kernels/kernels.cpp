@@ -2,8 +2,8 @@
 #include "kernels.hpp"
 
 #include "prediction_sets.hpp"
+#include "row_check.hpp"
 #include "row_source.hpp"
-#include "scan.hpp"
 #include "score.hpp"
 #include "score_matrix.hpp"
 #include "set_sizes.hpp"
@@ -15,18 +15,19 @@ namespace {
 template <class Source>
 int64_t true_label_scores_from(Source& source, const Rows& rows, const Score& score,
                                const int64_t* labels, const double* u, double* scores) {
-    Scan scan;
+    LabelPosition position(rows.n_classes);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         const auto* row = source.load(i);
         if (!row) return i;
-        const bool good = score.needs_order
-                              ? scan_row(source, row, rows.n_classes, labels[i], scan)
-                              : scan_row(source, row, rows.n_classes, scan);
-        if (!good) return i;
         const double own = static_cast<double>(row[labels[i]]);
-        scores[i] = score.needs_order ? ordered_score(score, own, scan.mass_before,
-                                                      scan.count_before + 1, u[i])
-                                      : softmax_score(own);
+        if (score.needs_order) {
+            if (!position.find(source, row, rows.n_classes, labels[i])) return i;
+            scores[i] = ordered_score(score, own, position.mass_before, position.count_before + 1,
+                                      u[i]);
+        } else {
+            if (!is_good_row(source, row, rows.n_classes)) return i;
+            scores[i] = softmax_score(own);
+        }
     }
     return all_good;
 }

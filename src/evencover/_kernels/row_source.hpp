@@ -62,6 +62,7 @@ class ProbabilitySource {
         return std::fabs(static_cast<double>(total) - two_52) <= rows_.tolerance * two_52;
     }
     bool is_good_value(double p) const { return p >= 0.0 && p <= 1.0 + rows_.tolerance; }
+    double tolerance() const { return rows_.tolerance; }
     int64_t top_class(int64_t i) { return first_largest(stored_.load(i), rows_.n_classes); }
 
    private:

@@ -16,7 +16,7 @@ struct Scan {
 };
 
 // So many values of at most 1 cannot overflow 64-bit fixed point.
-constexpr int64_t scan_step = 2048;
+constexpr int64_t scan_step = 1024;
 // No good row sums to 2; beyond it the total is not followed, so it cannot wrap around to 1.
 constexpr int64_t too_much = int64_t{1} << 53;
 

@@ -24,20 +24,23 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
-def matrix_from_arrow(values: Any) -> Array:
-    """NumPy array of an Arrow table, record batch or (chunked) array; lists become rows."""
+def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> Array:
+    """NumPy array of an Arrow table, record batch or (chunked) array; lists become rows.
+
+    Messages call it `name` and count its rows from `start`.
+    """
     pa = import_pyarrow()
     if isinstance(values, pa.Table | pa.RecordBatch):
-        if values.num_columns == 1 and _is_list(values.schema.field(0).type):
-            return matrix_from_arrow(values.column(0))
-        return np.column_stack([matrix_from_arrow(column) for column in values.columns])
+        columns = [matrix_from_arrow(column, name, start) for column in values.columns]
+        is_matrix = len(columns) == 1 and columns[0].ndim == 2
+        return columns[0] if is_matrix else np.column_stack(columns)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
         if isinstance(values, pa.ChunkedArray):  # no chunks at all
             values = pa.array([], values.type)
     if values.null_count:
-        row = values.is_null().to_numpy(zero_copy_only=False).argmax()
-        raise InputError(f"Every row must have a value. Got null in row {row}.")
+        row = start + int(values.is_null().to_numpy(zero_copy_only=False).argmax())
+        raise InputError(f"Every row of {name} must have a value. Got null in row {row}.")
     if not _is_list(values.type):
         return np.asarray(values.to_numpy(zero_copy_only=False))
     if not pa.types.is_fixed_size_list(values.type):
@@ -45,16 +48,27 @@ def matrix_from_arrow(values: Any) -> Array:
         if len(lengths) and (lengths != lengths[0]).any():
             row = int((lengths != lengths[0]).argmax())
             raise InputError(
-                f"Every row must have the same number of classes. Got {lengths[0]} in row 0 "
-                f"and {lengths[row]} in row {row}."
+                f"Every row of {name} must have the same number of classes. "
+                f"Got {lengths[0]} in row {start} and {lengths[row]} in row {start + row}."
             )
-    flat = matrix_from_arrow(values.flatten())
-    return flat.reshape(len(values), -1) if len(values) else flat.reshape(0, 0)
+    flat = values.flatten()
+    n_columns = len(flat) // len(values) if len(values) else 0
+    if flat.null_count:
+        row = start + int(flat.is_null().to_numpy(zero_copy_only=False).argmax()) // n_columns
+        raise InputError(f"Every class of {name} must have a value. Got null in row {row}.")
+    return matrix_from_arrow(flat, name, start).reshape(len(values), n_columns)
 
 
 def _is_list(kind: Any) -> bool:
     types = import_pyarrow().types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_list_of_numbers(kind: Any) -> bool:
+    types = import_pyarrow().types
+    return _is_list(kind) and bool(
+        types.is_floating(kind.value_type) or types.is_integer(kind.value_type)
+    )
 
 
 class _TableSource(Source):
@@ -65,7 +79,7 @@ class _TableSource(Source):
     def _read_schema(self, schema: Any) -> None:
         names = list(schema.names)
         self._label_column = next((name for name in LABEL_KEYS if name in names), None)
-        lists = [name for name in names if _is_list(schema.field(name).type)]
+        lists = [name for name in names if _is_list_of_numbers(schema.field(name).type)]
         named = [name for name in (*PROBABILITY_KEYS, LOGIT_KEY) if name in lists] or lists
         if len(named) > 1:
             raise InputError(
@@ -97,23 +111,27 @@ class _TableSource(Source):
     def _set_n_classes(self) -> None:
         if self.class_names is not None:
             self.n_classes = len(self.class_names)
-            return
-        with reading(self.path):
-            first = next((batch for batch in self._batches() if batch.num_rows), None)
-        if first is None:
-            raise InputError(f"There must be at least one row. Got none in {self.name}.")
-        self.n_classes = matrix_from_arrow(first.column(self._columns[0])).shape[1]
+        else:
+            with reading(self.path):
+                first = next((batch for batch in self._batches() if batch.num_rows), None)
+            if first is None:
+                raise InputError(f"There must be at least one row. Got none in {self.name}.")
+            self.n_classes = matrix_from_arrow(first.column(self._columns[0]), self.name).shape[1]
+        if self.n_classes < 2:
+            raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Batches of the file, cut where they are large."""
         with reading(self.path):
+            first = 0
             for batch in self._batches():
                 if batch.num_rows == 0:
                     continue
-                rows = matrix_from_arrow(batch.select(self._columns))
+                rows = matrix_from_arrow(batch.select(self._columns), self.name, first)
                 labels = None
                 if self._label_column is not None and self.labels is None:
-                    labels = matrix_from_arrow(batch.column(self._label_column))
+                    labels = matrix_from_arrow(batch.column(self._label_column), self.name, first)
+                first += batch.num_rows
                 start = 0
                 for part in slices(rows):
                     stop = start + len(part)

@@ -67,17 +67,17 @@ def column_from_file(path: str | os.PathLike[str], key: str = "labels") -> Array
     path = existing_file(path)
     with reading(path):
         if path.suffix.lower() == ".npy":
-            return np.load(path, allow_pickle=False)
+            return np.array(np.lib.format.open_memmap(path, mode="r"))
         if path.suffix.lower() == ".npz":
             with np.load(path, allow_pickle=False) as archive:
                 if key not in archive:
                     raise InputError(f"'{path}' must hold {key!r}. Got {archive.files}.")
                 return archive[key]
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     values = [line.strip() for line in lines if line.strip()]
     try:
         return np.array([int(value) for value in values], dtype=np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         return np.array(values)
 
 

@@ -20,8 +20,8 @@ class NpySource(Source):
     def __init__(self, path: Path) -> None:
         self.name = f"'{path}'"
         with reading(path):
-            self._rows = np.load(path, mmap_mode="r", allow_pickle=False)
-        self.n_rows, self.n_classes = _matrix_shape(self._rows.shape, self.name)
+            self._rows = np.lib.format.open_memmap(path, mode="r")
+        self.n_rows, self.n_classes = _matrix_shape(self._rows.shape, self._rows.dtype, self.name)
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Slices of the memory map."""
@@ -38,11 +38,11 @@ class NpzSource(Source):
             self._key = _only_matrix(keys, self.name)
             self.logits = self._key == LOGIT_KEY
             with archive.open(f"{self._key}.npy") as member:
-                shape, self._fortran, self._dtype = _header(member, self._key)
-            self.n_rows, self.n_classes = _matrix_shape(shape, self.name)
-            names = _small_array(archive, NAMES_KEY, keys)
+                shape, self._fortran, self._dtype = _header(member, self._key, self.name)
+            self.n_rows, self.n_classes = _matrix_shape(shape, self._dtype, self.name)
+            names = self._small_array(archive, NAMES_KEY, keys)
             labels = next((key for key in LABEL_KEYS if key in keys), None)
-            stored = None if labels is None else _small_array(archive, labels, keys)
+            stored = None if labels is None else self._small_array(archive, labels, keys)
         if names is not None:
             self.class_names = [str(name) for name in names.tolist()]
             if len(self.class_names) != self.n_classes:
@@ -61,10 +61,19 @@ class NpzSource(Source):
                 yield from ((rows, None) for rows in slices(self._whole(archive, info)))
                 return
             with archive.open(info) as member:
-                _header(member, self._key)
+                _header(member, self._key, self.name)
                 yield from self._stream(member)
 
+    def _small_array(self, archive: zipfile.ZipFile, key: str, keys: list[str]) -> Array | None:
+        if key not in keys:
+            return None
+        with archive.open(f"{key}.npy") as member:
+            _header(member, key, self.name)
+        with archive.open(f"{key}.npy") as member:
+            return np.lib.format.read_array(member, allow_pickle=False)
+
     def _whole(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+        assert self.n_rows is not None
         shape = (self.n_rows, self.n_classes)
         if info.compress_type != zipfile.ZIP_STORED:  # columns first: rows cannot be streamed
             with archive.open(info) as member:
@@ -72,9 +81,11 @@ class NpzSource(Source):
         with open(self.path, "rb") as file:
             file.seek(info.header_offset + 26)
             name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")
-            file.seek(info.header_offset + 30 + int(name_length) + int(extra_length))
-            _header(file, self._key)
+            begin = file.seek(info.header_offset + 30 + int(name_length) + int(extra_length))
+            _header(file, self._key, self.name)
             offset = file.tell()
+        if offset - begin + shape[0] * shape[1] * self._dtype.itemsize > info.file_size:
+            raise InputError(f"Cannot read {self.name}: its matrix ends too early.")
         order = "F" if self._fortran else "C"
         return np.memmap(self.path, self._dtype, "r", offset, shape, order)  # type: ignore[call-overload]
 
@@ -100,7 +111,7 @@ def _only_matrix(keys: list[str], name: str) -> str:
     return found[0]
 
 
-def _header(member: IO[bytes], key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _header(member: IO[bytes], key: str, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(member)
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -109,22 +120,13 @@ def _header(member: IO[bytes], key: str) -> tuple[tuple[int, ...], bool, np.dtyp
     shape, fortran, dtype = read(member)
     if dtype.hasobject:
         raise InputError(
-            f"'{key}' must hold plain numbers or text. Got pickled Python objects, which are "
-            "never loaded; save it again with a numeric or text type."
+            f"'{key}' in {name} must hold plain numbers or text. Got pickled Python objects, "
+            "which are never loaded; save it again with a numeric or text type."
         )
     return shape, fortran, dtype
 
 
-def _small_array(archive: zipfile.ZipFile, key: str, keys: list[str]) -> Array | None:
-    if key not in keys:
-        return None
-    with archive.open(f"{key}.npy") as member:
-        _header(member, key)
-    with archive.open(f"{key}.npy") as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
-
-
-def _matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
+def _matrix_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:
     if len(shape) != 2:
         raise InputError(
             f"{name} must hold a matrix with one row per example and one column per class. "
@@ -132,4 +134,6 @@ def _matrix_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
         )
     if shape[1] < 2:
         raise InputError(f"{name} must have at least 2 classes (columns). Got {shape[1]} instead.")
+    if dtype.kind not in "biuf":
+        raise InputError(f"{name} must hold real numbers. Got the type {dtype} instead.")
     return shape[0], shape[1]

@@ -66,7 +66,8 @@ class Source(ABC):
         """Use these labels, one per row, instead of any that come with the rows."""
         self.labels = plain_array(labels)
         self.has_labels = True
-        if self.n_rows is not None:
+        names_to_come = self.class_names is None and self.labels.dtype.kind in "UO"
+        if self.n_rows is not None and not names_to_come:
             class_labels(self._indices(self.labels), self.n_classes, self.n_rows)
 
     def blocks(self) -> Iterator[Block]:
@@ -84,13 +85,13 @@ class Source(ABC):
                     f"Got {rows.shape[1]} from row {start} on."
                 )
             stop = start + len(rows)
+            if start == 0:  # before all labels, so that block sizes do not matter
+                digest.update(rows[:1].astype(np.float64).tobytes())
             if self.labels is not None:
                 labels = self.labels[start:stop]
             if labels is not None:
                 labels = class_labels(self._indices(labels), self.n_classes, len(rows), start)
                 digest.update(labels.tobytes())
-            if start == 0:
-                digest.update(rows[:1].astype(np.float64).tobytes())
             yield Block(start, rows, labels)
             start = stop
         self.fingerprint = digest.hexdigest()
@@ -158,6 +159,8 @@ class IterableSource(Source):
         for block in self._stream:
             rows, labels = _rows_and_labels(block)
             rows = score_rows(rows)
+            if (labels is not None) != self.has_labels and self.labels is None:
+                raise InputError("All blocks must come with labels, or none.")
             if labels is not None and len(labels) != len(rows):
                 raise InputError(
                     f"Each block must have one label per row. Got {len(labels)} labels "
@@ -171,7 +174,11 @@ class IterableSource(Source):
 
 
 def _rows_and_labels(block: Any) -> tuple[Any, Any]:
-    return block if isinstance(block, tuple) and len(block) == 2 else (block, None)
+    """A block and its labels; a torch DataLoader makes lists of two tensors, not tuples."""
+    is_pair = isinstance(block, tuple | list) and len(block) == 2
+    if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
+        return block[0], block[1]
+    return block, None
 
 
 def as_source(

@@ -1,0 +1,87 @@
+"""The whole benchmark: ``python -m benchmarks``, or with ``--small`` a check of the harness."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import agreement, alone, bars, comparisons, data, machine, report
+from benchmarks.environments import CannotInstallError, python_of
+from benchmarks.places import CACHE, RESULTS, ROOT
+from benchmarks.plan import ALPHA, FULL, SMALL, Plan
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """Everything that is measured, and the verdicts."""
+    results: dict[str, Any] = {
+        "small": plan.n_rows < FULL.n_rows,
+        "machine": machine.describe(),
+        "data": {"rows": plan.n_rows, "classes": plan.n_classes, "alpha": ALPHA},
+    }
+    print(f"evencover runs on {results['machine']['kernels']} kernels", flush=True)
+    calibration = data.make(plan.n_rows, plan.n_classes, seed=1)
+    test = data.make(plan.n_rows, plan.n_classes, seed=2)
+    pythons = comparisons.interpreters(plan)
+    results["agreement"] = agreement.check_all(plan, pythons, calibration, test)
+    results["comparisons"] = comparisons.compare_all(plan, pythons, calibration, test)
+    results["threads"] = alone.by_threads(plan, test)
+    results["scaling"] = alone.scaling(plan)
+    results["memory"] = alone.memory(plan, test)
+    results["bars"] = bars.judge(results)
+    return results
+
+
+def draw(results_file: Path, target: Path, *, make_environment: bool) -> None:
+    """The plot, by whatever Python has matplotlib."""
+    try:
+        has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+        if not (has_matplotlib or make_environment):
+            return
+        python = sys.executable if has_matplotlib else python_of("plot")
+    except CannotInstallError as reason:
+        print(f"no plot: {reason}")
+        return
+    command = [str(python), "-m", "benchmarks.plot", str(results_file), str(target)]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def main() -> int:
+    """Run, print, write; the exit code is 1 if somebody's sets differ where they must not."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--small", action="store_true", help="tiny arrays, no peers: for CI")
+    parser.add_argument("--repetitions", type=int, help="fresh processes per contestant")
+    parser.add_argument("--peers", nargs="*", choices=FULL.peers, help="only these peers")
+    parser.add_argument("--skip-memory", action="store_true", help="do not write the 4 GB file")
+    parser.add_argument("--out", type=Path, help="folder of the results")
+    options = parser.parse_args()
+
+    plan = SMALL if options.small else FULL
+    out = (options.out or (CACHE / "small" if options.small else RESULTS)).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    changes: dict[str, Any] = {}
+    if options.repetitions is not None:
+        changes["repetitions"] = options.repetitions
+    if options.peers is not None:
+        changes["peers"] = tuple(options.peers)
+    if options.skip_memory:
+        changes["memory_times"] = 0
+    results = run(replace(plan, **changes) if changes else plan)
+
+    text = report.markdown(results)
+    print("\n" + text)
+    results_file = out / "latest.json"
+    results_file.write_text(json.dumps(results, indent=1) + "\n")
+    (out / "latest.md").write_text(text)
+    draw(results_file, out / "scaling.png", make_environment=not options.small)
+    disagreeing = [each for each in results["agreement"] if each.get("agrees") is False]
+    return 1 if disagreeing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

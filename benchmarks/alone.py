@@ -1,0 +1,80 @@
+"""evencover by itself: against a plain read, on more threads, with more rows and classes."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data
+from benchmarks.cores import n_cores
+from benchmarks.places import CACHE
+from benchmarks.plan import ALPHA, Plan
+from benchmarks.processes import run_job
+
+Record = dict[str, Any]
+
+
+def _measure(arrays: data.Arrays, rows: int, threads: int, repeats: int) -> Record:
+    return run_job(
+        sys.executable,
+        {
+            "kind": "alone",
+            "arrays": arrays.to_job(),
+            "rows": rows,
+            "threads": threads,
+            "alpha": ALPHA,
+            "repeats": repeats,
+        },
+    )
+
+
+def by_threads(plan: Plan, test: data.Arrays) -> list[Record]:
+    """Medians over fresh processes for each number of threads, in turn."""
+    counts = range(1, n_cores() + 1) if n_cores() <= 4 else (1, 2, 4, n_cores())
+    runs: dict[int, list[Record]] = {threads: [] for threads in counts}
+    for repetition in range(plan.repetitions):
+        for threads, each in runs.items():
+            print(f"evencover alone, threads: {threads}, {repetition + 1}", flush=True)
+            each.append(_measure(test, plan.n_rows, threads, plan.repeats))
+    return [{**_median(each), "threads": threads} for threads, each in runs.items()]
+
+
+def _median(runs: list[Record]) -> Record:
+    good = [run for run in runs if "error" not in run]
+    if not good:
+        return {"error": runs[-1]["error"]}
+    medians = {key: statistics.median(run[key] for run in good) for key in good[0]}
+    for step in ("true_label_score", "calibrate", "predict"):
+        # Both were measured in one process, so their ratio is steadier than either.
+        medians[f"{step}_per_plain_read"] = statistics.median(
+            run[f"{step}_seconds"] / run["plain_read_seconds"] for run in good
+        )
+    return {**medians, "runs": runs}
+
+
+def scaling(plan: Plan) -> dict[str, list[Record]]:
+    """Cost against the number of rows, and against the number of classes."""
+    result: dict[str, list[Record]] = {"rows": [], "classes": []}
+    for axis, points in (("rows", plan.scaling_rows), ("classes", plan.scaling_classes)):
+        for rows, classes in points:
+            print(f"evencover alone, {rows} rows of {classes} classes", flush=True)
+            most = max(n for n, k in points if k == classes)
+            arrays = data.make(most, classes, seed=3)
+            measured = _measure(arrays, rows, n_cores(), plan.repeats)
+            result[axis].append({"rows": rows, "classes": classes, **measured})
+    return result
+
+
+def memory(plan: Plan, test: data.Arrays) -> Record:
+    """Peak memory for a file many times the size; the file is deleted afterwards."""
+    if plan.memory_times == 0:
+        return {"error": "skipped on request"}
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        print(f"evencover alone, {plan.memory_times * plan.n_rows} rows in a file", flush=True)
+        large = data.repeat_to_file(test, plan.memory_times, Path(folder, "large.npy"))
+        job = {"kind": "memory", "arrays": large.to_job(), "alpha": ALPHA}
+        return run_job(sys.executable, job)

@@ -1,0 +1,160 @@
+"""Time of each kernel against one plain read of the same array: ``python benchmarks/kernels.py``.
+
+Prints nanoseconds per element and the ratio to the read (NumPy's float32 maximum over the same row
+blocks, measured in turn with the kernel), on one thread and on two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from evencover._kernels import native, reference
+from evencover.quantiles import GroupedScores, Thresholds, conformal_quantile, group_quantiles
+from evencover.scores import APS, RAPS, Score, Softmax
+
+BLOCK_ELEMENTS = 1 << 20
+OPTIONS = {"logits": False, "temperature": 1.0}
+
+
+def simulate(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Softmax outputs whose APS sets hold some 30 of 1000 classes, and labels drawn from them."""
+    rng = np.random.default_rng(0)
+    rows = np.empty((n_rows, n_classes), dtype=np.float32)
+    labels = np.empty(n_rows, dtype=np.int64)
+    for block in blocks(rows):
+        logits = rng.normal(size=rows[block].shape, scale=3.5).astype(np.float32)
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        rows[block] = p
+        below = p.cumsum(axis=1) < rng.random((len(p), 1))
+        labels[block] = np.minimum(below.sum(axis=1), n_classes - 1)
+    return rows, labels
+
+
+def blocks(rows: np.ndarray) -> Iterator[slice]:
+    step = max(1, BLOCK_ELEMENTS // rows.shape[1])
+    return (slice(start, start + step) for start in range(0, len(rows), step))
+
+
+def run(
+    function: Callable[[slice], Any], rows: np.ndarray, threads: int, cpu_time: bool
+) -> float:
+    """Seconds for one pass over all blocks."""
+    clock = time.process_time if cpu_time else time.perf_counter
+    start = clock()
+    if threads == 1:
+        for block in blocks(rows):
+            function(block)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(function, blocks(rows)):
+                pass
+    return clock() - start
+
+
+def in_turn(
+    function: Callable[[slice], Any],
+    rows: np.ndarray,
+    threads: int,
+    options: argparse.Namespace,
+) -> tuple[float, float]:
+    """Best nanoseconds per element of the kernel and of the plain read."""
+    kernel, read = np.inf, np.inf
+    for _ in range(options.repeats):
+        read = min(read, run(lambda block: rows[block].max(), rows, threads, options.cpu_time))
+        kernel = min(kernel, run(function, rows, threads, options.cpu_time))
+    return kernel / rows.size * 1e9, read / rows.size * 1e9
+
+
+def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], Any]]:
+    """The kernels with thresholds of the methods, learnt from the same rows."""
+    n, k = rows.shape
+    rng = np.random.default_rng(1)
+    u, coin = rng.random(n), rng.random(n)
+    cluster_of_class = rng.integers(0, 8, size=k)
+    result: dict[str, Callable[[slice], Any]] = {}
+    half = rows[: n // 5].astype(np.float16).repeat(5, axis=0)
+    logits = np.log(np.maximum(rows, 1e-30))
+
+    def true_label(score: Score, rows: np.ndarray = rows, **options: Any) -> Callable[[slice], Any]:
+        return lambda b: native.true_label_scores(
+            score, rows[b], labels[b], u[b], **{**OPTIONS, **options}
+        )
+
+    def sets(score: Score, thresholds: Thresholds, **options: Any) -> Callable[[slice], Any]:
+        source = logits if options.get("logits") else rows
+        return lambda b: native.prediction_sets(
+            score, source[b], u[b], thresholds, coin[b], allow_empty=True, **{**OPTIONS, **options}
+        )
+
+    for name, score in [("softmax", Softmax()), ("APS", APS()), ("RAPS", RAPS())]:
+        s, _ = native.true_label_scores(score, rows, labels, u, **OPTIONS)
+        standard = Thresholds(np.full(k, conformal_quantile(s, 0.1)))
+        clusters = group_quantiles(s, cluster_of_class[labels], 8, 0.1)
+        clustered = Thresholds(clusters[cluster_of_class])
+        few = slice(0, 20 * k)
+        classwise = Thresholds(group_quantiles(s[few], labels[few], k, 0.1))
+        alphas = np.linspace(0.02, 0.3, 100)
+        many = [Thresholds(group_quantiles(s, cluster_of_class[labels], 8, a)[cluster_of_class])
+                for a in alphas]  # fmt: skip
+        groups = GroupedScores.sort(s, cluster_of_class[labels], 8)
+        small = slice(0, max(1, n // 10))
+        result[f"true label, {name}"] = true_label(score)
+        result[f"sets, {name}, standard"] = sets(score, standard)
+        result[f"sets, {name}, clustered"] = sets(score, clustered)
+        result[f"sets, {name}, classwise"] = sets(score, classwise)
+        sizes = native.prediction_sets(
+            score, rows[small], u[small], standard, coin[small], allow_empty=True, **OPTIONS
+        )[0]
+        print(f"{name}: average size of the standard sets {sizes.mean():.1f}")
+        result[f"sizes, {name}, 100 vectors"] = lambda b, score=score, many=many: native.set_sizes(
+            score, rows[b], u[b], many, coin[b], **OPTIONS
+        )
+        result[f"p-values, {name}"] = lambda b, score=score, groups=groups: native.p_values(
+            score, rows[b], u[b], groups, cluster_of_class, coin[b], **OPTIONS
+        )
+        result[f"score matrix, {name}"] = lambda b, score=score: native.score_matrix(
+            score, rows[b], u[b], **OPTIONS
+        )
+        if name == "APS":
+            result["true label, APS, float16"] = true_label(score, half)
+            result["true label, APS, logits"] = true_label(score, logits, logits=True)
+            result["sets, APS, standard, logits"] = sets(score, standard, logits=True)
+            result["true label, APS, numpy"] = lambda b, score=score: reference.true_label_scores(
+                score, rows[b], labels[b], u[b], **OPTIONS
+            )
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--cpu-time", action="store_true", help="for a machine that is busy")
+    parser.add_argument("--only", default="", help="only the jobs whose name contains this")
+    parser.add_argument("--instructions", help="one of the instruction sets of this machine")
+    options = parser.parse_args()
+    native.INSTRUCTION_SET = options.instructions or native.INSTRUCTION_SET
+    rows, labels = simulate(options.rows, options.classes)
+    print(f"{options.rows} x {options.classes} float32, {native.INSTRUCTION_SET}")
+    chosen = {name: job for name, job in jobs(rows, labels).items() if options.only in name}
+    print(f"{'':32}{'1 thread':>20}{'2 threads':>20}{'speed-up':>10}")
+    print(f"{'':32}{'ns/el':>10}{'x read':>10}{'ns/el':>10}{'x read':>10}")
+    for name, job in chosen.items():
+        one, read_one = in_turn(job, rows, 1, options)
+        two, read_two = in_turn(job, rows, 2, options)
+        print(
+            f"{name:32}{one:10.3f}{one / read_one:10.2f}{two:10.3f}{two / read_two:10.2f}"
+            f"{one / two:10.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""How much is run: the full benchmark, and a small one that only checks the harness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALPHA = 0.1
+OURSELVES = "evencover"
+BASELINE = "numpy_sort"  # runs in our own environment
+PEERS = ("torchcp", "mapie", "puncc", "crepes")
+
+# Who is compared with evencover in what. The third entry says whether APS is randomised (the
+# default of every package that offers it).
+COMPARISONS: tuple[tuple[str, str, bool, tuple[str, ...]], ...] = (
+    ("clustered", "aps", True, ("torchcp",)),
+    ("standard", "aps", True, ("mapie", "puncc", "torchcp", BASELINE)),
+    ("standard", "softmax", False, ("mapie", "puncc", "torchcp", "crepes", BASELINE)),
+    ("classwise", "softmax", False, ("puncc", "torchcp", "crepes", BASELINE)),
+)
+
+# Read in the peers' source; coverage and average size in the table show what they come to.
+KNOWN_DIFFERENCES = {
+    ("clustered", "aps", "torchcp"): (
+        "classes too rare to cluster are in every set; a uniform per class, so sets have holes"
+    ),
+    ("standard", "aps", "torchcp"): "a uniform per class at prediction, so sets have holes",
+    ("standard", "aps", "numpy_sort"): "other random numbers",
+    ("standard", "aps", "mapie"): "other random numbers",
+    ("standard", "aps", "puncc"): "other random numbers",
+}
+
+# Where definitions agree, so must the sets. What a peer does not offer is reported as such.
+AGREEMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("standard", "softmax", ("mapie", "puncc", "torchcp", "crepes", BASELINE)),
+    ("classwise", "softmax", ("puncc", "torchcp", "crepes", BASELINE)),
+    ("standard", "aps", ("mapie", "puncc", "torchcp", BASELINE)),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of a run.
+
+    Attributes
+    ----------
+    peers : packages with an environment of their own.
+    n_rows, n_classes : calibration rows and test rows each, and classes.
+    repetitions : fresh processes per contestant in each comparison.
+    repeats : measurements inside one process, for what takes only milliseconds.
+    agreement_rows : test rows whose sets are compared.
+    crepes_rows : test rows that crepes predicts, by method; the rest is extrapolated.
+    scaling_rows, scaling_classes : (rows, classes) of the points of the two plots.
+    memory_times : how often the test rows are repeated in the large file; 0 skips it.
+    """
+
+    peers: tuple[str, ...]
+    n_rows: int
+    n_classes: int
+    repetitions: int
+    repeats: int
+    agreement_rows: int
+    crepes_rows: dict[str, int]
+    scaling_rows: tuple[tuple[int, int], ...]
+    scaling_classes: tuple[tuple[int, int], ...]
+    memory_times: int
+
+
+FULL = Plan(
+    peers=PEERS,
+    n_rows=50_000,
+    n_classes=1000,
+    repetitions=5,
+    repeats=7,
+    agreement_rows=10_000,
+    crepes_rows={"standard": 200, "classwise": 4},
+    scaling_rows=tuple((n, 1000) for n in (3_125, 6_250, 12_500, 25_000, 50_000)),
+    scaling_classes=tuple((5_000, k) for k in (100, 300, 1_000, 3_000, 10_000)),
+    memory_times=20,
+)
+
+SMALL = Plan(
+    peers=(),
+    n_rows=2_000,
+    n_classes=50,
+    repetitions=2,
+    repeats=2,
+    agreement_rows=2_000,
+    crepes_rows={},
+    scaling_rows=((500, 50), (1_000, 50), (2_000, 50)),
+    scaling_classes=((500, 20), (500, 50), (500, 200)),
+    memory_times=10,
+)

@@ -1,0 +1,153 @@
+"""The results as Markdown, which is also what is printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def markdown(results: Record) -> str:
+    """Machine, bars, comparisons, agreement."""
+    parts = [
+        "# Benchmark",
+        _machine(results),
+        "## What must hold",
+        _bars(results["bars"]),
+        "## Against peers",
+        _data(results["data"])
+        + " Seconds and memory are medians; ratios are medians over pairs of neighbouring runs. "
+        "Peak memory is over the loaded input.",
+        _comparisons(results["comparisons"]),
+        "## Do they give the same sets?",
+        "Without randomisation, on the same calibration rows. A membership is one class in one "
+        "row's set.",
+        _agreement(results["agreement"]),
+        "## evencover alone, APS",
+        _alone(results["threads"]),
+        _memory(results["memory"]),
+    ]
+    if results["small"]:
+        parts.insert(1, "**A small run: it checks the harness. Its times mean nothing.**")
+    return "\n\n".join(parts) + "\n"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, padded so that it also reads well on a terminal."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+
+    def line(cells: list[str]) -> str:
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        return "| " + " | ".join(padded) + " |"
+
+    return "\n".join([line(head), line(["-" * width for width in widths]), *map(line, rows)])
+
+
+def _machine(results: Record) -> str:
+    m = results["machine"]
+    speeds = [
+        f"{record['gigabytes_per_second']:.1f} GB/s on {record['threads']}"
+        for record in results["threads"]
+        if "error" not in record
+    ]
+    return (
+        f"{m['date']}: {m['cpu']}, {m['cores']} cores, {m['memory_gigabytes']} GB, {m['system']}; "
+        f"Python {m['python']}, NumPy {m['numpy']}, evencover {m['evencover']} with "
+        f"**{m['kernels']}** kernels. Load before the run: {m['load_before']}. "
+        f"Read bandwidth (a plain pass over the test array, by threads): {', '.join(speeds)}."
+    )
+
+
+def _data(data: Record) -> str:
+    return (
+        f"{data['rows']:,} calibration and {data['rows']:,} test rows of float32, "
+        f"{data['classes']:,} classes, alpha {data['alpha']}."
+    )
+
+
+def _bars(bars: list[Record]) -> str:
+    verdict = {True: "yes", False: "**no**", None: "not measured"}
+    return table(
+        ["job", "bar", "measured", "met", "note"],
+        [
+            [
+                bar["job"],
+                bar["bar"],
+                "–" if bar["measured"] is None else f"{bar['measured']:.3g}",
+                verdict[bar["met"]],
+                bar["note"],
+            ]
+            for bar in bars
+        ],
+    )
+
+
+def _comparisons(records: list[Record]) -> str:
+    head = ["method", "score", "who", "version", "calibrate s", "predict s", "x calibrate"]
+    head += ["x predict", "x total", "peak MB", "coverage", "size", "note"]
+    return table(head, [_comparison(record) for record in records])
+
+
+def _comparison(record: Record) -> list[str]:
+    start = [record["method"].upper(), record["score"], record["contestant"]]
+    if "error" in record:
+        return [*start, *["–"] * 9, record["error"]]
+    ratio = record.get("ratio")
+    ratios = [f"{ratio[step]:.3g}" for step in ("calibrate", "predict", "total")] if ratio else []
+    rows = record["extrapolated_from_rows"]
+    notes = [f"predict extrapolated from {rows} test rows"] if rows else []
+    notes += [record["note"]] if record["note"] else []
+    return [
+        *start,
+        record["version"],
+        f"{record['calibrate_seconds']:.3f}",
+        f"{record['predict_seconds']:.3f}",
+        *(ratios or ["1"] * 3),
+        f"{record['peak_bytes_over_input'] / 1e6:.0f}",
+        f"{record['coverage']:.4f}",
+        f"{record['average_size']:.2f}",
+        "; ".join(notes),
+    ]
+
+
+def _agreement(records: list[Record]) -> str:
+    head = ["method", "score", "who", "rows", "memberships", "differing", "largest threshold gap"]
+    return table([*head, "agrees"], [_agreement_row(record) for record in records])
+
+
+def _agreement_row(record: Record) -> list[str]:
+    start = [record["method"].upper(), record["score"], record["contestant"]]
+    if "error" in record:
+        return [*start, *["–"] * 4, record["error"]]
+    if "not_offered" in record:
+        return [*start, *["–"] * 4, f"not offered: {record['not_offered']}"]
+    gap = record.get("largest_threshold_difference")
+    numbers = [f"{record[key]:,}" for key in ("rows", "memberships", "differing")]
+    shown = "not shown by the peer" if gap is None else f"{gap:.1e}"
+    return [*start, *numbers, shown, "yes" if record["agrees"] else "**no**"]
+
+
+def _alone(records: list[Record]) -> str:
+    head = ["threads", "plain read ms", "true-label score ms", "calibrate ms", "predict ms"]
+    steps = ("plain_read", "true_label_score", "calibrate", "predict")
+    return table(
+        head,
+        [
+            [str(record["threads"]), *(f"{1e3 * record[f'{step}_seconds']:.1f}" for step in steps)]
+            for record in records
+            if "error" not in record
+        ],
+    )
+
+
+def _memory(memory: Record) -> str:
+    if "error" in memory:
+        return f"Large file: {memory['error']}."
+    private = memory["peak_private_bytes"]
+    return (
+        f"CLUSTERED, APS, {memory['rows']:,} x {memory['classes']:,} from a memory map "
+        f"({memory['input_bytes'] / 1e9:.2f} GB): calibrate {memory['calibrate_seconds']:.2f} s, "
+        f"predict {memory['predict_seconds']:.2f} s, peak private memory over the start "
+        f"{'unknown' if private is None else f'{private / 1e6:.0f} MB'}, coverage "
+        f"{memory['coverage']:.4f}, average size {memory['average_size']:.2f}."
+    )

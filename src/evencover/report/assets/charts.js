@@ -1,0 +1,58 @@
+// Vega views: made from the compiled charts, coloured by the style sheet.
+
+const views = {};
+
+const COLOURS = ["ink", "muted", "line", "calm", "warn", "paper"];
+
+function recolourCharts() {
+  const style = getComputedStyle(root);
+  for (const view of Object.values(views)) {
+    for (const name of COLOURS) view.signal(name, style.getPropertyValue(`--${name}`).trim());
+    view.run();
+  }
+}
+
+// Draw chart `name` in #chart-`name`. `tipOf` and `onClick` are given the datum under the pointer.
+async function drawChart(name, { data, signals = {}, label, crowded = false, tipOf, onClick }) {
+  const container = byId(`chart-${name}`);
+  if (label) container.setAttribute("aria-label", label);
+  const { view } = await vegaEmbed(container, filled(D.charts[name], data, signals), {
+    mode: "vega",
+    // Thousands of marks are quicker on a canvas; a few are sharper, on screen and paper, as SVG.
+    renderer: crowded ? "canvas" : "svg",
+    ast: true, // expressions are interpreted, so the page may forbid eval
+    actions: false,
+    defaultStyle: false,
+    tooltip: false,
+    logLevel: 1, // errors; before a class is picked, its mark has no extent
+  });
+  view.addEventListener("mousemove", (event, item) => {
+    const text = item?.datum && tipOf?.(item.datum);
+    if (text) showTip(event, ...text);
+    else hideTip();
+  });
+  container.addEventListener("mouseleave", hideTip);
+  if (onClick) view.addEventListener("click", (_, item) => item?.datum && onClick(item.datum));
+  views[name] = view;
+  return view;
+}
+
+// The chart with its data, signals and colours in place, so that it is drawn once.
+function filled(chart, data, signals) {
+  const style = getComputedStyle(root);
+  const known = { ...signals };
+  for (const name of COLOURS) known[name] = style.getPropertyValue(`--${name}`).trim();
+  return {
+    ...chart,
+    data: chart.data.map((set) => (data[set.name] ? { ...set, values: data[set.name] } : set)),
+    signals: chart.signals.map((signal) => (signal.name in known ? { ...signal, value: known[signal.name] } : signal)),
+  };
+}
+
+function refill(name, data, signals = {}) {
+  const view = views[name];
+  if (!view) return;
+  for (const [signal, value] of Object.entries(signals)) view.signal(signal, value);
+  for (const [set, rows] of Object.entries(data)) view.data(set, rows);
+  view.run();
+}

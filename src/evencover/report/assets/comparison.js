@@ -1,0 +1,104 @@
+// The page about a comparison: the Pareto chart and the table of candidates.
+
+const rows = D.candidates;
+const order = { key: "covgap", down: false };
+
+const withError = (row, metric, digits) =>
+  el("span", {}, row[metric].toFixed(digits), " ", el("small", {}, `± ${row[`${metric}_se`].toFixed(digits)}`));
+
+const COLUMNS = [
+  { key: "name", title: "Candidate", cell: (row) => isolated(row.name) },
+  { key: "covgap", title: "CovGap", number: true, cell: (row) => withError(row, "covgap", 2) },
+  { key: "covgap_above_best", title: "Above best", number: true,
+    cell: (row) => row.is_best ? "lowest" : el("span", { class: row.clearly_above_best ? null : "faint" }, `+${row.covgap_above_best.toFixed(2)}${row.clearly_above_best ? "" : " (noise)"}`) },
+  { key: "avg_size", title: "AvgSize", number: true, cell: (row) => withError(row, "avg_size", 2) },
+  { key: "frac_undercovered", title: "FracUnderCov", number: true, cell: (row) => withError(row, "frac_undercovered", 3) },
+  { key: "macro_coverage", title: "MacroCov", number: true, cell: (row) => withError(row, "macro_coverage", 3) },
+  { key: "marginal_coverage", title: "Coverage", number: true, cell: (row) => withError(row, "marginal_coverage", 3) },
+];
+
+function drawTable() {
+  const table = byId("candidates");
+  const head = el("tr");
+  for (const column of COLUMNS) {
+    const sorted = column.key === order.key ? (order.down ? "descending" : "ascending") : "none";
+    head.append(el("th", { scope: "col", class: column.number && "number", "aria-sort": sorted, "data-key": column.key },
+      el("button", { type: "button", onclick: () => sortBy(column.key) }, column.title)));
+  }
+  table.tHead.replaceChildren(head);
+  const sign = order.down ? -1 : 1;
+  const compare = (a, b) => (a < b ? -sign : a > b ? sign : 0);
+  const sorted = [...rows].sort((a, b) => compare(a[order.key], b[order.key]));
+  table.tBodies[0].replaceChildren(...sorted.map((row) => {
+    const line = el("tr", { class: row.is_pick && "pick" });
+    for (const column of COLUMNS) line.append(el("td", { class: column.number && "number" }, column.cell(row)));
+    if (row.is_pick) line.cells[0].append(" ", el("small", {}, "the pick"));
+    return line;
+  }));
+}
+
+function sortBy(key) {
+  order.down = order.key === key ? !order.down : false;
+  order.key = key;
+  drawTable();
+  byId("candidates").tHead.querySelector(`[data-key="${key}"] button`).focus();
+}
+
+const sizeTicks = () => {
+  const sizes = rows.map((row) => row.avg_size);
+  const [least, most] = [0.8 * Math.min(...sizes), 1.25 * Math.max(...sizes)];
+  return [0.5, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10000].filter((tick) => tick >= least && tick <= most);
+};
+
+const candidateRows = (places) => rows.map((row, k) => ({
+  ...row, ...places[k],
+  covgap_low: row.covgap - row.covgap_se, covgap_high: row.covgap + row.covgap_se,
+  size_low: row.avg_size - row.avg_size_se, size_high: row.avg_size + row.avg_size_se,
+}));
+
+// Put each name where it meets no other name and no dot: to the right or left, above or below.
+function placeNames(view) {
+  const [x, y] = [view.scale("x"), view.scale("y")];
+  const dots = rows.map((row) => ({ x: x(row.avg_size), y: y(row.covgap) }));
+  const taken = dots.map((dot) => [dot.x - 7, dot.x + 7, dot.y - 7, dot.y + 7]);
+  const choices = ["left", "right"].flatMap((align) => [-10, 13, -24, 27].map((dy) => ({ align, dx: align === "left" ? 9 : -9, dy })));
+  const places = new Array(rows.length);
+  const order = rows.map((_, k) => k).sort((a, b) => rows[b].is_pick - rows[a].is_pick || dots[a].y - dots[b].y);
+  for (const k of order) {
+    const width = 6.6 * rows[k].name.length;
+    const boxOf = ({ align, dx, dy }) => {
+      const left = dots[k].x + dx - (align === "left" ? 0 : width);
+      return [left, left + width, dots[k].y + dy - 8, dots[k].y + dy + 6];
+    };
+    const overlap = (a, b) => Math.max(0, Math.min(a[1], b[1]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[2], b[2]));
+    const cost = (choice) => {
+      const box = boxOf(choice);
+      const outside = Math.max(0, box[1] - view.width()) + Math.max(0, -box[0]);
+      return 20 * outside + taken.reduce((sum, other, j) => sum + (j === k ? 0 : overlap(box, other)), 0) + Math.abs(choice.dy) / 10;
+    };
+    places[k] = choices.reduce((best, choice) => (cost(choice) < cost(best) ? choice : best));
+    taken.push(boxOf(places[k]));
+  }
+  return places;
+}
+
+async function drawPareto() {
+  const nowhere = rows.map(() => ({ align: "left", dx: 9, dy: -10 }));
+  const view = await drawChart("pareto", {
+    data: { candidates: candidateRows(nowhere), floor: [{ y: D.noise_floor, text: `noise floor ${D.noise_floor.toFixed(2)}: a perfect method` }] },
+    signals: { ticks: sizeTicks() },
+    label: `CovGap against AvgSize. ${rows.map((row) => `${row.name}: ${row.covgap.toFixed(2)} at ${row.avg_size.toFixed(2)}`).join("; ")}.`,
+    tipOf: (d) => d.covgap !== undefined && [
+      d.name,
+      `CovGap ${d.covgap.toFixed(2)} ± ${d.covgap_se.toFixed(2)}`,
+      `${d.avg_size.toFixed(2)} ± ${d.avg_size_se.toFixed(2)} classes in a set`,
+    ],
+  });
+  const place = () => refill("pareto", { candidates: candidateRows(placeNames(view)) });
+  place();
+  view.addSignalListener("width", () => setTimeout(place));
+}
+
+drawTable();
+await drawPareto();
+root.dataset.ready = "true";

@@ -1,0 +1,198 @@
+// One class: coverage, why it has its threshold, how hard its rows are, confusions, examples.
+
+const G = D.groups;
+const N_BINS = G.bin_places.length - 1;
+const detail = byId("detail");
+const isSheet = matchMedia("(max-width: 68rem)");
+let openedFrom = null;
+
+const linkTo = (i) => el("button", { type: "button", class: "link", onclick: () => pick(i, { focus: true }) }, isolated(C.name[i]));
+
+function pick(i, { focus = false, open = true } = {}) {
+  if (open && !detail.contains(document.activeElement)) openedFrom = document.activeElement;
+  state.picked = i;
+  for (const row of byId("classes").tBodies[0].rows) {
+    if (Number(row.dataset.class) === i) row.setAttribute("aria-current", "true");
+    else row.removeAttribute("aria-current");
+  }
+  for (const name of ["coverage", "calibration"]) views[name]?.signal("picked", i).run();
+  drawDetail(i);
+  detail.classList.toggle("open", open);
+  detail.scrollTop = 0;
+  if (open && (focus || isSheet.matches)) detail.focus({ preventScroll: !isSheet.matches });
+}
+
+function closeDetail() {
+  detail.classList.remove("open");
+  if (!isSheet.matches) drawNothing();
+  const row = byId("classes").querySelector(`tr[data-class="${state.picked}"] button`);
+  (openedFrom?.isConnected && openedFrom !== document.body ? openedFrom : row)?.focus();
+}
+
+function drawNothing() {
+  views.scores?.finalize();
+  delete views.scores;
+  state.picked = -1;
+  byId("classes").querySelector("[aria-current]")?.removeAttribute("aria-current");
+  for (const name of ["coverage", "calibration"]) views[name]?.signal("picked", -1).run();
+  detail.replaceChildren(el("p", { class: "nothing" }, "Choose a class, in the table or in a chart, to see how it is covered and why."));
+}
+
+function drawDetail(i) {
+  views.scores?.finalize();
+  delete views.scores;
+  const close = el("button", { type: "button", class: "quiet close", onclick: closeDetail }, "Close");
+  detail.replaceChildren(
+    el("header", {}, el("h3", { id: "detail-name", dir: "auto" }, C.name[i]), close),
+    ...coverageParts(i),
+    el("dl", { class: "facts" }, ...facts(i)),
+    el("h4", {}, "Why it has this threshold"),
+    el("p", {}, whyThreshold(i)),
+    ...(C.rows[i] ? [el("h4", {}, "How hard its test rows are"), el("div", { id: "chart-scores", class: "chart", role: "img" }), el("p", { class: "caption" }, scoreCaption(i))] : []),
+    el("h4", {}, "What the model takes it for"),
+    confusionList(i),
+    el("h4", {}, "Examples"),
+    exampleList(i),
+  );
+  if (C.rows[i]) drawScores(i);
+}
+
+const SAYING = {
+  0: "There are no test rows of this class, so its coverage is not known.",
+  1: "surely less than promised.",
+  2: "as promised, as far as so few rows can tell.",
+  3: "surely more than promised.",
+};
+
+function coverageParts(i) {
+  if (!C.rows[i]) return [el("p", { class: "say" }, SAYING[0])];
+  const isUnder = C.state[i] === UNDER;
+  const limits = `${percent(C.low[i])} to ${percent(C.high[i])}`;
+  return [
+    el("p", { class: "say" },
+      `${whole.format(C.covered[i])} of ${count(C.rows[i], "test row")} covered, ${percent(coverage[i], 1)} (95% interval ${limits}): `,
+      el("span", { class: isUnder && "under-tag" }, SAYING[C.state[i]])),
+    el("div", { class: isUnder && "under" }, intervalBar(i, 340, 20)),
+  ];
+}
+
+function facts(i) {
+  const fact = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+  const list = [fact("Calibration rows", whole.format(C.calibration[i])), fact("Threshold", short(threshold(i)))];
+  if (C.cluster && D.n_clusters) list.push(fact("Cluster", C.cluster[i] < 0 ? "none" : String(C.cluster[i])));
+  if (C.size[i] !== null) list.push(fact("Set size when it is true", C.size[i].toFixed(1)));
+  return list;
+}
+
+function groupSize(g) {
+  let n = 0;
+  for (const other of G.of_class) if (other === g) n++;
+  return n;
+}
+
+const ordinal = (n) => {
+  const ending = n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] ?? "th";
+  return `${whole.format(n)}${ending}`;
+};
+
+function whose(i) {
+  const g = G.of_class[i];
+  if (G.kind === "own") return "of this class alone";
+  if (G.kind === "everyone") return "of all classes";
+  if (G.kind === "clusters" && C.cluster[i] < 0) return "of all classes, because this one had too few to join a cluster";
+  const others = groupSize(g) - 1;
+  const company = others ? `${count(others, "other class", "other classes")} with similar scores` : "no other class";
+  return G.kind === "clusters" ? `of cluster ${C.cluster[i]}, which it shares with ${company}` : `that it shares with ${company}`;
+}
+
+function whyThreshold(i) {
+  const g = G.of_class[i];
+  if (threshold(i) === null) {
+    return `It has only ${count(G.rows[g], "calibration score")} ${whose(i)}. A promise of ${percent(TARGET, 1)} needs more, so the class is put into every set.`;
+  }
+  return `A class is in a set if its score is at most the threshold: the ${ordinal(G.rank[g])} smallest of ${whole.format(G.rows[g])} calibration scores ${whose(i)}.`;
+}
+
+// ---- scores
+
+function bars(histogram, start, total) {
+  return Array.from({ length: N_BINS }, (_, b) => {
+    const [left, right] = [G.bin_places[b], G.bin_places[b + 1]];
+    const n = histogram[start + b];
+    return { left, right, n, b, share: total ? n / total : 0, density: total ? n / total / (right - left) : 0 };
+  });
+}
+
+function drawScores(i) {
+  const g = G.of_class[i];
+  const place = G.place[g];
+  const own = bars(C.histogram, i * N_BINS, C.rows[i]);
+  for (const bar of own) bar.missed = place !== null && (bar.left + bar.right) / 2 > place;
+  const group = bars(G.histogram, g * N_BINS, G.rows[g]);
+  const outline = [...group, { ...group[N_BINS - 1], left: 1 }];
+  const ticks = [0, 0.25, 0.5, 0.75, 1].map((wish) => G.bin_places.reduce((best, p) => (Math.abs(p - wish) < Math.abs(best - wish) ? p : best)));
+  const labels = ticks.map((p) => G.bin_edges[G.bin_places.indexOf(p)].toPrecision(2));
+  drawLatestScores({
+    data: { bars: own, outline, threshold: place === null ? [] : [{ place, text: "threshold" }] },
+    signals: { ticks, labels },
+    label: `Scores of ${C.name[i]} against those of its threshold's group; ${count(C.rows[i] - C.covered[i], "row")} beyond the threshold.`,
+    tipOf: (d) => d.b !== undefined && [
+      `scores from ${short(G.bin_edges[d.b])} to ${short(G.bin_edges[d.b + 1])}`,
+      `${percent(own[d.b].share, 1)} of its test rows (${whole.format(own[d.b].n)})`,
+      `${percent(group[d.b].share, 1)} of the calibration rows behind the threshold`,
+    ],
+  });
+}
+
+// A reader may go on to the next class before this chart is drawn.
+async function drawLatestScores(options) {
+  const container = byId("chart-scores");
+  const view = await drawChart("scores", options);
+  if (!container.isConnected) {
+    view.finalize();
+    if (views.scores === view) delete views.scores;
+  }
+}
+
+function scoreCaption(i) {
+  const reference = { own: "its own calibration rows", everyone: "the calibration rows of all classes", shared: "the calibration rows it is judged by" }[G.kind]
+    ?? (C.cluster[i] < 0 ? "the calibration rows of all classes" : `the calibration rows of cluster ${C.cluster[i]}`);
+  const line = threshold(i) === null ? "" : " Rows to the right of the threshold are missed"
+    + (D.exact ? "; close to it a coin decides." : D.allow_empty ? "." : ", unless the class comes first in an otherwise empty set.");
+  return `Bars: this class. Outline: ${reference}.${line}`;
+}
+
+// ---- confusions and examples
+
+function confusionList(i) {
+  const pairs = C.confused[i];
+  if (!C.rows[i]) return el("p", { class: "nothing" }, "Not known without test rows.");
+  if (!pairs.length) return el("p", { class: "nothing" }, "Nothing else: in all its test rows it comes first.");
+  const list = el("ul", { class: "confusions" });
+  for (let k = 0; k < pairs.length; k += 2) {
+    list.append(el("li", {}, linkTo(pairs[k]), el("span", { class: "faint" }, `${whole.format(pairs[k + 1])} of ${whole.format(C.rows[i])}`)));
+  }
+  return list;
+}
+
+const chance = (value) => (value < 0.1 ? "<0.1%" : `${value}%`);
+
+function exampleList(i) {
+  if (!C.examples[i].length) return el("p", { class: "nothing" }, "There are no test rows of this class.");
+  const list = el("ul", { class: "examples" });
+  for (const [row, covered, size, ownChance, members, chances] of C.examples[i]) {
+    const chips = el("div", { class: "chips" });
+    members.forEach((member, k) => {
+      const text = [isolated(C.name[member]), el("span", { class: "faint" }, chance(chances[k]))];
+      chips.append(el("span", { class: member === i ? "chip truth" : "chip", title: C.name[member] }, ...text, member === i ? el("span", { class: "unseen" }, "(the true class)") : null));
+    });
+    if (covered && !members.includes(i)) chips.append(el("span", { class: "chip truth" }, isolated(C.name[i]), el("span", { class: "faint" }, chance(ownChance))));
+    const rest = size - members.length - (covered && !members.includes(i) ? 1 : 0);
+    if (rest > 0) chips.append(el("span", { class: "chip" }, `and ${whole.format(rest)} more`));
+    if (!size) chips.append(el("span", { class: "nothing" }, "The set is empty."));
+    if (!covered) chips.append(el("span", { class: "chip absent", title: "The true class, which the set lacks" }, "not ", isolated(C.name[i]), el("span", {}, chance(ownChance))));
+    list.append(el("li", {}, el("span", { class: covered ? null : "missed" }, covered ? "Covered" : "Missed"),
+      ` in row ${row}: ${size ? `a set of ${whole.format(size)}` : "an empty set"}`, chips));
+  }
+  return list;
+}

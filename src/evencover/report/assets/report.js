@@ -1,0 +1,100 @@
+// The page about one predictor: the worst classes, the charts, and everything else once it can be seen.
+
+const isCrowded = K > 1500;
+const tipOfClass = (d) => d.i !== undefined && [
+  C.name[d.i],
+  `${percent(d.coverage, 1)} covered (${percent(d.low)} to ${percent(d.high)})`,
+  `${count(C.rows[d.i], "test row")}, ${count(C.calibration[d.i], "calibration row")}`,
+];
+
+const ranked = Array.from({ length: K }, (_, i) => i)
+  .filter((i) => C.rows[i])
+  .sort((a, b) => coverage[a] - coverage[b] || C.high[a] - C.high[b] || a - b);
+
+// Vega marks the rows it is given as its own, so every chart gets new ones.
+const classRows = () => ranked.map((i, place) => ({
+  i, rank: place + 1, left: place + 0.5, right: place + 1.5, match: isMatch(i), state: Number(C.state[i]),
+  coverage: coverage[i], low: C.low[i], high: C.high[i], calibration: C.calibration[i],
+}));
+
+function refillClassCharts() {
+  refill("coverage", { classes: classRows() });
+  refill("calibration", { classes: classRows() });
+}
+
+function drawWorst() {
+  const worst = D.verdict.n_surely_under ? D.verdict.worst.slice(0, D.verdict.n_surely_under) : D.verdict.worst;
+  for (const i of worst) {
+    const name = el("span", { class: "name", title: C.name[i] }, isolated(C.name[i]));
+    const open = el("button", { type: "button", class: C.state[i] === UNDER && "under", onclick: () => show(i) },
+      name, intervalBar(i, 96), el("span", { class: "value" }, percent(coverage[i])));
+    byId("worst").append(el("li", {}, open));
+  }
+}
+
+// From the top of the page or a chart: show the class where its details are.
+function show(i) {
+  pick(i, { focus: true });
+  if (!isSheet.matches) detail.scrollIntoView({ block: "start" });
+}
+
+function countTicks(first, last) {
+  const inside = (tick) => tick >= first && tick <= last;
+  const sparse = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 1e6].filter(inside);
+  if (sparse.length > 3) return sparse;
+  const dense = [0, 2, 4, 6, 8, 10, 12, 15, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300, 400, 600, 800].filter(inside);
+  return dense.length > 1 ? dense : [...new Set([first, last])];
+}
+
+// Means of classes with similar calibration counts, each drawn over the counts it speaks for.
+function meanRows() {
+  const edges = [0, 1, 10, 20, 50, 100, 200, 500, 1000, Infinity];
+  return edges.slice(1).flatMap((end, k) => {
+    const members = ranked.filter((i) => C.calibration[i] >= edges[k] && C.calibration[i] < end);
+    if (members.length < 2) return [];
+    const counts = members.map((i) => C.calibration[i]);
+    const mean = members.reduce((sum, i) => sum + coverage[i], 0) / members.length;
+    return [{ mean, first: Math.min(...counts), last: Math.max(...counts), n: members.length }];
+  });
+}
+
+async function drawCharts() {
+  const low = Math.min(TARGET, ...ranked.map((i) => C.low[i]));
+  const bottom = Math.max(0, Math.floor(low * 10) / 10);
+  const counts = [Math.min(...C.calibration), Math.max(...C.calibration)];
+  const onClick = (d) => d.i !== undefined && show(d.i);
+  const coverageChart = drawChart("coverage", {
+    data: { classes: classRows() },
+    signals: { bottom, n: ranked.length, dot: K > 3000 ? 6 : K > 600 ? 12 : 20 },
+    label: `Coverage of ${count(ranked.length, "class", "classes")}, from ${percent(coverage[ranked[0]])} to ${percent(coverage[ranked.at(-1)])}; ${whole.format(D.verdict.n_surely_under)} are surely below ${percent(TARGET, 1)}. The table below has the same numbers.`,
+    crowded: isCrowded, tipOf: tipOfClass, onClick,
+  });
+  const means = meanRows();
+  const calibrationChart = drawChart("calibration", {
+    data: { classes: classRows(), means },
+    signals: { bottom, counts, ticks: countTicks(...counts) },
+    label: `Coverage against calibration rows. ${means.map((m) => `${whole.format(m.first)} to ${whole.format(m.last)} rows: mean ${percent(m.mean, 1)}`).join("; ")}.`,
+    crowded: isCrowded, onClick,
+    tipOf: (d) => d.mean === undefined ? tipOfClass(d) : [`mean of ${count(d.n, "class", "classes")}`, percent(d.mean, 1), `${whole.format(d.first)} to ${whole.format(d.last)} calibration rows`],
+  });
+  const sizes = D.sizes.count.map((n, k) => ({ left: D.sizes.from[k] - 0.45, right: D.sizes.to[k] + 0.45, share: n / D.n_rows, n, from: D.sizes.from[k], to: D.sizes.to[k] }));
+  const sizesChart = drawChart("sizes", {
+    data: { sizes },
+    label: `Sizes of ${count(D.n_rows, "set")}: the median is ${D.size_quantiles["50"]}, 95% hold at most ${D.size_quantiles["95"]}, the largest holds ${D.size_quantiles["100"]}.`,
+    tipOf: (d) => d.n !== undefined && [d.from === d.to ? count(d.from, "class", "classes") : `${d.from} to ${d.to} classes`, `${percent(d.share, 1)} of the sets (${whole.format(d.n)})`],
+  });
+  await Promise.all([coverageChart, calibrationChart, sizesChart]);
+}
+
+startTable();
+drawWorst();
+drawNothing();
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && detail.classList.contains("open")) closeDetail();
+});
+// The table answers at once; the charts follow when it has been painted.
+requestAnimationFrame(() => setTimeout(async () => {
+  await drawCharts();
+  if (!isSheet.matches && D.verdict.worst.length) pick(D.verdict.worst[0], { open: false });
+  root.dataset.ready = "true";
+}));

@@ -1,0 +1,192 @@
+"""What the page tells, as plain numbers and text: gathered in one streamed pass over the rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover._validation import Array, EvencoverWarning, InputError, IntArray, plain_array
+from evencover.confusions import Confusions
+from evencover.data.source import Block
+from evencover.evaluation import CoverageReport, Tally
+from evencover.predictors.base import BasePredictor
+from evencover.report.examples import Example, Examples
+from evencover.report.groups import group_columns, score_bins
+from evencover.report.remedies import remedies
+from evencover.report.verdict import UNTESTED, class_states, usual_spread, verdict
+from evencover.scores import make_score
+
+
+class Gathered(NamedTuple):
+    """What one pass over the test rows leaves behind.
+
+    ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`; ``size_sums`` (K,)
+    adds up their set sizes.
+    """
+
+    report: CoverageReport
+    histogram: IntArray
+    size_sums: IntArray
+    examples: Examples
+    is_calibration_data: bool
+
+
+class _BlockView(NamedTuple):
+    """What is seen in one block; small, whatever the number of classes."""
+
+    tally: Tally
+    confusions: Confusions
+    labels: IntArray
+    bins: IntArray
+    sizes: IntArray
+    examples: list[Example]
+
+
+def report_content(
+    predictor: BasePredictor, probabilities: Any, labels: Any = None, *, ids: Any = None
+) -> dict[str, Any]:
+    """Everything the page shows, ready for JSON: columns with one entry per class or group."""
+    seen = gather(predictor, probabilities, labels, ids=ids)
+    report = seen.report
+    spread = usual_spread(report, predictor.group_of_class_, np.diff(predictor.group_offsets_))
+    return {
+        "method": predictor.method,
+        "score": make_score(predictor.score).name,
+        "alpha": report.alpha,
+        "exact": predictor.exact,
+        "allow_empty": predictor.allow_empty,
+        "n_rows": report.n_rows,
+        "n_classes": report.n_classes,
+        "n_classes_evaluated": report.n_classes_evaluated,
+        "n_calibration": predictor.n_calibration_,
+        "n_clusters": getattr(predictor, "n_clusters_", None),
+        "is_calibration_data": seen.is_calibration_data,
+        "metrics": {name: getattr(report, name) for name in report.METRICS},
+        "size_quantiles": report.size_quantiles,
+        "sizes": size_histogram(report.size_counts),
+        "verdict": verdict(report, spread),
+        "remedies": remedies(predictor, report),
+        "classes": class_columns(seen),
+        "groups": group_columns(predictor),
+        "by_calibration_count": [
+            group._asdict() for group in report.by_calibration_count() if group.n_classes
+        ],
+    }
+
+
+def gather(
+    predictor: BasePredictor, probabilities: Any, labels: Any = None, *, ids: Any = None
+) -> Gathered:
+    """Read labelled rows once, in blocks, and keep only what the page needs."""
+    source = predictor._source_like_calibration(probabilities, labels)
+    if not source.has_labels:
+        raise InputError(
+            f"A report needs labels. Got none with {source.name}; pass 'labels' "
+            "(--labels on the command line)."
+        )
+    n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
+    n_bins = len(edges) - 1
+    examples = Examples(n_classes)
+    tally, confusions = Tally.zeros(n_classes), [_no_confusions(n_classes)]
+    histogram = np.zeros(n_classes * n_bins, dtype=np.int64)
+    size_sums = np.zeros(n_classes, dtype=np.int64)
+
+    names = None if ids is None else plain_array(ids)
+
+    def look(block: Block, block_ids: Array, logits: bool) -> _BlockView:
+        assert block.labels is not None
+        sets = predictor._set_block(block, block_ids, logits)
+        scores, _ = predictor._score_block(block, block_ids, logits)
+        return _BlockView(
+            Tally.of(sets, block.labels),
+            Confusions.of(block.labels, block.rows.argmax(axis=1), n_classes),
+            block.labels,
+            np.searchsorted(edges[1:-1], scores, side="left"),
+            sets.sizes,
+            examples.among(block, sets, names, predictor.temperature if logits else None),
+        )
+
+    for view in predictor._map(source, ids, look):
+        tally = tally + view.tally
+        confusions.append(view.confusions)
+        if len(confusions) == 256:  # memory must not grow with the number of rows
+            confusions = [Confusions.total(confusions)]
+        np.add.at(histogram, view.labels * n_bins + view.bins, 1)
+        np.add.at(size_sums, view.labels, view.sizes)
+        examples.take(view.examples)
+    report = CoverageReport.from_tally(
+        tally,
+        predictor.alpha,
+        class_names=source.class_names,
+        calibration_counts=predictor.class_counts_,
+        cluster_of_class=getattr(predictor, "cluster_of_class_", None),
+        thresholds=predictor.thresholds_,
+        confusions=Confusions.total(confusions),
+    )
+    is_same = predictor.fingerprint_ is not None and predictor.fingerprint_ == source.fingerprint
+    if is_same:
+        warnings.warn(
+            f"These {predictor.n_calibration_} rows are the calibration rows themselves; the "
+            "figures are too good. Report on rows that were held out.",
+            EvencoverWarning,
+            stacklevel=3,
+        )
+    return Gathered(report, histogram.reshape(-1, n_bins), size_sums, examples, is_same)
+
+
+def _no_confusions(n_classes: int) -> Confusions:
+    nothing = np.zeros(0, dtype=np.int64)
+    return Confusions(nothing, nothing, n_classes)
+
+
+def class_columns(seen: Gathered) -> dict[str, Any]:
+    """One entry per class in each column; counts are whole numbers, shares have four digits."""
+    report = seen.report
+    assert report.confusions is not None
+    assert report.calibration_counts is not None
+    states = class_states(report)
+    limits = report.class_coverage_interval.round(4)
+    with np.errstate(invalid="ignore"):
+        sizes = (seen.size_sums / report.class_counts).round(2)
+    tested = states != UNTESTED
+    columns: dict[str, Any] = {
+        "name": class_names(report),
+        "rows": report.class_counts.tolist(),
+        "covered": report.class_covered.tolist(),
+        "low": limits[:, 0].tolist(),
+        "high": limits[:, 1].tolist(),
+        "state": "".join(map(str, states.tolist())),
+        "calibration": report.calibration_counts.tolist(),
+        "size": [size if known else None for size, known in zip(sizes.tolist(), tested, strict=True)],
+        "confused": [
+            [number for pair in report.confusions.of_class(index) for number in pair]
+            for index in range(report.n_classes)
+        ],
+        "histogram": seen.histogram.ravel().tolist(),
+        "examples": seen.examples.columns(),
+    }
+    if report.cluster_of_class is not None:
+        columns["cluster"] = report.cluster_of_class.tolist()
+    return columns
+
+
+def class_names(report: CoverageReport) -> list[str]:
+    """The classes' names, with a stand-in where there is none."""
+    given = report.class_names if report.class_names is not None else [""] * report.n_classes
+    return [str(name) if str(name).strip() else f"class {place}" for place, name in enumerate(given)]
+
+
+def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:
+    """Sets counted by size, in at most about `most` bars of equal width.
+
+    >>> size_histogram(np.array([1, 5, 2, 0]))
+    {'from': [0, 1, 2], 'to': [0, 1, 2], 'count': [1, 5, 2]}
+    """
+    largest = int(np.flatnonzero(size_counts)[-1])
+    width = max(1, -(-(largest + 1) // most))
+    starts = np.arange(0, largest + 1, width)
+    counts = np.add.reduceat(size_counts[: largest + 1], starts)
+    ends = np.minimum(starts + width - 1, len(size_counts) - 1)
+    return {"from": starts.tolist(), "to": ends.tolist(), "count": counts.tolist()}

@@ -1,0 +1,88 @@
+"""The bundled data set is sound, and is the problem that its documentation describes."""
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from evencover.data.languages import Labelled, decode, encode, load_languages
+
+
+@pytest.fixture(scope="module")
+def languages() -> Labelled:
+    return load_languages()
+
+
+def test_shapes_and_types_agree(languages: Labelled) -> None:
+    n_rows, n_classes = languages.probabilities.shape
+    assert n_classes > 450
+    assert languages.labels.shape == (n_rows,)
+    assert languages.class_names.shape == (n_classes,)
+    assert languages.probabilities.dtype == np.float32
+    assert languages.labels.dtype == np.int32
+
+
+def test_rows_are_probabilities(languages: Labelled) -> None:
+    assert languages.probabilities.min() > 0
+    sums = languages.probabilities.sum(axis=1, dtype=np.float64)
+    np.testing.assert_allclose(sums, 1, rtol=0, atol=1e-5)
+
+
+def test_no_row_is_saturated(languages: Labelled) -> None:
+    # Exact ones tie as scores, and ties make sets too large.
+    assert (languages.probabilities.max(axis=1) == 1).mean() < 0.005
+
+
+def test_classes_of_a_row_hardly_tie(languages: Labelled) -> None:
+    ordered = np.sort(languages.probabilities[:500], axis=1)
+    assert (np.diff(ordered, axis=1) == 0).mean() < 1e-3
+
+
+def test_every_class_has_rows(languages: Labelled) -> None:
+    assert languages.labels.min() == 0
+    rows = np.bincount(languages.labels)
+    assert len(rows) == len(languages.class_names)
+    assert rows.min() >= 30
+
+
+def test_accuracy_is_moderate_and_differs_between_classes(languages: Labelled) -> None:
+    correct = languages.probabilities.argmax(axis=1) == languages.labels
+    assert 0.6 < correct.mean() < 0.8
+    class_accuracy = np.bincount(languages.labels, correct) / np.bincount(languages.labels)
+    assert class_accuracy.std() > 0.15
+
+
+def test_confidence_is_calibrated_on_average(languages: Labelled) -> None:
+    correct = languages.probabilities.argmax(axis=1) == languages.labels
+    assert languages.probabilities.max(axis=1).mean() == pytest.approx(correct.mean(), abs=0.03)
+
+
+def test_rows_are_in_random_order(languages: Labelled) -> None:
+    neighbours_agree = (np.diff(languages.labels) == 0).mean()
+    assert neighbours_agree < 0.01  # 0.002 by chance, about 0.97 in class order
+
+
+def test_class_names_are_unique_and_readable(languages: Labelled) -> None:
+    names = languages.class_names.tolist()
+    assert len(set(names)) == len(names)
+    assert all(name == name.strip() and len(name) > 1 for name in names)
+    assert {"English", "Swahili", "Tamil"} <= set(names)
+
+
+def test_loading_twice_gives_the_same_arrays_but_not_shared_ones(languages: Labelled) -> None:
+    again = load_languages()
+    for first, second in zip(languages, again, strict=True):
+        np.testing.assert_array_equal(first, second)
+        assert not np.shares_memory(first, second)
+
+
+def test_file_is_small() -> None:
+    assert len(files("evencover.data").joinpath("languages.npz").read_bytes()) < 8_000_000
+
+
+def test_storage_keeps_each_probability_within_a_step() -> None:
+    exact = np.random.default_rng(0).dirichlet(np.full(300, 0.05), size=50)
+    stored = decode(*encode(exact))
+    rescaled = stored / stored.sum(axis=1, keepdims=True)
+    # A row's total moves a little as well, so allow a step and a half.
+    assert np.abs(rescaled ** (1 / 8) - exact ** (1 / 8)).max() < 1.5 / 256

@@ -1,0 +1,268 @@
+"""ConformalClassifier as scikit-learn, and as honest calibration, want it."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_classification
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from evencover import (
+    APS,
+    ClasswisePredictor,
+    ClusteredPredictor,
+    ConformalClassifier,
+    EvencoverWarning,
+    InputError,
+    StandardPredictor,
+)
+
+NAMES = np.array(["ant", "bee", "cät", "dog", "emu"])
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_classification(
+        2000, 12, n_informative=8, n_classes=5, n_clusters_per_class=1, flip_y=0.15, random_state=0
+    )
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Knows which rows (their first feature) trained it and which it was asked about."""
+
+    def fit(self, X, y):
+        self.trained_ = set(X[:, 0])
+        self.classes_, counts = np.unique(y, return_counts=True)
+        self.prior_ = counts / counts.sum()
+        return self
+
+    def predict_proba(self, X):
+        self.asked_ = set(X[:, 0])
+        return np.tile(self.prior_, (len(X), 1))
+
+
+def numbered(labels):
+    return np.arange(len(labels), dtype=float)[:, None], np.asarray(labels)
+
+
+# scikit-learn -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@parametrize_with_checks(
+    [
+        ConformalClassifier(LogisticRegression(), ClasswisePredictor(score="aps", exact=True)),
+        ConformalClassifier(DecisionTreeClassifier(random_state=0), calibration_size=0.5),
+    ]
+)
+def test_scikit_learn_accepts_it(estimator, check):
+    check(estimator)
+
+
+def test_predict_is_the_models_own(data):
+    X, y = data
+    model = ConformalClassifier(LogisticRegression()).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), model.estimator_.predict(X))
+    np.testing.assert_array_equal(model.predict_proba(X), model.estimator_.predict_proba(X))
+    assert model.score(X, y) == model.estimator_.score(X, y)
+
+
+def test_sets_and_p_values_are_the_predictors_own(data):
+    X, y = data
+    model = ConformalClassifier(GaussianNB(), ClasswisePredictor(score=APS())).fit(X, y)
+    p, ids = model.predict_proba(X), np.arange(len(X)) + 10**6
+    assert model.predict_set(X, ids=ids) == model.predictor_.predict_set(p, ids=ids)
+    assert model.predict_set(X, ids=ids) != model.predict_set(X)
+    np.testing.assert_array_equal(
+        model.predict_p(X, ids=ids), model.predictor_.predict_p(p, ids=ids)
+    )
+
+
+def test_string_labels_become_class_names(data):
+    X, y = data
+    by_index = ConformalClassifier(LogisticRegression(), "classwise").fit(X, y)
+    by_name = ConformalClassifier(LogisticRegression(), "classwise").fit(X, NAMES[y])
+    assert by_name.classes_.tolist() == sorted(NAMES)
+    assert by_name.predict_set(X) == by_index.predict_set(X)
+    first = by_name.predict_set(X[:1])
+    assert first.to_lists(names=True)[0] == [NAMES[index] for index in first[0]]
+    assert set(by_name.predict(X)) <= set(NAMES)
+
+
+def test_labels_need_not_count_from_zero(data):
+    X, y = data
+    plain = ConformalClassifier(GaussianNB()).fit(X, y)
+    odd = ConformalClassifier(GaussianNB()).fit(X, 10 * y - 7)
+    assert odd.classes_.tolist() == [-7, 3, 13, 23, 33]
+    assert odd.predict_set(X) == plain.predict_set(X)
+    assert odd.predictor_.class_names_ == ["-7", "3", "13", "23", "33"]
+
+
+def test_pandas_goes_through(data):
+    pandas = pytest.importorskip("pandas")
+    X, y = data
+    frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])], index=y * 3)
+    series = pandas.Series(NAMES[y], index=frame.index)
+    model = ConformalClassifier(LogisticRegression()).fit(frame, series)
+    assert model.feature_names_in_.tolist() == frame.columns.tolist()
+    plain = ConformalClassifier(LogisticRegression()).fit(X, NAMES[y])
+    assert model.predict_set(frame) == plain.predict_set(X)
+
+
+def test_it_lives_in_pipelines_and_around_them(data):
+    X, y = data
+    outside = ConformalClassifier(make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
+    inside = make_pipeline(StandardScaler(), ConformalClassifier(LogisticRegression())).fit(X, y)
+    for model in (outside, inside):
+        assert model.score(X, y) > 0.6
+    assert len(outside.predict_set(X)) == len(X)
+    assert cross_val_score(outside, X, y, cv=3).mean() > 0.6
+
+
+def test_parameters_of_the_predictor_can_be_searched(data):
+    X, y = data
+
+    def small_sets(model, X, y):
+        return -model.predict_set(X).sizes.mean()
+
+    search = GridSearchCV(
+        ConformalClassifier(GaussianNB(), ClasswisePredictor()),
+        {"predictor__alpha": [0.05, 0.1, 0.4], "estimator__var_smoothing": [1e-9, 1e-3]},
+        scoring=small_sets,
+        cv=2,
+    ).fit(X, y)
+    assert search.best_params_["predictor__alpha"] == 0.4
+    assert search.best_estimator_.predictor_.alpha == 0.4
+
+
+def test_clone_keeps_parameters_and_fit_changes_none(data):
+    X, y = data
+    predictor = ClusteredPredictor(alpha=0.2, gamma=0.5, n_clusters=2)
+    model = ConformalClassifier(GaussianNB(), predictor, calibration_size=0.5, random_state=3)
+    copy = clone(model)
+    assert copy.get_params()["predictor__n_clusters"] == 2
+    assert copy.random_state == 3
+    assert copy.fit(X, y).predictor is not copy.predictor_
+    assert not hasattr(predictor, "thresholds_")
+    assert not hasattr(copy.predictor, "thresholds_")
+    assert not hasattr(copy.estimator, "classes_")
+
+
+# Which rows do what -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
+def test_no_row_both_trains_and_calibrates(share):
+    X, y = numbered(np.arange(200) % 4)
+    model = ConformalClassifier(Recorder(), calibration_size=share).fit(X, y)
+    trained, calibrated = model.estimator_.trained_, model.estimator_.asked_
+    assert not trained & calibrated
+    assert trained | calibrated == set(X[:, 0])
+    assert len(calibrated) == model.predictor_.n_calibration_ == 200 * share
+    assert model.predictor_.class_counts_.tolist() == [50 * share] * 4
+
+
+def test_the_seed_decides_which_rows_calibrate():
+    X, y = numbered(np.arange(200) % 4)
+
+    def calibrated(seed):
+        return ConformalClassifier(Recorder(), random_state=seed).fit(X, y).estimator_.asked_
+
+    assert calibrated(0) == calibrated(0)
+    assert calibrated(0) != calibrated(1)
+
+
+def test_every_class_keeps_a_row_to_train_on():
+    X, y = numbered([0] * 50 + [1] * 3 + [2] * 2 + [3])
+    with pytest.warns(EvencoverWarning, match="1 of 4 classes have no calibration examples"):
+        model = ConformalClassifier(Recorder(), calibration_size=0.9).fit(X, y)
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+    assert model.predictor_.class_counts_.tolist() == [45, 2, 1, 0]
+
+
+def test_a_frozen_model_is_not_fitted_again_and_all_rows_calibrate():
+    X, y = numbered(np.arange(100) % 4)
+    frozen = FrozenEstimator(Recorder().fit(X[:20], y[:20]))
+    model = ConformalClassifier(frozen, calibration_size=None).fit(X[20:], y[20:])
+    assert frozen.trained_ == set(range(20))
+    assert frozen.asked_ == set(range(20, 100))
+    assert model.predictor_.n_calibration_ == 80
+    assert model.estimator_ is frozen
+
+
+def test_a_frozen_model_may_know_more_classes_than_calibrate(data):
+    X, y = data
+    frozen = FrozenEstimator(GaussianNB().fit(X, NAMES[y]))
+    few = y < 3
+    with pytest.warns(EvencoverWarning, match="2 of 5 classes"):
+        model = ConformalClassifier(frozen, "classwise").fit(X[few], NAMES[y[few]])
+    assert model.predictor_.class_counts_[3:].tolist() == [0, 0]
+    assert model.predict_set(X).to_mask()[:, 3:].all()
+
+
+def test_coverage_is_what_was_asked_for(data):
+    # Given the calibration rows (about 350), coverage has standard deviation .016, and 840 test
+    # rows add .010: four of their root sum of squares, 1 false alarm in 16,000.
+    X, y = data
+    for alpha in (0.1, 0.3):
+        model = ConformalClassifier(LogisticRegression(), StandardPredictor(alpha=alpha))
+        model.fit(X[:1160], NAMES[y[:1160]])
+        covered = model.predict_set(X[1160:]).contains(y[1160:]).mean()
+        n = model.predictor_.n_calibration_
+        spread = np.sqrt(alpha * (1 - alpha) * (1 / n + 1 / 840))
+        assert abs(covered - (1 - alpha)) < 4 * spread
+
+
+# Errors -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0, 1, 0.0, 1.0, -0.5, 2.5, "half", None, float("nan")])
+def test_a_bad_calibration_size_is_refused(data, share):
+    with pytest.raises(InputError, match=r"'calibration_size' .* must be a number in \(0, 1\)"):
+        ConformalClassifier(GaussianNB(), calibration_size=share).fit(*data)
+
+
+def test_a_bad_random_state_is_refused(data):
+    with pytest.raises(InputError, match="'random_state' parameter of ConformalClassifier"):
+        ConformalClassifier(GaussianNB(), random_state=None).fit(*data)
+
+
+def test_a_label_that_the_model_does_not_know_is_refused(data):
+    X, y = data
+    frozen = FrozenEstimator(GaussianNB().fit(X[y < 4], NAMES[y[y < 4]]))
+    with pytest.raises(InputError, match=r"a class that the model knows.*'emu'.* in row 0"):
+        ConformalClassifier(frozen).fit(X[y == 4], NAMES[y[y == 4]])
+
+
+@pytest.mark.parametrize("labels", [np.zeros(20, dtype=int), np.array(["0"] * 20)])
+def test_labels_of_another_type_are_refused(data, labels):
+    X, y = data
+    known = NAMES[y] if labels.dtype.kind == "i" else y
+    frozen = FrozenEstimator(GaussianNB().fit(X, known))
+    with pytest.raises(InputError, match="a class that the model knows"):
+        ConformalClassifier(frozen).fit(X[:20], labels)
+
+
+def test_too_few_examples_to_set_some_aside():
+    X, y = numbered([0, 0, 1, 1])
+    with pytest.raises(InputError, match=r"at least 4 samples .* Got at most 2"):
+        ConformalClassifier(Recorder()).fit(X, y)
+
+
+def test_unknown_methods_are_refused_before_long(data):
+    with pytest.raises(InputError, match="did you mean 'clustered'"):
+        ConformalClassifier(GaussianNB(), "clusterd").fit(*data)
+
+
+def test_models_without_probabilities_have_none():
+    from sklearn.svm import LinearSVC
+
+    model = ConformalClassifier(LinearSVC())
+    assert not hasattr(model, "predict_proba")
+    assert hasattr(ConformalClassifier(GaussianNB()), "predict_proba")

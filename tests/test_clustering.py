@@ -1,0 +1,207 @@
+"""Clustering: the paper's embedding, gamma and M; weighted k-means; the null cluster."""
+
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+from sklearn.cluster import KMeans
+
+from evencover import ClusteredPredictor, EvencoverWarning, StandardPredictor
+from evencover.clustering import (
+    automatic_n_clusters,
+    automatic_parameters,
+    cluster_embeddings,
+    cluster_guarantees,
+    least_count,
+    quantile_embedding,
+)
+from evencover.quantiles import GroupedScores
+from evencover.randomness import Use, random_order
+from evencover.scores import APS
+
+
+def of_counts(counts):
+    return [y for y, n in enumerate(counts) for _ in range(n)]
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=2, max_size=60),
+    st.sampled_from([Fraction(1, 100), Fraction(1, 20), Fraction(1, 10), Fraction(1, 3)]),
+)
+def test_gamma_and_m_follow_the_papers_rules(counts, alpha):
+    if sum(counts) == 0:
+        counts[0] = 1
+    expected = oracle.clustering_parameters(of_counts(counts), len(counts), alpha)
+    gamma, enough = automatic_parameters(np.array(counts), alpha)
+    assert (gamma, automatic_n_clusters(gamma, enough)) == expected
+
+
+def test_gamma_and_m_of_the_papers_own_example():
+    """100 balanced classes of 20: K = 100, n~ = 20, gamma = 4/7, M = floor(40/7) = 5."""
+    gamma, enough = automatic_parameters(np.full(100, 20), 0.1)
+    assert (gamma, automatic_n_clusters(gamma, enough)) == (Fraction(4, 7), 5)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "least"), [(0.3, 9), (0.1, 9), (0.05, 19), (0.01, 99), ("0.059", 16), (1 / 3, 9)]
+)
+def test_classes_below_one_over_alpha_minus_one_are_null(alpha, least):
+    assert least_count(alpha) == least
+
+
+@given(
+    alpha=st.sampled_from([0.01, 0.05, 0.1, 0.3]),
+    seed=st.integers(0, 100),
+    ties=st.booleans(),
+)
+def test_embedding_is_the_papers(alpha, seed, ties):
+    rng = np.random.default_rng(seed)
+    counts = [0, 3, 8, 9, 10, 18, 19, 20, 57, 98, 99, 150]
+    labels = rng.permutation(of_counts(counts))
+    scores = rng.beta(3, 1, len(labels))
+    if ties:
+        scores = scores.round(1)
+    meant = Fraction(str(alpha))
+    classes, z, _ = oracle.embedding(scores.tolist(), labels.tolist(), len(counts), meant)
+    groups = GroupedScores.sort(scores, labels, len(counts))
+    assert np.flatnonzero(groups.counts >= least_count(alpha)).tolist() == classes
+    assert quantile_embedding(groups, alpha)[classes].tolist() == z
+    assert len(z[0]) == (5 if alpha in (0.1, 0.3) else 6)
+
+
+@pytest.mark.parametrize("score", ["softmax", "aps", "raps"])
+def test_clusters_are_a_good_weighted_k_means_of_the_oracles_embedding(simulate, quietly, score):
+    """Local optimum for the weights sqrt(n), and as good as a k-means of our own."""
+    rows, labels = simulate(6000, 60, seed=8, long_tail=True)
+    predictor = quietly(ClusteredPredictor(score=score, gamma=0.6, n_clusters=4), rows, labels)
+    first = np.sort(random_order(0, Use.SPLIT, np.arange(6000))[:3600])
+    scores = predictor_scores(score, rows, labels)[first]
+    classes, z, weights = oracle.embedding(
+        scores.tolist(), labels[first].tolist(), 60, Fraction(1, 10)
+    )
+    assignment = predictor.cluster_of_class_[classes].tolist()
+    assert sorted(set(assignment)) == [0, 1, 2, 3]
+    assert min(predictor.cluster_of_class_) == -1
+
+    z, weights = np.array(z), np.array(weights)
+    centres = [
+        np.average(z[np.equal(assignment, m)], axis=0, weights=weights[np.equal(assignment, m)])
+        for m in range(4)
+    ]
+    distances = ((z[:, None] - np.array(centres)) ** 2).sum(axis=2)
+    assert distances.argmin(axis=1).tolist() == assignment
+    assert np.all(np.diff([c.mean() for c in centres]) > 0)  # numbered from easy to hard
+
+    ours = KMeans(4, n_init=30, random_state=99).fit(z, sample_weight=weights)
+    found = oracle.weighted_inertia(z.tolist(), weights.tolist(), assignment)
+    assert found <= 1.02 * ours.inertia_
+
+
+def predictor_scores(name, rows, labels):
+    from evencover.scores import make_score
+
+    return make_score(name).true_label(rows, labels)
+
+
+def test_k_means_weighs_classes_by_their_data():
+    """Two heavy points pull the border; unweighted, the middle point would change sides."""
+    z = np.array([[0.0], [0.0], [0.45], [1.0]])
+    light = cluster_embeddings(z, np.array([1.0, 1.0, 1.0, 1.0]), 2, 0)
+    heavy = cluster_embeddings(z, np.array([1.0, 1.0, 100.0, 1.0]), 2, 0)
+    assert light.tolist() == [0, 0, 0, 1]
+    assert heavy.tolist() == [0, 0, 1, 1]
+
+
+def test_k_means_does_not_depend_on_threads_or_calls():
+    z = np.random.default_rng(0).random((300, 5))
+    runs = [cluster_embeddings(z, np.ones(300), 7, 3).tolist() for _ in range(3)]
+    assert runs[0] == runs[1] == runs[2]
+    assert cluster_embeddings(z, np.ones(300), 7, 2**64 - 1).max() == 6
+
+
+def test_d1_has_exactly_floor_gamma_n_rows(simulate):
+    """0.29 * 100 is 28.999999999999996 in floating point."""
+    rows, labels = simulate(1000, 5, seed=1)
+    predictor = ClusteredPredictor(gamma=0.29, n_clusters=2).fit(rows, labels)
+    assert predictor.group_offsets_[-1] - predictor.group_offsets_[-2] == 1000 - 290
+    assert predictor.gamma_ == 0.29
+
+
+def test_null_classes_use_the_standard_threshold_of_d2(simulate):
+    rows, labels = simulate(1500, 40, seed=3, long_tail=True)
+    with pytest.warns(EvencoverWarning) as caught:
+        predictor = ClusteredPredictor(score="aps", gamma=0.5, n_clusters=3).fit(rows, labels)
+    proper = random_order(0, Use.SPLIT, np.arange(1500))[750:]
+    d2 = APS().true_label(rows, labels)[proper]
+    standard = oracle.conformal_quantile(d2.tolist(), Fraction(1, 10))
+    null = predictor.cluster_of_class_ == -1
+    assert null.any()
+    assert set(predictor.thresholds_[null]) == {standard}
+    seen = int((null & (predictor.class_counts_ > 0)).sum())
+    messages = [str(w.message) for w in caught]
+    assert f"{seen} of 40 classes have fewer than 9 examples for clustering" in messages[0]
+    assert f"{int((predictor.class_counts_ == 0).sum())} of 40 classes have no" in messages[1]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "parameters", "why"),
+    [
+        (100, {}, "number of clusters would be"),
+        (400, {"n_clusters": 1}, "number of clusters would be 1"),
+        (400, {"n_clusters": 8, "gamma": 0.5}, "8 clusters need more"),
+        (60, {"n_clusters": 2, "gamma": 0.5}, "2 clusters need more"),
+    ],
+)
+def test_without_clusters_it_is_standard_on_all_rows(simulate, n_rows, parameters, why):
+    rows, labels = simulate(n_rows, 8, seed=2)
+    with pytest.warns(EvencoverWarning, match=why) as caught:
+        predictor = ClusteredPredictor(**parameters).fit(rows, labels)
+    assert len(caught) == 1
+    standard = StandardPredictor().fit(rows, labels)
+    assert predictor.thresholds_.tolist() == standard.thresholds_.tolist()
+    assert predictor.cluster_of_class_.tolist() == [-1] * 8
+    assert (predictor.n_clusters_, predictor.gamma_) == (0, 0)
+    assert [row.cluster for row in predictor.guarantee_] == [-1]
+    assert predictor.guarantee_[0].n_rows == n_rows
+
+
+def test_classes_with_nearly_equal_quantiles_do_not_upset_k_means():
+    """Saturated classes differ in the last bit only; k-means then finds fewer clusters."""
+    z = 1 - np.random.default_rng(0).integers(0, 3, (12, 5)) * 2.0**-53
+    z[0] = 0.2
+    clusters = cluster_embeddings(z, np.sqrt(np.arange(9.0, 21.0)), 4, 0)
+    assert set(clusters.tolist()) == set(range(clusters.max() + 1))
+    assert clusters[0] == 0
+    assert (clusters[1:] > 0).all()
+
+
+def test_guarantee_reports_the_largest_ks_distance_of_a_class_to_its_cluster():
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 6, 900)
+    scores = rng.beta(1 + labels, 2).round(2)  # with ties
+    cluster_of_class = np.array([0, 0, 1, 1, 1, -1])
+    second = rng.random(900) < 0.5
+    members = cluster_of_class[labels]
+    clusters = GroupedScores.sort(scores[second], members[second], 2)
+    clusters = GroupedScores(
+        np.append(clusters.scores, np.sort(scores[second])),
+        np.append(clusters.offsets, clusters.offsets[-1] + second.sum()),
+    )
+    table = cluster_guarantees(GroupedScores.sort(scores, labels, 6), clusters, cluster_of_class)
+    assert [row.cluster for row in table] == [0, 1, -1]
+    assert [row.n_classes for row in table] == [2, 3, 1]
+    for row in table[:2]:
+        pool = scores[second & (members == row.cluster)]
+        distances = [
+            ks_2samp(scores[labels == y], pool, method="asymp").statistic
+            for y in np.flatnonzero(cluster_of_class == row.cluster)
+        ]
+        assert row.n_rows == len(pool)
+        assert row.ks_largest == pytest.approx(max(distances), abs=1e-12)
+        assert 0 <= row.epsilon_low <= row.ks_largest <= row.epsilon_high <= 1
+    assert table[2].n_rows == second.sum()
+    assert np.isnan(table[2].ks_largest)

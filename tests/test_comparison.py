@@ -1,0 +1,323 @@
+"""compare: the naive loop's numbers, splits as asked for, and no claim that noise could make."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evencover import APS, RAPS, InputError, Softmax, compare
+from evencover.comparison import METRICS, Candidate, Comparison, calibration_rows
+from evencover.evaluation import CoverageReport, Tally
+from evencover.predictors import ClasswisePredictor, ClusteredPredictor, StandardPredictor
+
+SEED = 3
+CLUSTERED = {"gamma": 0.4, "n_clusters": 2}
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(600, 8, seed=2)
+
+
+# The numbers ------------------------------------------------------------------------------------
+
+
+def naive_reports(data, make, score, alpha, n_splits, **split):
+    """Fit on the rows of each split, make the sets of the others, evaluate them."""
+    everything = np.arange(len(data.labels))
+    true_scores = score.true_label(*data, random_state=SEED)
+    for place in range(n_splits):
+        rows = calibration_rows(data.labels, SEED, place, **split)
+        test = np.setdiff1d(everything, rows)
+        predictor = make(alpha=alpha, score=score, random_state=SEED + place)
+        predictor.fit_scores(true_scores[rows], data.labels[rows], data.rows.shape[1], ids=rows)
+        predictor.set_params(random_state=SEED)  # the rows' own random numbers
+        yield predictor.evaluate(data.rows[test], data.labels[test], ids=test)
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize(
+    "split", [{}, {"calibration_fraction": 0.7}, {"n_per_class": 25}], ids=lambda s: str(*s)
+)
+@pytest.mark.parametrize("variant", [{}, {"exact": True}, {"allow_empty": False}], ids=str)
+def test_compare_is_the_naive_loop(data, split, variant):
+    makers = {
+        StandardPredictor: lambda **p: StandardPredictor(**variant, **p),
+        ClasswisePredictor: lambda **p: ClasswisePredictor(**variant, **p),
+        ClusteredPredictor: lambda **p: ClusteredPredictor(**CLUSTERED, **variant, **p),
+    }
+    scores = [Softmax(), APS(), RAPS(k_reg=2)]
+    alpha = 0.3 if "allow_empty" in variant else 0.1
+    result = compare(
+        *data,
+        methods=[make() for make in makers.values()],
+        scores=scores,
+        alpha=alpha,
+        n_splits=3,
+        random_state=SEED,
+        **split,
+    )
+    pairs = [(score, method) for score in scores for method in makers]
+    assert [(c.score, c.method) for c in result.candidates] == [
+        (score.name, method.method) for score, method in pairs
+    ]
+    for candidate, (score, method) in zip(result.candidates, pairs, strict=True):
+        expected = naive_reports(data, makers[method], score, alpha, 3, **split)
+        for mine, theirs in zip(candidate.reports, expected, strict=True):
+            np.testing.assert_array_equal(mine.class_counts, theirs.class_counts)
+            np.testing.assert_array_equal(mine.class_covered, theirs.class_covered)
+            np.testing.assert_array_equal(mine.size_counts, theirs.size_counts)
+            for metric in CoverageReport.METRICS:
+                assert getattr(mine, metric) == getattr(theirs, metric)
+
+
+def test_standard_errors_are_over_splits_with_one_degree_less(data):
+    result = compare(*data, methods=["standard"], scores=["softmax"], n_splits=5)
+    (candidate,) = result.candidates
+    gaps = np.array([report.covgap for report in candidate.reports])
+    assert candidate.mean("covgap") == pytest.approx(gaps.mean())
+    by_hand = np.sqrt(((gaps - gaps.mean()) ** 2).sum() / 4 / 5)
+    assert candidate.standard_error("covgap") == pytest.approx(by_hand)
+
+
+def test_the_same_seed_gives_the_same_table_and_another_one_another(data):
+    def table(seed):
+        return compare(*data, scores=["aps"], n_splits=2, random_state=seed, **FEW).rows()
+
+    assert table(0) == table(0)
+    assert table(0) != table(1)
+
+
+FEW = {"methods": ["standard", "classwise"]}
+
+
+def test_files_and_logits_compare_like_arrays(data, tmp_path):
+    np.savez(tmp_path / "p.npz", logits=np.log(data.rows), labels=data.labels)
+    by_file = compare(tmp_path / "p.npz", scores=["softmax"], n_splits=2, **FEW)
+    by_flag = compare(
+        np.log(data.rows), data.labels, from_logits=True, scores=["softmax"], n_splits=2, **FEW
+    )
+    plain = compare(*data, scores=["softmax"], n_splits=2, **FEW)
+    assert by_file.rows() == by_flag.rows()
+    assert by_file.best.mean("avg_size") == pytest.approx(plain.best.mean("avg_size"), abs=0.02)
+    hot = compare(
+        np.log(data.rows), data.labels, from_logits=True, temperature=9.0, scores=["aps"], **FEW
+    )
+    assert hot.best.mean("avg_size") > plain.best.mean("avg_size")
+
+
+def test_a_score_named_twice_is_compared_once(data):
+    result = compare(*data, methods=["standard"], scores=["aps", APS()], n_splits=2)
+    assert len(result.candidates) == 1
+
+
+# The splits -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [None, 0.1, 0.5, 0.75, 0.999, 1e-9])
+def test_a_share_of_all_rows_calibrates(data, share):
+    rows = calibration_rows(data.labels, 0, 0, calibration_fraction=share)
+    assert len(rows) == max(1, int((share or 0.5) * 600))
+    assert (np.diff(rows) > 0).all()
+
+
+@pytest.mark.parametrize("n", [1, 5, 10**6])
+def test_so_many_rows_of_each_class_calibrate(n):
+    labels = np.repeat([0, 1, 2, 4], [40, 3, 2, 1])
+    rows = calibration_rows(labels, 0, 0, n_per_class=n)
+    counts = np.bincount(labels[rows], minlength=5)
+    # every class that has two rows keeps one to test on
+    assert counts.tolist() == [min(n, 39), min(n, 2), 1, 0, 1]
+
+
+def test_splits_differ_and_reach_every_row(data):
+    splits = [set(calibration_rows(data.labels, 0, place)) for place in range(20)]
+    assert len({frozenset(split) for split in splits}) == 20
+    assert set.union(*splits) == set(range(600))
+    overlap = np.mean([len(splits[0] & other) for other in splits[1:]])
+    assert abs(overlap - 150) < 10  # half of each half: they are independent
+
+
+# What it says -----------------------------------------------------------------------------------
+
+
+def candidate(method, gaps, sizes, score="softmax"):
+    """A candidate with one class whose coverage misses 0.5 by the gap, and sets of the size."""
+    reports = []
+    for gap, size in zip(gaps, sizes, strict=True):
+        counts = np.zeros(1001, dtype=int)
+        counts[round(100 * size)] = 1000
+        covered = np.array([round(500 - 10 * gap)])
+        report = CoverageReport.from_tally(Tally(np.array([1000]), covered, counts), 0.5)
+        reports.append(report)
+    return Candidate(method, score, tuple(reports))
+
+
+def comparison(*candidates):
+    return Comparison(candidates, 0.5, len(candidates[0].reports), 500, 500)
+
+
+SMALL, MEDIUM, LARGE = [1] * 4, [2] * 4, [3] * 4
+
+
+def test_the_pick_has_the_smallest_sets_among_those_as_good_as_the_best():
+    best = candidate("best", [1.0, 1.2, 0.9, 1.1], LARGE)
+    as_good = candidate("as good", [1.1, 1.0, 1.2, 1.0], MEDIUM)
+    worse = candidate("worse", [9.0, 9.1, 9.2, 9.1], SMALL)
+    result = comparison(worse, best, as_good)
+    assert result.best is best
+    assert result.pick is as_good
+    assert [result.difference_to_best(c).is_clear for c in result.candidates] == [
+        True,
+        False,
+        False,
+    ]
+    assert "2 of 3 candidates are within the noise of the lowest" in result.reason
+    assert "of best with softmax; of these as good with softmax has the smallest" in result.reason
+
+
+def test_a_clear_winner_is_said_to_be_one():
+    best = candidate("best", [1.0, 1.2, 0.9, 1.1], LARGE)
+    worse = candidate("worse", [9.0, 9.1, 9.2, 9.1], SMALL)
+    result = comparison(worse, best)
+    assert result.pick is best
+    assert result.reason.startswith("best with softmax has the lowest CovGap (1.05), clearly below")
+
+
+def test_a_tie_of_all_is_said_to_be_one():
+    result = comparison(
+        candidate("a", [1.0, 1.4, 0.9, 1.3], LARGE), candidate("b", [1.1, 1.0, 1.5, 1.2], SMALL)
+    )
+    assert result.pick.method == "b"
+    assert result.reason.startswith("The CovGaps of all 2 candidates are within noise")
+
+
+def test_the_best_is_never_clearly_above_itself():
+    alike = [candidate(name, [1.0, 1.0, 1.0, 1.0], SMALL) for name in "ab"]
+    result = comparison(*alike)
+    assert [result.difference_to_best(c) for c in alike] == [(0, 0, False)] * 2
+
+
+def test_the_difference_is_paired_and_corrected_for_overlap():
+    one = candidate("one", [1.0, 5.0, 3.0, 9.0], SMALL)
+    other = candidate("other", [2.0, 6.5, 4.0, 10.5], SMALL)
+    result = comparison(one, other)
+    difference = result.difference_to_best(other)
+    steps = np.array([1.0, 1.5, 1.0, 1.5])
+    assert difference.mean == pytest.approx(1.25)
+    # Nadeau and Bengio: (1/J + n_test/n_train) times the variance
+    assert difference.standard_error == pytest.approx(np.sqrt((1 / 4 + 1) * steps.var(ddof=1)))
+    assert difference.is_clear  # 1.25 / 0.32 = 3.9, beyond 2.35
+
+
+def test_the_pareto_front_is_what_nobody_beats():
+    front = [
+        candidate("a", [1.0] * 4, LARGE),
+        candidate("b", [2.0] * 4, MEDIUM),
+        candidate("c", [3.0] * 4, SMALL),
+    ]
+    twin = candidate("twin", [3.0] * 4, SMALL)
+    beaten = [candidate("x", [2.0] * 4, LARGE), candidate("y", [4.0] * 4, SMALL)]
+    result = comparison(*front, twin, *beaten)
+    flags = {c.method: result.is_on_pareto_front(c) for c in result.candidates}
+    assert flags == {"a": True, "b": True, "c": True, "twin": True, "x": False, "y": False}
+
+
+def test_everything_can_be_read_in_every_form(data):
+    pytest.importorskip("pandas")
+    result = compare(*data, scores=["softmax", "aps"], n_splits=3, **FEW)
+    about = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert (about["alpha"], about["n_splits"]) == (0.1, 3)
+    assert (about["n_calibration"], about["n_test"]) == (300, 300)
+    assert about["candidates"] == result.rows()
+    assert about["pick"] == {"method": result.pick.method, "score": result.pick.score}
+    assert about["noise_floor"] == result.candidates[1].mean("covgap_noise_floor")
+    frame = result.to_frame()
+    assert len(frame) == 4
+    for metric in METRICS:
+        assert frame[metric].tolist() == [c.mean(metric) for c in result.candidates]
+        errors = [c.standard_error(metric) for c in result.candidates]
+        assert frame[f"{metric}_se"].tolist() == errors
+    assert frame["covgap_above_best"].min() == 0
+    text = str(result)
+    assert text.startswith("3 splits into 300 calibration and 300 test rows, alpha = 0.1")
+    assert text.endswith(result.reason)
+    assert text.count("\n") == 1 + 1 + 4 + 1
+    assert f"{result.noise_floor:.2f}" in text
+
+
+# Honesty ----------------------------------------------------------------------------------------
+
+
+def equally_hard(seed, n=1200, k=20):
+    """Every class has the same distribution of scores: no method can do better than STANDARD."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(k, size=n)
+    logits = rng.normal(size=(n, k))
+    logits[np.arange(n), labels] += 2.5
+    rows = np.exp(logits)
+    return rows / rows.sum(axis=1, keepdims=True), labels
+
+
+def test_equal_candidates_are_rarely_called_different():
+    # Four candidates that are equally good. A claim about a data set with probability 5% would
+    # make more than 5 among 40 in 1.4% of all seeds.
+    methods = ["standard", ClusteredPredictor(gamma=0.5, n_clusters=2)]
+    n_claims = 0
+    for seed in range(40):
+        result = compare(
+            *equally_hard(seed), methods=methods, scores=["softmax", "aps"], n_splits=5
+        )
+        n_claims += any(row["clearly_above_best"] for row in result.rows())
+    assert n_claims <= 5
+
+
+def test_a_method_that_is_better_by_far_is_picked(simulate):
+    data = simulate(6000, 10, seed=4)  # easy and hard classes, 300 rows of each calibrate
+    result = compare(*data, scores=["softmax"], n_splits=5, **FEW)
+    standard, classwise = result.candidates
+    assert result.pick is classwise
+    assert result.difference_to_best(standard).is_clear
+    assert standard.mean("covgap") > 2 * classwise.mean("covgap")
+    assert "clearly below all others" in result.reason
+
+
+# Bad input --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"n_splits": 1}, "'n_splits' .* at least 2"),
+        ({"n_splits": 2.5}, "'n_splits'"),
+        ({"alpha": 1.2}, "'alpha' parameter of compare"),
+        ({"calibration_fraction": 1}, "'calibration_fraction'"),
+        ({"calibration_fraction": 0.0}, "'calibration_fraction'"),
+        ({"calibration_fraction": 0.5, "n_per_class": 3}, "not both"),
+        ({"n_per_class": 0}, "'n_per_class'"),
+        ({"methods": ["standrad"]}, "did you mean 'standard'"),
+        ({"scores": ["softmx"]}, "did you mean 'softmax'"),
+        ({"methods": []}, "at least one method and one score"),
+        ({"scores": []}, "at least one method and one score"),
+        ({"temperature": 0}, "'temperature'"),
+        ({"random_state": -1}, "'random_state'"),
+    ],
+)
+def test_bad_parameters_are_refused(data, arguments, words):
+    with pytest.raises(InputError, match=words):
+        compare(*data, **arguments)
+
+
+def test_rows_must_be_left_to_test_on():
+    rows = np.full((3, 3), 1 / 3)
+    with pytest.raises(InputError, match=r"rows left to test on\. Got 3 rows"):
+        compare(rows, [0, 1, 2], n_per_class=1)
+    with pytest.raises(InputError, match=r"rows left to test on\. Got 1 rows"):
+        compare(rows[:1], [0])
+
+
+def test_labels_and_a_second_reading_are_needed(data):
+    with pytest.raises(InputError, match="Labels are needed"):
+        compare(data.rows)
+    with pytest.raises(InputError, match="read twice"):
+        compare(iter([tuple(data)]))

@@ -1,0 +1,112 @@
+"""Blocks on threads: order kept, few in memory, errors passed on, nothing left running."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from evencover import InputError
+from evencover.engine import map_blocks, n_threads
+
+THREADS = [1, 2, 4]
+
+
+@pytest.fixture(params=THREADS)
+def threads(request, monkeypatch):
+    monkeypatch.setenv("EVENCOVER_THREADS", str(request.param))
+    return request.param
+
+
+def slow_for_even(number):
+    time.sleep(0.002 * (number % 2 == 0))
+    return number * number
+
+
+def test_results_come_in_the_order_of_the_blocks(threads):
+    assert list(map_blocks(slow_for_even, range(30))) == [n * n for n in range(30)]
+
+
+def test_no_blocks_give_no_results(threads):
+    assert list(map_blocks(slow_for_even, [])) == []
+
+
+def test_only_a_few_blocks_are_read_ahead(threads):
+    read = []
+
+    def reader():
+        for number in range(50):
+            read.append(number)
+            yield number
+
+    for done, _ in enumerate(map_blocks(slow_for_even, reader()), start=1):
+        assert len(read) <= done + 2 * threads
+
+
+def test_every_thread_works(threads):
+    meeting = threading.Barrier(threads)
+
+    def meet(_):
+        meeting.wait(timeout=10)  # fails unless as many blocks as threads are under way
+        return threading.get_ident()
+
+    assert len(set(map_blocks(meet, range(threads)))) == threads
+
+
+def test_an_error_in_the_function_is_passed_on(threads):
+    started = []
+
+    def function(number):
+        started.append(number)
+        if number == 5:
+            raise InputError("block 5 is bad")
+        return number
+
+    results = map_blocks(function, range(1000))
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(InputError, match="block 5 is bad"):
+        next(results)
+    assert len(started) <= 6 + 2 * threads
+    assert list(results) == []
+
+
+def test_an_error_in_the_reader_is_passed_on(threads):
+    def reader():
+        yield 1
+        raise InputError("the file ends")
+
+    with pytest.raises(InputError, match="the file ends"):
+        list(map_blocks(slow_for_even, reader()))
+
+
+def test_the_first_error_in_the_order_of_blocks_is_the_one_shown(threads):
+    def function(number):
+        time.sleep(0.01 * (number == 0))
+        raise InputError(f"block {number}")
+
+    with pytest.raises(InputError, match="block 0"):
+        list(map_blocks(function, range(8)))
+
+
+def test_nothing_runs_on_after_an_early_end(threads):
+    before = threading.active_count()
+    started = []
+    results = map_blocks(lambda number: started.append(number) or number, range(1000))
+    assert next(results) == 0
+    results.close()
+    assert len(started) <= 2 * threads
+    assert threading.active_count() == before
+
+
+def test_threads_are_the_cores_this_process_may_use(monkeypatch):
+    monkeypatch.delenv("EVENCOVER_THREADS", raising=False)
+    assert n_threads() == len(os.sched_getaffinity(0))
+    monkeypatch.setenv("EVENCOVER_THREADS", "3")
+    assert n_threads() == 3
+
+
+@pytest.mark.parametrize("wish", ["0", "-1", "two", "", "1.5", " 2", "²"])
+def test_a_bad_number_of_threads_is_refused(monkeypatch, wish):
+    monkeypatch.setenv("EVENCOVER_THREADS", wish)
+    with pytest.raises(InputError, match="EVENCOVER_THREADS must be a whole number of at least 1"):
+        n_threads()

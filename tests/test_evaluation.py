@@ -1,0 +1,182 @@
+"""Evaluation: the paper's metrics, their noise floor, and exact intervals."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from evencover import InputError, PredictionSets, evaluate
+from evencover.evaluation import Tally, clopper_pearson, covgap_noise_floor
+
+ALPHAS = {0.01: Fraction(1, 100), 0.1: Fraction(1, 10), 0.3: Fraction(3, 10), "1/3": Fraction(1, 3)}
+
+
+def random_sets(n_rows, n_classes, seed):
+    rng = np.random.default_rng(seed)
+    mask = rng.random((n_rows, n_classes)) < rng.random(n_classes)
+    labels = rng.integers(0, max(1, n_classes * 3 // 4), n_rows)  # a quarter has no test rows
+    mask[np.arange(n_rows), labels] |= rng.random(n_rows) < 0.8
+    return PredictionSets.from_mask(mask), labels
+
+
+@given(
+    n_rows=st.integers(1, 120),
+    n_classes=st.sampled_from([2, 5, 30]),
+    seed=st.integers(0, 1000),
+    alpha=st.sampled_from(list(ALPHAS)),
+)
+def test_metrics_are_the_papers(n_rows, n_classes, seed, alpha):
+    sets, labels = random_sets(n_rows, n_classes, seed)
+    report = evaluate(sets, labels, alpha)
+    lists, known, meant = sets.to_lists(), labels.tolist(), ALPHAS[alpha]
+    for name, value in oracle.metrics(lists, known, n_classes, meant).items():
+        assert getattr(report, name) == pytest.approx(float(value), rel=1e-12, abs=1e-11), name
+    coverage = oracle.class_coverage(lists, known, n_classes)
+    assert [None if math.isnan(c) else c for c in report.class_coverage] == [
+        None if c is None else float(c) for c in coverage
+    ]
+    assert report.class_counts.tolist() == oracle.class_counts(known, n_classes)
+    floor = oracle.noise_floor(known, n_classes, meant)
+    assert report.covgap_noise_floor == pytest.approx(float(floor), rel=1e-9)
+
+
+def covering(hits, misses, n_classes=1):
+    """Sets of class 0 alone: so many rows covered, so many not."""
+    mask = np.zeros((hits + misses, n_classes + 1), dtype=bool)
+    mask[:hits, 0] = True
+    return PredictionSets.from_mask(mask), np.zeros(hits + misses, dtype=int)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "hits", "misses", "undercovered"),
+    [
+        (0.1, 8, 2, 1.0),  # 0.8 <= 0.9 - 0.1, though not in floating point
+        (0.1, 81, 19, 0.0),
+        (0.3, 6, 4, 1.0),
+        ("1/3", 17, 13, 1.0),  # 17/30 = 2/3 - 1/10
+        ("1/3", 171, 129, 0.0),
+        (0.95, 0, 10, 0.0),  # nothing is below a negative limit
+    ],
+)
+def test_undercovered_means_ten_points_below_or_more(alpha, hits, misses, undercovered):
+    assert evaluate(*covering(hits, misses), alpha).frac_undercovered == undercovered
+
+
+@pytest.mark.parametrize("alpha", [0.12345678901234566, Fraction(1, 10**20), 1e-19])
+def test_undercoverage_is_right_for_an_alpha_with_many_digits(alpha):
+    assert evaluate(*covering(0, 3000), alpha).frac_undercovered == 1.0
+    assert evaluate(*covering(3000, 0), alpha).frac_undercovered == 0.0
+
+
+def test_classes_without_test_rows_are_skipped_and_counted():
+    mask = np.array([[True, False, False], [False, True, False]])
+    report = evaluate(PredictionSets.from_mask(mask), [0, 0], 0.1)
+    assert report.n_classes_evaluated == 1
+    assert report.covgap == pytest.approx(40)
+    assert np.isnan(report.class_coverage[1:]).all()
+    assert report.class_coverage_interval[1].tolist() == [0, 1]
+    assert "skipped" in str(report)
+    assert report.to_dict()["class_coverage"] == [0.5, None, None]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60))
+def test_size_quantiles_are_sizes_that_a_share_of_rows_does_not_exceed(sizes):
+    mask = np.arange(9) < np.array(sizes)[:, None]
+    report = evaluate(PredictionSets.from_mask(mask), np.zeros(len(sizes), dtype=int))
+    for share, size in report.size_quantiles.items():
+        level = Fraction(int(share), 100)
+        assert size == oracle.quantile(level, sizes)
+    assert report.avg_size == pytest.approx(sum(sizes) / len(sizes))
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), min_size=1, max_size=20))
+def test_intervals_are_clopper_pearson(pairs):
+    hits, trials = [a for a, _ in pairs], [a + b for a, b in pairs]
+    for limits, k, n in zip(clopper_pearson(hits, trials), hits, trials, strict=True):
+        if n == 0:
+            assert limits.tolist() == [0, 1]
+        else:
+            exact = binomtest(k, n).proportion_ci(0.95, method="exact")
+            assert limits == pytest.approx([exact.low, exact.high], abs=1e-9)
+
+
+@pytest.mark.parametrize("alpha", list(ALPHAS))
+@pytest.mark.parametrize("n", [1, 2, 9, 10, 30, 99, 500])
+def test_noise_floor_is_the_mean_absolute_deviation_of_a_binomial(n, alpha):
+    exact = 100 * oracle.mean_absolute_deviation(n, 1 - ALPHAS[alpha])
+    alpha = float(ALPHAS[alpha])
+    assert covgap_noise_floor(np.array([n]), alpha) == pytest.approx(float(exact), rel=1e-9)
+    both = covgap_noise_floor(np.array([n, n, 1]), alpha)
+    single = 100 * oracle.mean_absolute_deviation(1, 1 - Fraction(str(alpha)))
+    assert both == pytest.approx(float(2 * exact + single) / 3, rel=1e-9)
+
+
+def test_tallies_of_parts_add_up():
+    sets, labels = random_sets(90, 6, 1)
+    parts = [Tally.of(sets[a:b], labels[a:b]) for a, b in ((0, 13), (13, 50), (50, 90))]
+    total = sum(parts, start=Tally.zeros(6))
+    assert [v.tolist() for v in total] == [v.tolist() for v in Tally.of(sets, labels)]
+
+
+def test_groups_of_classes_are_reported_apart():
+    sets, labels = random_sets(400, 8, 3)
+    clusters = np.array([0, 0, 1, 1, -1, -1, 0, 1])
+    counts = np.array([0, 5, 9, 10, 19, 20, 5000, 3])
+    report = evaluate(sets, labels, 0.1, calibration_counts=counts, cluster_of_class=clusters)
+    coverage = oracle.class_coverage(sets.to_lists(), labels.tolist(), 8)  # 6 and 7: no test rows
+    for row, members in zip(report.by_cluster(), [(0, 1), (2, 3), (4, 5)], strict=True):
+        inside = np.isin(labels, members)
+        known = [coverage[y] for y in members]
+        assert row.n_rows == inside.sum()
+        assert row.n_classes == 2
+        assert row.coverage == pytest.approx(sets.contains(labels)[inside].mean())
+        assert row.mean_class_coverage == pytest.approx(float(sum(known) / 2))
+        assert row.covgap == pytest.approx(float(50 * sum(abs(c - Fraction(9, 10)) for c in known)))
+    assert [row.group for row in report.by_cluster()] == ["cluster 0", "cluster 1", "null cluster"]
+    by_count = [(row.group, row.n_classes) for row in report.by_calibration_count()]
+    assert by_count == [
+        ("no rows", 1),
+        ("1 to 9 rows", 2),
+        ("10 to 19 rows", 2),
+        ("20 to 49 rows", 1),
+    ]
+
+
+def test_the_report_can_be_read_by_people_and_machines():
+    pd = pytest.importorskip("pandas")
+    sets, labels = random_sets(200, 5, 4)
+    report = evaluate(sets, labels, 0.1, class_names=list("abcde"))
+    numbers = report.to_dict()
+    assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
+    names = "marginal_coverage class_coverage class_counts covgap avg_size frac_undercovered "
+    names += "macro_coverage undercov_gap overcov_gap max_gap size_quantiles n_classes_evaluated "
+    assert set((names + "covgap_noise_floor class_coverage_interval").split()) <= set(numbers)
+    frame = report.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["coverage"].tolist()[:3] == report.class_coverage.tolist()[:3]
+    assert "CovGap" in str(report)
+    assert "<table>" in report._repr_html_()
+
+
+def test_what_cannot_be_evaluated_is_refused():
+    sets = PredictionSets.from_mask([[True, False]])
+    with pytest.raises(InputError, match="must be PredictionSets. Got list"):
+        evaluate([[0]], [0])
+    with pytest.raises(InputError, match="at least one row"):
+        evaluate(sets[:0], np.array([], dtype=int))
+    with pytest.raises(InputError, match="'alpha' parameter of evaluate"):
+        evaluate(sets, [0], 1.5)
+    with pytest.raises(InputError, match="Got 2 labels for 1 rows"):
+        evaluate(sets, [0, 1])
+    with pytest.raises(InputError, match="knows no clusters"):
+        evaluate(sets, [0]).by_cluster()
+    with pytest.raises(InputError, match="knows no calibration counts"):
+        evaluate(sets, [0]).by_calibration_count()
+    with pytest.raises(InputError, match="one entry per class"):
+        evaluate(sets, [0]).by_group([0, 1, 2])

@@ -1,0 +1,363 @@
+"""save and load: what was written comes back the same, and a damaged file is never believed."""
+
+import json
+import os
+import pickle
+import random
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+import evencover
+from evencover import APS, RAPS, InputError, Softmax, load, save
+from evencover.persistence import FORMAT
+from evencover.predictors import make_predictor
+
+METHODS = ["standard", "classwise", "clustered"]
+NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "", "é\u0301", "plain"]
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(400, 8, seed=3)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def fitted(data, method="clustered", **parameters):
+    if method == "clustered":
+        parameters = {"gamma": 0.4, "n_clusters": 2} | parameters
+    return make_predictor(method, **parameters).fit(*data, class_names=NAMES)
+
+
+def contents(path):
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return arrays, json.loads(file.metadata()["evencover"])
+
+
+def tamper(path, change):
+    """Change the arrays or the metadata of a model, and write it as a valid safetensors file."""
+    arrays, about = contents(path)
+    change(arrays, about)
+    save_file(arrays, path, {"evencover": json.dumps(about)})
+
+
+def assert_refused(path, words="damaged"):
+    with pytest.raises(InputError, match=f"Cannot read '{re.escape(str(path))}'.*{words}"):
+        load(path)
+
+
+def assert_same(first, second, data):
+    np.testing.assert_array_equal(first.thresholds_, second.thresholds_)
+    assert first.predict_set(data.rows) == second.predict_set(data.rows)
+    np.testing.assert_array_equal(first.predict_p(data.rows), second.predict_p(data.rows))
+    held_out = data.rows[:-1], data.labels[:-1]
+    assert first.evaluate(*held_out).to_dict() == second.evaluate(*held_out).to_dict()
+
+
+# What was written comes back --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "score", ["aps", Softmax(), APS(randomize=False), RAPS(randomize=True, penalty=0.3, k_reg=1)]
+)
+def test_a_loaded_predictor_answers_as_the_saved_one(data, path, method, exact, score):
+    predictor = fitted(data, method, score=score, exact=exact, allow_empty=False, random_state=7)
+    save(predictor, path)
+    loaded = load(path)
+    assert type(loaded) is type(predictor)
+    assert_same(predictor, loaded, data)
+    before, after = predictor.get_params(), loaded.get_params()
+    assert before | {"score": None} == after | {"score": None}
+    assert loaded.class_names_ == NAMES
+    for name in (*predictor.fitted_arrays, *predictor.fitted_values):
+        np.testing.assert_equal(getattr(loaded, name), getattr(predictor, name), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "alpha",
+    [0.1, "0.1", Fraction(1, 3), "1/3", 1 / 3, Decimal("0.059"), np.float32(0.01), np.float64(0.3)],
+)
+@pytest.mark.parametrize("n", [9, 99, 100, 299])
+def test_alpha_is_kept_as_it_was_written(simulate, path, alpha, n):
+    # float32 0.01 is a little less than 1/100, which is another rank at n = 99.
+    predictor = make_predictor("standard", alpha=alpha, exact=True).fit(*simulate(n, 3))
+    save(predictor, path)
+    loaded = load(path)
+    np.testing.assert_array_equal(loaded.thresholds_, predictor.thresholds_)
+    np.testing.assert_array_equal(loaded.upper_probability_, predictor.upper_probability_)
+
+
+def test_classes_without_examples_come_back(simulate, quietly, path):
+    data = simulate(600, 20, long_tail=True)
+    own = {"clustered": {"gamma": 0.5, "n_clusters": 2}}
+    for method in METHODS:
+        predictor = quietly(make_predictor(method, **own.get(method, {})), *data)
+        assert (predictor.class_counts_ == 0).sum() >= 4
+        save(predictor, path, force=True)
+        assert_same(predictor, load(path), data)
+
+
+def test_names_of_any_kind_come_back(path):
+    for names in (np.array(["a", "b"]), ("a", "b"), ["a", "b"]):
+        predictor = make_predictor("standard").fit_scores([0.1, 0.2], [0, 1], 2, class_names=names)
+        save(predictor, path, force=True)
+        assert load(path).class_names_ == ["a", "b"]
+
+
+def test_infinite_scores_are_no_damage(path):
+    scores = [0.1, np.inf, np.inf, 0.2]
+    save(make_predictor("standard", alpha=0.5).fit_scores(scores, [0, 1, 1, 0], 2), path)
+    assert load(path).thresholds_.tolist() == [np.inf, np.inf]
+
+
+# The file ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)])
+def test_permissions_follow_the_umask(data, path, mask, mode):
+    old = os.umask(mask)
+    try:
+        save(fitted(data, "standard"), path)
+    finally:
+        os.umask(old)
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_an_existing_file_is_kept_unless_forced(data, path):
+    path.write_text("precious")
+    with pytest.raises(InputError, match=r"exists already.*--force"):
+        save(fitted(data, "standard"), path)
+    assert path.read_text() == "precious"
+    save(fitted(data, "standard"), path, force=True)
+    assert load(path).method == "standard"
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_only_calibrated_predictors_can_be_saved(path):
+    with pytest.raises(InputError, match="not calibrated"):
+        save(make_predictor("standard"), path)
+    assert not path.exists()
+
+
+def test_a_later_format_is_refused_and_says_who_reads_it(data, path):
+    save(fitted(data, "standard"), path)
+    tamper(path, lambda _, about: about.update(format=FORMAT + 1, version="7.3.1", method="new"))
+    words = f"has format {FORMAT + 1}, and evencover {evencover.__version__} reads up to {FORMAT}"
+    assert_refused(path, f"{re.escape(words)}; use evencover 7.3.1 or later")
+
+
+@pytest.mark.parametrize("stated", [None, 0, -1, True, "1", 1.0])
+def test_a_format_that_is_no_version_is_refused(data, path, stated):
+    save(fitted(data, "standard"), path)
+    tamper(path, lambda _, about: about.update(format=stated))
+    assert_refused(path, "which format")
+
+
+# Files that are no models -----------------------------------------------------------------------
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    assert_refused(tmp_path / "none.safetensors", "no such file")
+    assert_refused(tmp_path, "no such file")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 8, b"\xff" * 64, b"hello", pickle.dumps({"thresholds_": [1.0]})]
+)
+def test_other_files_are_refused(path, content):
+    path.write_bytes(content)
+    assert_refused(path, "truncated or not of the kind")
+
+
+def test_loading_runs_no_code(path, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "exploded"),)
+
+    path.write_bytes(pickle.dumps(Bomb()))
+    assert_refused(path, "")
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_safetensors_of_somebody_else_are_refused(path):
+    save_file({"weight": np.ones(3)}, path)
+    assert_refused(path, "not written by evencover")
+    save_file({"weight": np.ones(3)}, path, {"format": "pt"})
+    assert_refused(path, "not written by evencover")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "7", "[" * 100_000, '{"format": 1}', '{"format": %s}' % ("9" * 5000)],
+)
+def test_metadata_that_are_not_ours_are_refused(path, text):
+    save_file({"thresholds_": np.ones(3)}, path, {"evencover": text})
+    assert_refused(path, "")
+
+
+def test_every_truncation_is_refused(data, path):
+    save(fitted(data), path)
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 97):
+        path.write_bytes(whole[:length])
+        assert_refused(path, "")
+    path.write_bytes(whole + b"\0")
+    assert_refused(path, "")
+
+
+# Tampered models --------------------------------------------------------------------------------
+
+ARRAYS = (
+    *("thresholds_", "lower_thresholds_", "upper_probability_", "class_counts_"),
+    *("group_scores_", "group_offsets_", "group_of_class_", "cluster_of_class_"),
+)
+ARRAY_CHANGES = {
+    "longer": lambda v: np.append(v, v[-1]),
+    "shorter": lambda v: v[:-1].copy(),
+    "empty": lambda v: v[:0].copy(),
+    "a matrix": lambda v: v[None].copy(),
+    "a number": lambda v: np.array(v[0]),
+    "float32": lambda v: v.astype(np.float32),
+    "int32": lambda v: v.astype(np.int32),
+    "uint8": lambda v: v.astype(np.uint8),
+    "first + 1": lambda v: np.append(v[:1] + 1, v[1:]),
+    "last impossible": lambda v: np.append(
+        v[:-1], v.dtype.type(np.nan if v.dtype == float else -9)
+    ),
+    "beyond": lambda v: np.append(v[:-1], v.dtype.type(10**6)),
+    "reversed": lambda v: v[::-1].copy(),
+}
+
+# The largest score may be any number, and which class had how many rows decides no set.
+HARMLESS = {("beyond", "group_scores_"), ("reversed", "class_counts_")}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_every_array_is_checked(data, path, name):
+    save(fitted(data, exact=True), path)
+    whole = path.read_bytes()
+    tamper(path, lambda arrays, _: arrays.pop(name))
+    assert_refused(path)
+    for what, change in ARRAY_CHANGES.items():
+        path.write_bytes(whole)
+        if (what, name) in HARMLESS:
+            continue
+        tamper(path, lambda arrays, _, change=change: arrays.update({name: change(arrays[name])}))
+        assert_refused(path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_changed_threshold_is_noticed(data, path, method):
+    save(fitted(data, method), path)
+    tamper(path, lambda arrays, _: arrays["thresholds_"].__setitem__(3, 0.123))
+    assert_refused(path, "do not follow from its scores")
+
+
+def test_unsorted_scores_are_noticed(data, path):
+    save(fitted(data, "classwise"), path)
+    tamper(path, lambda arrays, _: arrays["group_scores_"].__setitem__(slice(0, 2), [0.2, 0.1]))
+    assert_refused(path, "not sorted")
+
+
+@pytest.mark.parametrize("place", ["method", "parameters", "fitted"])
+def test_every_part_of_the_metadata_is_needed(data, path, place):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about.pop(place))
+    assert_refused(path, place)
+
+
+@pytest.mark.parametrize("place", ["parameters", "fitted"])
+def test_every_value_of_the_metadata_is_needed(data, path, place):
+    save(fitted(data), path)
+    whole = path.read_bytes()
+    for key in contents(path)[1][place]:
+        path.write_bytes(whole)
+        tamper(path, lambda _, about, key=key: about[place].pop(key))
+        assert_refused(path, key)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("alpha", value) for value in (0, 1, 2, -0.1, None, "x", [0.1], True, 0.5)),
+        *(("score", value) for value in (None, "sofmax", [], {}, {"name": "raps", "k_reg": "5"})),
+        *(("exact", value) for value in (1, None, True)),
+        *(("random_state", value) for value in (-1, "x", 0.5, None)),
+        *(("temperature", value) for value in (0, "x", None)),
+        *(("gamma", value) for value in (7, None, [])),
+        *(("n_clusters", value) for value in ("many", 0, None)),
+        ("unknown", 1),
+    ],
+)
+def test_every_parameter_is_checked(data, path, name, value):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about["parameters"].update({name: value}))
+    assert_refused(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("n_classes_", value) for value in (9, 7, 8.0, "8", None, -8, True)),
+        *(("n_calibration_", value) for value in (399, "400", None)),
+        *(("class_names_", value) for value in (["a"] * 7, "abcdefgh", list(range(8)), 5)),
+        *(("fingerprint_", value) for value in (5, [])),
+        *(("n_clusters_", value) for value in (3, "2", None)),
+        *(("gamma_", value) for value in ("x", [])),
+        *(
+            ("guarantee_", value)
+            for value in ([], [[1]], None, 5, [[0, *"abcdef"], [1, *"abcdef"]])
+        ),
+    ],
+)
+def test_every_fitted_value_is_checked(data, path, name, value):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about["fitted"].update({name: value}))
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("method", ["x", None, [], "standard", "classwise"])
+def test_another_method_is_noticed(data, path, method):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about.update(method=method))
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_random_damage_is_refused_or_harmless(data, path, method):
+    """300 files with random bytes changed: an InputError, or the thresholds that were saved."""
+    predictor = fitted(data, method, exact=True)
+    save(predictor, path)
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    rng = random.Random(0)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 2, 8])):
+            place = rng.randrange(header if rng.random() < 0.5 else len(whole))
+            damaged[place] = rng.choice(
+                [damaged[place] ^ 1 << rng.randrange(8), rng.randrange(256)]
+            )
+        path.write_bytes(damaged)
+        try:
+            loaded = load(path)
+        except InputError:
+            refused += 1
+        else:
+            np.testing.assert_array_equal(loaded.thresholds_, predictor.thresholds_)
+            loaded.predict_set(data.rows[:5])
+            loaded.predict_p(data.rows[:5])
+    assert 150 < refused < 300  # some bytes (a fingerprint, a name) matter to nobody

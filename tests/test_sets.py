@@ -1,0 +1,107 @@
+"""PredictionSets: rows of class indices, and every way there and back."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evencover import InputError, PredictionSets
+
+masks = st.integers(1, 12).flatmap(
+    lambda k: st.lists(st.lists(st.booleans(), min_size=k, max_size=k), min_size=1, max_size=20)
+)
+
+
+def lists_of(mask):
+    return [[y for y, inside in enumerate(row) if inside] for row in mask]
+
+
+@given(masks, st.randoms(use_true_random=False))
+def test_sets_know_their_members(mask, random):
+    sets = PredictionSets.from_mask(mask)
+    expected = lists_of(mask)
+    labels = [random.randrange(len(mask[0])) for _ in mask]
+    assert len(sets) == len(mask)
+    assert sets.to_mask().tolist() == mask
+    assert sets.to_lists() == expected
+    assert [row.tolist() for row in sets] == expected
+    assert [sets[i].tolist() for i in range(len(sets))] == expected
+    assert [sets[i - len(sets)].tolist() for i in range(len(sets))] == expected
+    assert sets.sizes.tolist() == [len(row) for row in expected]
+    contained = [y in row for y, row in zip(labels, expected, strict=True)]
+    assert sets.contains(labels).tolist() == contained
+
+
+@given(masks, st.data())
+def test_taking_rows_keeps_their_sets(mask, data):
+    sets, expected = PredictionSets.from_mask(mask), lists_of(mask)
+    rows = data.draw(st.lists(st.integers(-len(mask), len(mask) - 1)))
+    assert sets[np.array(rows, dtype=int)].to_lists() == [expected[i] for i in rows]
+    assert sets[1:].to_lists() == expected[1:]
+    assert sets[::-1].to_lists() == expected[::-1]
+    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(mask), max_size=len(mask))))
+    assert sets[chosen].to_lists() == [e for e, c in zip(expected, chosen, strict=True) if c]
+    cut = data.draw(st.integers(0, len(mask)))
+    assert PredictionSets.concatenate([sets[:cut], sets[cut:]]) == sets
+
+
+def test_sets_are_equal_if_all_rows_are():
+    a = PredictionSets.from_mask([[True, False], [True, True]])
+    assert a == PredictionSets.from_mask([[True, False], [True, True]])
+    assert a != PredictionSets.from_mask([[False, True], [True, True]])
+    assert a != PredictionSets.from_mask([[True, True], [True, False]])
+    assert a != PredictionSets.from_mask([[True, False, False], [True, True, False]])
+    assert a != "sets"
+
+
+def test_names_take_the_place_of_indices():
+    sets = PredictionSets.from_mask([[True, False], [False, False]], class_names=["cat", "dog"])
+    assert sets.to_lists(names=True) == [["cat"], []]
+    assert sets[1:].class_names == ["cat", "dog"]
+    assert repr(sets) == "PredictionSets(2 rows, 2 classes, average size 0.50)"
+    with pytest.raises(InputError, match="no class names"):
+        PredictionSets.from_mask([[True]]).to_lists(names=True)
+
+
+def test_arrow_holds_the_same_lists():
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("evencover.data.arrow")
+    sets = PredictionSets.from_mask([[True, False, True], [False] * 3, [False, True, False]])
+    assert sets.to_arrow().to_pylist() == [[0, 2], [], [1]]
+
+
+def test_sets_without_rows_or_members():
+    empty = PredictionSets(np.array([0]), np.array([], dtype=np.int32), 3)
+    assert (len(empty), empty.to_mask().shape, empty.to_lists()) == (0, (0, 3), [])
+    assert PredictionSets.from_mask(np.zeros((2, 3), dtype=bool)).to_lists() == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "sentence"),
+    [
+        ([0, 2], [1], "'indptr' must rise from 0"),
+        ([1, 2], [1, 1], "'indptr' must rise from 0"),
+        ([0, 2, 1, 2], [0, 1], "'indptr' must rise from 0"),
+        ([0, 1], [3], "from 0 to 2"),
+        ([0, 1], [-1], "from 0 to 2"),
+    ],
+)
+def test_impossible_sets_are_refused(indptr, indices, sentence):
+    with pytest.raises(InputError, match=sentence):
+        PredictionSets(np.array(indptr), np.array(indices), 3)
+
+
+def test_rows_that_do_not_exist_and_masks_that_are_not():
+    sets = PredictionSets.from_mask([[True, False]])
+    with pytest.raises(IndexError):
+        sets[1]
+    with pytest.raises(IndexError):
+        sets[-2]
+    with pytest.raises(InputError, match="boolean matrix"):
+        PredictionSets.from_mask([[1, 0]])
+    with pytest.raises(InputError, match="boolean matrix"):
+        PredictionSets.from_mask([True, False])
+    with pytest.raises(InputError, match="between 0 and 1"):
+        sets.contains([2])
+    with pytest.raises(InputError, match="Got 2 labels for 1 rows"):
+        sets.contains([0, 0])

@@ -1,0 +1,135 @@
+"""All trials in one pass give what each predictor alone would give."""
+
+import numpy as np
+import pytest
+
+import evencover.data.source as source_module
+from evencover import APS, RAPS, InputError, PredictionSets, Softmax
+from evencover.data import as_source
+from evencover.evaluation import Tally
+from evencover.predictors import make_predictor
+from evencover.trials import ScoredRows, Trial
+
+SCORES = [Softmax(), APS(), APS(randomize=False), RAPS(penalty=0.1, k_reg=2)]
+SEED = 5
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(300, 7, seed=1)
+
+
+def scored(data, scores=SCORES, **changes):
+    about = {"from_logits": False, "temperature": 1.0, "random_state": SEED} | changes
+    return ScoredRows(as_source(*data), scores, **about)
+
+
+def trials_of(rows, data, **parameters):
+    """One trial per score and method, calibrated on the first 150 rows and tested on some."""
+    is_test = np.arange(300) % 3 == 0
+    return [
+        Trial(
+            score,
+            make_predictor(method, score=score, random_state=SEED, **parameters).fit_scores(
+                rows.true_scores[score][:150], data.labels[:150], 7
+            ),
+            is_test,
+        )
+        for score in rows.true_scores
+        for method in ("standard", "classwise")
+    ]
+
+
+def alone(trial, data):
+    """The same counts from the sets themselves."""
+    tested = np.flatnonzero(trial.is_test)
+    sets = trial.predictor.predict_set(data.rows[tested], ids=tested)
+    return Tally.of(sets, data.labels[tested])
+
+
+def assert_equal(tallies, expected):
+    for one, other in zip(tallies, expected, strict=True):
+        for mine, theirs in zip(one, other, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_scores_are_those_of_the_true_labels(data):
+    rows = scored(data)
+    np.testing.assert_array_equal(rows.labels, data.labels)
+    for score in SCORES:
+        expected = score.true_label(*data, random_state=SEED)
+        np.testing.assert_array_equal(rows.true_scores[score], expected)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("allow_empty", [False, True])
+@pytest.mark.parametrize("alpha", [0.05, 0.4])
+def test_one_pass_counts_what_every_trial_alone_counts(data, alpha, exact, allow_empty):
+    rows = scored(data)
+    trials = trials_of(rows, data, alpha=alpha, exact=exact, allow_empty=allow_empty)
+    tallies = rows.tally(trials)
+    assert_equal(tallies, [alone(trial, data) for trial in trials])
+    assert all(tally.rows.sum() == tally.sizes.sum() == 100 for tally in tallies)
+    n_empty = sum(tally.sizes[0] for tally in tallies)
+    assert n_empty > 0 if alpha == 0.4 and allow_empty else n_empty < 10
+    assert allow_empty or n_empty == 0
+
+
+def test_blocks_do_not_matter(data, monkeypatch):
+    rows = scored(data)
+    trials = trials_of(rows, data, exact=True)
+    whole = rows.tally(trials)
+    monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 11)
+    small = scored(data)
+    for score in SCORES:
+        np.testing.assert_array_equal(small.true_scores[score], rows.true_scores[score])
+    assert_equal(small.tally(trials), whole)
+
+
+def test_logits_are_softened_first(data):
+    logits = as_source(np.log(data.rows) * 2, data.labels)
+    rows = ScoredRows(logits, [Softmax()], from_logits=True, temperature=2.0, random_state=0)
+    np.testing.assert_allclose(rows.true_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)
+
+
+def test_a_file_that_says_logits_is_believed(data, tmp_path):
+    np.savez(tmp_path / "p.npz", logits=np.log(data.rows), labels=data.labels)
+    rows = scored((tmp_path / "p.npz",), [Softmax()])
+    np.testing.assert_allclose(rows.true_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)
+
+
+def test_trials_keep_their_order_whatever_their_scores(data):
+    rows = scored(data)
+    trials = trials_of(rows, data)[::-1]
+    assert_equal(rows.tally(trials), [alone(trial, data) for trial in trials])
+
+
+def test_no_test_rows_in_a_block_are_no_problem(data):
+    rows = scored(data, [Softmax()])
+    trials = [trial._replace(is_test=np.arange(300) == 299) for trial in trials_of(rows, data)]
+    assert [tally.rows.sum() for tally in rows.tally(trials)] == [1, 1]
+
+
+def test_what_cannot_be_read_twice_is_refused(data):
+    with pytest.raises(InputError, match="read twice"):
+        scored((iter([data.rows]), data.labels))
+
+
+def test_labels_are_needed(data):
+    with pytest.raises(InputError, match="Labels are needed"):
+        scored((data.rows,))
+
+
+def test_a_bad_row_is_named(data):
+    bad = data.rows.copy()
+    bad[250, 3] = np.nan
+    with pytest.raises(InputError, match="NaN in row 250, class 3"):
+        scored((bad, data.labels))
+
+
+def test_the_oracle_of_these_tests_sees_the_sets(data):
+    """`alone` counts coverage from the sets, not from scores."""
+    sets = PredictionSets.from_mask(np.eye(7, dtype=bool)[data.labels])
+    tally = Tally.of(sets, data.labels)
+    np.testing.assert_array_equal(tally.covered, np.bincount(data.labels, minlength=7))
+    assert tally.sizes.tolist() == [0, 300, 0, 0, 0, 0, 0, 0]

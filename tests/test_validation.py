@@ -1,0 +1,404 @@
+"""Bad input gets one sentence; good input of any kind gets in."""
+
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from evencover import (
+    APS,
+    RAPS,
+    ClasswisePredictor,
+    ClusteredPredictor,
+    EvencoverWarning,
+    InputError,
+    Softmax,
+    StandardPredictor,
+)
+from evencover.predictors import PREDICTORS, make_predictor
+from evencover.scores import make_score
+
+GOOD = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]])
+LABELS = [0, 1, 2, 0]
+
+
+def refused(*sentences):
+    """One error of ours that holds every part of the sentence, in order."""
+    return pytest.raises(InputError, match=r"(?s)^(?=.*" + ".*".join(sentences) + ")[^\n]*$")
+
+
+def changed(row, column, value):
+    rows = GOOD.copy()
+    rows[row, column] = value
+    return rows
+
+
+# ---- parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "alpha",
+    [0, 1, -0.1, 1.5, 0.0, 1.0, float("nan"), float("inf"), "ten", "", None, True, [0.1], 1j]
+    + [Fraction(3, 2), "1/0", "nan", np.array([0.1, 0.2])],
+    ids=repr,
+)
+@pytest.mark.parametrize("method", PREDICTORS)
+def test_alpha_is_a_number_between_0_and_1(method, alpha):
+    with refused("'alpha' parameter of", r"must be a number in \(0, 1\)", "Got", "instead"):
+        make_predictor(method, alpha=alpha).fit(GOOD, LABELS)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.5, None, "1", True, np.random.default_rng(0)])
+def test_random_state_is_a_whole_number(seed):
+    with refused("'random_state' parameter", "whole number from 0 to 18446744073709551615", "Got"):
+        StandardPredictor(random_state=seed).fit(GOOD, LABELS)
+    with refused("'random_state' parameter", "whole number"):
+        APS().matrix(GOOD, random_state=seed)
+
+
+@pytest.mark.parametrize("name", ["exact", "allow_empty", "from_logits"])
+def test_switches_are_true_or_false(name):
+    with refused(f"'{name}' parameter of StandardPredictor must be True or False. Got 'yes'"):
+        StandardPredictor(**{name: "yes"}).fit(GOOD, LABELS)
+
+
+@pytest.mark.parametrize("temperature", [0, -1, float("nan"), float("inf"), "hot", True])
+def test_temperature_is_positive(temperature):
+    with refused("'temperature' parameter", "finite number above 0", "Got"):
+        StandardPredictor(from_logits=True, temperature=temperature).fit(GOOD, LABELS)
+    with refused("'temperature' parameter", "finite number above 0", "Got"):
+        Softmax().matrix(GOOD, from_logits=True, temperature=temperature)
+    with refused("'temperature' parameter", "finite number above 0", "Got"):
+        Softmax().true_label(GOOD, LABELS, from_logits=True, temperature=temperature)
+
+
+@pytest.mark.parametrize("gamma", [0, 1, -0.5, 2, float("nan"), "half", None, True])
+def test_gamma_is_auto_or_a_share(gamma):
+    with refused("'gamma' parameter of ClusteredPredictor", r"'auto' or a number in \(0, 1\)"):
+        ClusteredPredictor(gamma=gamma).fit(GOOD, LABELS)
+
+
+@pytest.mark.parametrize("n_clusters", [0, -2, 2.0, "many", None, True])
+def test_n_clusters_is_auto_or_a_whole_number(n_clusters):
+    with refused("'n_clusters' parameter of ClusteredPredictor", "whole number of at least 1"):
+        ClusteredPredictor(n_clusters=n_clusters).fit(GOOD, LABELS)
+
+
+def test_score_parameters_are_checked_when_the_score_is_made():
+    with refused("'penalty' parameter of RAPS", "at least 0", "Got -1"):
+        RAPS(penalty=-1)
+    with refused("'k_reg' parameter of RAPS", "whole number", "Got 1.5"):
+        RAPS(k_reg=1.5)
+    with refused("'randomize' parameter of APS", "True or False", "Got 'no'"):
+        APS(randomize="no")
+    with refused("'softmax' does not take", "penalty"):
+        make_score({"name": "softmax", "penalty": 1})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("sotfmax", "softmax"), ("apps", "aps"), ("RAPSS", "raps")]
+)
+def test_unknown_score_suggests_a_known_one(wrong, right):
+    with refused(f"Unknown score '{wrong}'", "softmax, aps, raps", f"did you mean '{right}'"):
+        StandardPredictor(score=wrong).fit(GOOD, LABELS)
+
+
+@pytest.mark.parametrize("score", [None, 3, "zzz", {}])
+def test_unknown_score_without_a_guess(score):
+    with refused("Unknown score", "Choose one of softmax, aps, raps"):
+        StandardPredictor(score=score).fit(GOOD, LABELS)
+
+
+def test_unknown_method_suggests_a_known_one():
+    with refused("Unknown method 'clusterd'", "did you mean 'clustered'"):
+        make_predictor("clusterd")
+    with refused("Unknown method None"):
+        make_predictor(None)
+
+
+# ---- probabilities -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", ["softmax", "aps", "raps"])
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (changed(2, 1, np.nan), ["NaN in row 2, class 1", "--logits"]),
+        (changed(2, 1, np.inf), ["an infinite value in row 2, class 1", "--logits"]),
+        (changed(2, 1, -np.inf), ["an infinite value in row 2, class 1", "--logits"]),
+        (changed(1, 0, -0.25), ["-0.25 in row 1, class 0", "--logits"]),
+        (changed(1, 0, -1e-12), ["-1e-12 in row 1, class 0"]),
+        (changed(1, 0, 0.5), ["must sum to 1", "Row 1 sums to 1.25", "off by 0.25", "--logits"]),
+        (changed(3, 0, 0.99), ["must sum to 1", "Row 3 sums to 0.99", "off by 0.01"]),
+        (changed(3, 0, 0), ["must sum to 1", "Row 3 sums to 0, ", "off by 1"]),
+        (changed(3, 0, 1e300), ["Row 3", "1e.?300"]),
+        (GOOD * 100, ["must sum to 1", "Row 0 sums to 100", "off by 99", "--logits"]),
+    ],
+)
+def test_rows_are_probabilities(score, rows, sentence):
+    fitted = StandardPredictor(score=score).fit(GOOD, LABELS)
+    for call in (
+        lambda: StandardPredictor(score=score).fit(rows, LABELS),
+        lambda: fitted.predict_set(rows),
+        lambda: fitted.predict_p(rows),
+        lambda: fitted.evaluate(rows, LABELS),
+        lambda: make_score(score).matrix(rows),
+        lambda: make_score(score).true_label(rows, LABELS),
+    ):
+        with refused(*sentence):
+            call()
+
+
+def test_the_bad_row_is_counted_from_the_first_of_the_input(monkeypatch):
+    monkeypatch.setattr("evencover.data.source.BLOCK_ELEMENTS", 3)
+    with refused("NaN in row 3"):
+        StandardPredictor().fit(changed(3, 0, np.nan), LABELS)
+    with refused("NaN in row 3"):
+        StandardPredictor().fit(iter([GOOD[:2], changed(3, 0, np.nan)[2:]]), LABELS)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rounding_of_the_stored_type_is_no_error(simulate, dtype):
+    rows, labels = simulate(400, 800, dtype=dtype)
+    assert Softmax().true_label(rows, labels).shape == (400,)
+
+
+@pytest.mark.parametrize(
+    ("logits", "sentence"),
+    [
+        (changed(1, 0, np.nan), "NaN in row 1, class 0"),
+        (changed(1, 0, np.inf), "an infinite value in row 1"),
+        (np.full((4, 3), -np.inf), "an infinite value in row 0"),
+    ],
+)
+def test_logits_are_finite(logits, sentence):
+    with refused("'logits' must be finite", sentence):
+        StandardPredictor(from_logits=True).fit(logits, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (GOOD[0], r"one row per example and one column per class", ),
+        (GOOD[None], r"shape \(1, 4, 3\)"),
+        (np.ones((4, 1)), "at least 2 classes"),
+        (np.ones((4, 0)), "at least 2 classes"),
+        (np.empty((0, 3)), "at least one row"),
+        ([[0.5, 0.5], [1.0]], "rows of different lengths"),
+        (np.array([["a", "b"]] * 4), "real numbers"),
+        (GOOD.astype(complex), "real numbers"),
+        (3.0, "one row per example"),
+        (iter([]), "at least one block"),
+    ],
+)  # fmt: skip
+def test_wrong_shapes(rows, sentence):
+    empty = isinstance(rows, np.ndarray) and len(rows) == 0
+    with refused(sentence):
+        StandardPredictor().fit(rows, [] if empty else LABELS)
+
+
+def test_nothing_to_predict(simulate):
+    fitted = StandardPredictor().fit(GOOD, LABELS)
+    with refused("at least one row"):
+        fitted.predict_set(np.empty((0, 3)))
+    with refused("at least one calibration row"):
+        StandardPredictor().fit_scores([], np.array([], dtype=int), 3)
+
+
+# ---- labels and ids ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([0, 1, 3, 0], ["between 0 and 2", "3 classes", "Got 3 in row 2"]),
+        ([0, -1, 2, 0], ["between 0 and 2", "Got -1 in row 1"]),
+        ([0.0, 1.0, 2.0, 0.0], ["must be integers", "float64"]),
+        ([0, None, 2, 0], ["must be integers", "missing labels are not allowed"]),
+        ([0, np.nan, 2, 0], ["must be integers", "missing labels are not allowed"]),
+        ([True, False, True, False], ["must be integers", "bool"]),
+        (["0", "1", "2", "0"], ["must be integers"]),
+        ([0, 1, 2], ["one entry per row", "Got 3 labels for 4 rows"]),
+        ([0, 1, 2, 0, 1], ["one entry per row", "Got 5 labels for 4 rows"]),
+        ([[0, 1], [2, 0]], ["one dimension", r"\(2, 2\)"]),
+        (None, ["Calibration needs labels", "--labels"]),
+    ],
+)
+def test_labels_are_class_indices(labels, sentence):
+    with refused(*sentence):
+        StandardPredictor().fit(GOOD, labels)
+
+
+def test_labels_of_a_stream_are_checked_too():
+    with refused("one entry per row", "Got 5 labels for 4 rows"):
+        StandardPredictor().fit(iter([GOOD]), [0, 1, 2, 0, 1])
+    with refused("one entry per row"):
+        StandardPredictor().fit(iter([GOOD]), [0, 1, 2])
+    with refused("one label per row"):
+        StandardPredictor().fit(iter([(GOOD, [0, 1])]))
+    with refused("Got 3 in row 5"):
+        StandardPredictor().fit(iter([(GOOD, LABELS), (GOOD, [0, 3, 1, 1])]))
+    with refused("Got 2 from row 4 on"):
+        StandardPredictor().fit(iter([(GOOD, LABELS), (np.full((1, 2), 0.5), [0])]))
+    with refused("Evaluation needs labels"):
+        StandardPredictor().fit(GOOD, LABELS).evaluate(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"),
+    [
+        ([1, 2, 3], ["'ids' must have one entry per row"]),
+        ([1, 2, 3, 4, 5], ["'ids' must have one entry per row"]),
+        ([1.0, 2.0, 3.0, 4.0], ["'ids' must be integers or text", "float64"]),
+        ([None, 1, 2, 3], ["'ids' must be integers or text"]),
+        ([[1, 2], [3, 4]], ["'ids' must have one entry per row"]),
+    ],
+)
+def test_ids_are_one_per_row(ids, sentence):
+    fitted = StandardPredictor(score="aps").fit(GOOD, LABELS)
+    for call in (
+        lambda: StandardPredictor().fit(GOOD, LABELS, ids=ids),
+        lambda: StandardPredictor().fit(iter([GOOD]), LABELS, ids=ids),
+        lambda: fitted.predict_set(GOOD, ids=ids),
+        lambda: fitted.predict_set(iter([GOOD[:2], GOOD[2:]]), ids=ids),
+        lambda: APS().matrix(GOOD, ids=ids),
+    ):
+        with refused(*sentence):
+            call()
+
+
+def test_class_names_are_one_per_class():
+    with refused("'class_names' must have one entry per class", "Got 2 names for 3 classes"):
+        StandardPredictor().fit(GOOD, LABELS, class_names=["a", "b"])
+    with refused("one of the 3 class names", "'z'"):
+        StandardPredictor().fit(GOOD, ["a", "b", "z", "a"], class_names=["a", "b", "c"])
+
+
+# ---- order of calls ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", PREDICTORS)
+def test_prediction_needs_calibration(method):
+    predictor = make_predictor(method)
+    for call in (predictor.predict_set, predictor.predict_p):
+        with refused("not calibrated yet; call 'fit'"):
+            call(GOOD)
+    with refused("not calibrated yet"):
+        predictor.evaluate(GOOD, LABELS)
+
+
+def test_prediction_needs_the_classes_of_calibration():
+    fitted = StandardPredictor().fit(GOOD, LABELS)
+    for call in (fitted.predict_set, fitted.predict_p, lambda p: fitted.evaluate(p, [0])):
+        with refused("must have the 3 classes", "Got 2 classes"):
+            call(np.full((1, 2), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("method", "fate"),
+    [(StandardPredictor, "standard threshold"), (ClasswisePredictor, "in every set")],
+)
+def test_a_class_never_seen_is_a_warning_with_the_count(method, fate):
+    with pytest.warns(EvencoverWarning, match=f"1 of 3 classes have no calibration.*{fate}"):
+        method().fit(GOOD[:2], [0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method().fit(GOOD, LABELS)
+
+
+def test_threads_are_a_positive_number(monkeypatch):
+    for wish in ("0", "many", "-1", "1.5"):
+        monkeypatch.setenv("EVENCOVER_THREADS", wish)
+        with refused("EVENCOVER_THREADS", "at least 1", f"Got '{wish}'"):
+            StandardPredictor().fit(GOOD, LABELS)
+
+
+# ---- kinds of arrays -----------------------------------------------------------------------------
+
+
+def kinds():
+    def numpy_like(p, y):
+        return p, y
+
+    def lists(p, y):
+        return p.tolist(), y.tolist()
+
+    def tuples(p, y):
+        return tuple(map(tuple, p.tolist())), tuple(y.tolist())
+
+    def fortran(p, y):
+        return np.asfortranarray(p), y.astype(np.uint8)
+
+    def strided(p, y):
+        return np.repeat(np.repeat(p, 2, axis=0), 3, axis=1)[::2, ::3], np.repeat(y, 2)[::2]
+
+    def big_endian(p, y):
+        return p.astype(">f8"), y.astype(">i4")
+
+    def read_only(p, y):
+        p, y = p.copy(), y.copy()
+        p.flags.writeable = y.flags.writeable = False
+        return p, y
+
+    def column_labels(p, y):
+        return p, y[:, None]
+
+    def pandas(p, y):
+        pd = pytest.importorskip("pandas")
+        index = np.arange(len(y))[::-1]
+        return pd.DataFrame(p, index=index), pd.Series(y, index=index)
+
+    def pandas_nullable(p, y):
+        pd = pytest.importorskip("pandas")
+        return pd.DataFrame(p), pd.Series(y, dtype="Int64")
+
+    def polars(p, y):
+        pl = pytest.importorskip("polars")
+        return pl.DataFrame(p), pl.Series(y)
+
+    def arrow(p, y):
+        pa = pytest.importorskip("pyarrow")
+        pytest.importorskip("evencover.data.arrow")
+        columns = {f"class {k}": p[:, k] for k in range(p.shape[1])}
+        return pa.table(columns), pa.array(y)
+
+    def arrow_list(p, y):
+        pa = pytest.importorskip("pyarrow")
+        pytest.importorskip("evencover.data.arrow")
+        return pa.FixedSizeListArray.from_arrays(pa.array(p.ravel()), p.shape[1]), pa.array(y)
+
+    def torch(p, y):
+        torch = pytest.importorskip("torch")
+        return torch.tensor(p, requires_grad=True), torch.tensor(y)
+
+    return [value for value in locals().values() if callable(value)]
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("method", PREDICTORS)
+def test_any_kind_of_array_gives_the_same_sets(simulate, quietly, method, kind):
+    p, y = simulate(300, 7)
+    given_p, given_y = kind(p, y)
+    expected = quietly(make_predictor(method, score="aps"), p, y)
+    predictor = quietly(make_predictor(method, score="aps"), given_p, given_y)
+    assert predictor.thresholds_.tolist() == expected.thresholds_.tolist()
+    assert predictor.predict_set(given_p) == expected.predict_set(p)
+    scores = APS().true_label(given_p, given_y)
+    assert scores.tolist() == APS().true_label(p, y).tolist()
+
+
+def test_whole_numbers_are_probabilities_of_sure_models():
+    one_hot = np.eye(3, dtype=int)[LABELS]
+    assert StandardPredictor(alpha=0.5).fit(one_hot, LABELS).thresholds_.tolist() == [0, 0, 0]
+
+
+def test_input_is_never_changed(simulate, quietly):
+    for method in PREDICTORS:
+        p, y = simulate(200, 5)
+        before = p.copy(), y.copy()
+        predictor = quietly(make_predictor(method, score="raps", allow_empty=False), p, y)
+        predictor.predict_set(p)
+        predictor.predict_p(p)
+        assert (p == before[0]).all()
+        assert (y == before[1]).all()
