@@ -418,7 +418,7 @@ def test_bad_options_of_calibrate(folder, run, arguments, words):
         (("calibrate",), "DATA"),
         (("calibrate", "cal.npz"), "--output"),
         (("predict", "model.safetensors"), "DATA"),
-        (("predict", "model.safetensors", "new.npy", "-o", "sets.xlsx"), "must be one of .parquet"),
+        (("predict", "none.safetensors", "new.npy", "-o", "sets.xlsx"), "must be one of .parquet"),
         (("predict", "model.safetensors", "new.npy", "-o", "."), "is a folder"),
         (("predict", "model.safetensors", "new.npy", "-o", "no/sets.csv"), "'no' does not exist"),
         (("predict", "none.safetensors", "new.npy", "-o", "a.csv"), "no such file"),

@@ -98,6 +98,21 @@ def test_nothing_runs_on_after_an_early_end(threads):
     assert threading.active_count() == before
 
 
+def test_what_is_only_queued_is_not_started_after_an_early_end(threads):
+    started, release = [], threading.Event()
+
+    def function(number):
+        started.append(number)
+        assert number == 0 or release.wait(timeout=10)
+        return number
+
+    results = map_blocks(function, range(1000))
+    assert next(results) == 0
+    threading.Timer(0.05, release.set).start()
+    results.close()  # waits for what is running, and for nothing else
+    assert len(started) <= 1 + threads
+
+
 def test_threads_are_the_cores_this_process_may_use(monkeypatch):
     monkeypatch.delenv("EVENCOVER_THREADS", raising=False)
     assert n_threads() == len(os.sched_getaffinity(0))

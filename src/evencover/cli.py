@@ -221,6 +221,44 @@ def evaluate(
 
 
 @app.command
+def report(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    output: Output,
+    title: str | None = None,
+    force: Switch = False,
+    read: Input = READ,
+) -> None:
+    """Write a page that shows which classes are let down, and why: one HTML file, no network.
+
+    Parameters
+    ----------
+    model
+        Written by calibrate.
+    data
+        Probabilities and labels of rows that neither trained nor calibrated.
+    output
+        Where to write the page (.html).
+    title
+        What the page is called; by default after the data file.
+    force
+        Overwrite an existing file.
+    """
+    from evencover.persistence import load
+    from evencover.report import require_extra, write_report
+
+    require_extra()
+    output = refuse_existing(output, force=force)
+    predictor = load(model)
+    source = read.open(data, "reporting")
+    title = f"Coverage of {data.name}" if title is None else title
+    write_report(output, predictor, source, ids=read.row_ids(), title=title, force=force)
+    print(f"{output}: open it in a browser")
+
+
+@app.command
 def info(
     file: Path | None = None,
     /,
@@ -268,6 +306,7 @@ def compare(
     seed: int = 0,
     as_json: Json = False,
     csv: Path | None = None,
+    report: Path | None = None,
     force: Switch = False,
     read: Input = READ,
 ) -> None:
@@ -297,6 +336,8 @@ def compare(
         Print every number as JSON.
     csv
         Also write the table to this file.
+    report
+        Also write a page (.html) with the table and a chart.
     force
         Overwrite an existing file.
     """
@@ -304,6 +345,11 @@ def compare(
 
     if csv is not None:
         refuse_existing(csv, force=force)
+    if report is not None:
+        from evencover.report import require_extra, write_comparison
+
+        require_extra()
+        refuse_existing(report, force=force)
     if data is None:
         from evencover.data import load_languages
 
@@ -325,6 +371,9 @@ def compare(
     )
     if csv is not None:
         _write_csv(csv, result.rows())
+    if report is not None:
+        name = "the bundled languages" if data is None else data.name
+        write_comparison(report, result, title=f"Comparison on {name}", force=force)
     if as_json:
         _print_json(result.to_dict())
         return

@@ -23,6 +23,7 @@ class Use(IntEnum):
     EXACT = 2  # the coin of the exact-coverage variant
     SPLIT = 3  # which calibration rows find clusters and which calibrate
     DATA = 4  # splits of a data set into calibration and test rows
+    FOLDS = 5  # which fold a calibration row belongs to
 
 
 def check_random_state(value: Any, owner: str) -> int:

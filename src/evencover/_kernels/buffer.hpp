@@ -35,6 +35,15 @@ class Buffer {
         return data;
     }
 
+    void swap(Buffer& other) {
+        T* const data = data_;
+        const int64_t capacity = capacity_;
+        data_ = other.data_;
+        capacity_ = other.capacity_;
+        other.data_ = data;
+        other.capacity_ = capacity;
+    }
+
     T* data() { return data_; }
     const T* data() const { return data_; }
     T& operator[](int64_t i) { return data_[i]; }

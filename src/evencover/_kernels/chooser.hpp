@@ -1,4 +1,4 @@
-// Finds the candidates of a row: as few as possible, but all whose score can be within a limit.
+// Finds the candidates of a row: few, but all whose score can be within a limit.
 #pragma once
 
 #include <algorithm>
@@ -6,59 +6,83 @@
 
 #include "candidates.hpp"
 #include "limits.hpp"
-#include "scan.hpp"
+#include "row_check.hpp"
 #include "score.hpp"
 
 EVENCOVER_BEGIN
 
 class Chooser {
    public:
-    Chooser(const Score& score, const LimitRange& limits, int64_t n_classes)
-        : score_(score), limits_(limits), n_classes_(n_classes) {
-        guess_ = 0.1 / static_cast<double>(n_classes);
-    }
+    Chooser(const Score& score, double largest_limit, int64_t n_classes)
+        : score_(score),
+          largest_limit_(largest_limit),
+          n_classes_(n_classes),
+          guess_(0.1 / static_cast<double>(n_classes)) {}
 
-    template <class T>
-    void choose(const T* row, const Scan& scan, Candidates& candidates) {
-        if (score_.needs_order) {
-            choose_ordered(row, scan, candidates);
-        } else {
-            // 1 - p is rounded, so the cut keeps a little more than the limit admits.
-            const double cut = (1.0 - limits_.largest) * (1.0 - 1e-6) - 1e-15;
-            candidates.collect(row, n_classes_, cut > 0.0 ? cut : 0.0);
+    // Whether the row is good.
+    template <class Source>
+    bool choose(const Source& source, const typename Source::Value* row, Candidates& candidates) {
+        double total = 0.0;
+        if (!collect_good(source, row, score_.needs_order ? guess_ : softmax_cut(), candidates,
+                          total)) {
+            return false;
         }
+        if (score_.needs_order) lower_cut(row, total, candidates);
+        return true;
     }
 
    private:
-    // Guess a cut and see whether the classes above it use up the largest limit; everything below
-    // then comes after. The guess follows the rows: it changes the time taken, never the result.
+    // Collects and checks the row, in one pass if possible; `total` is at most the row's.
+    template <class Source>
+    bool collect_good(const Source& source, const typename Source::Value* row, double cut,
+                      Candidates& candidates, double& total) {
+        if constexpr (is_quick<Source>) {
+            FloatPass pass;
+            candidates.collect(row, n_classes_, cut, pass);
+            total = pass.sum() - FloatPass::error(n_classes_);
+            if (is_surely_good(source, pass, n_classes_)) return true;
+        } else {
+            candidates.collect(row, n_classes_, cut);
+        }
+        Scan scan;
+        const bool good = scan_row(source, row, n_classes_, scan);
+        total = from_fixed_point(scan.total);
+        return good;
+    }
+
+    // 1 - p is rounded, so the cut keeps a little more than the limit admits.
+    double softmax_cut() const {
+        return std::max((1.0 - largest_limit_) * (1.0 - 1e-6) - 1e-15, 0.0);
+    }
+
+    // If the classes above the guessed cut use up the largest limit, all others come after it.
+    // The guess follows the rows: it changes the time taken, never the result.
     template <class T>
-    void choose_ordered(const T* row, const Scan& scan, Candidates& candidates) {
-        const double safe = safe_cut(scan.total);
-        candidates.collect(row, n_classes_, std::max(guess_, safe));
+    void lower_cut(const T* row, double total, Candidates& candidates) {
         if (is_enough(candidates)) {
-            guess_ = std::min(guess_ * 1.03, 0.25);  // against * 0.5: wrong for 4% of the rows
+            guess_ = std::min(guess_ * 1.03, 0.25);  // against * 0.5: too high for 4% of the rows
             return;
         }
+        const double safe = safe_cut(total);
         candidates.collect(row, n_classes_, std::max(guess_ * 0.125, safe));
-        guess_ *= 0.5;
+        guess_ = std::max(guess_ * 0.5, 0x1p-60);
         if (!is_enough(candidates)) candidates.collect(row, n_classes_, safe);
+    }
+
+    bool is_enough(const Candidates& candidates) const {
+        return candidates.size() == n_classes_ ||
+               least_score(score_, candidates.mass(), candidates.size() + 1) > largest_limit_;
     }
 
     // Below it, even K classes cannot hold what the largest limit leaves of the row's total (less
     // a little for rounding); 0, all classes, if the limit leaves nothing.
-    double safe_cut(int64_t total) const {
-        const double k = static_cast<double>(n_classes_);
-        const double left = static_cast<double>(total) - limits_.largest * two_52 - k;
-        return left > 0.0 ? left / k / two_52 * (1.0 - 1e-6) : 0.0;
-    }
-
-    bool is_enough(const Candidates& candidates) const {
-        return least_score(score_, candidates.mass(), candidates.size() + 1) > limits_.largest;
+    double safe_cut(double total) const {
+        const double left = total - largest_limit_ - 1e-9;
+        return std::max(left / static_cast<double>(n_classes_) * (1.0 - 1e-6) - 0x1p-52, 0.0);
     }
 
     const Score& score_;
-    const LimitRange& limits_;
+    double largest_limit_;
     int64_t n_classes_;
     double guess_;
 };

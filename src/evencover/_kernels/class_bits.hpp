@@ -17,8 +17,10 @@ class ClassBits {
     }
     void clear() { std::memset(words_.data(), 0, bytes()); }
     void copy(const ClassBits& other) { std::memcpy(words_.data(), other.words_.data(), bytes()); }
-    void add(int64_t y) { words_[y >> 6] |= uint64_t{1} << (y & 63); }
     void add_if(int64_t y, bool member) { words_[y >> 6] |= uint64_t{member} << (y & 63); }
+
+    // The classes y to y + 7 by the low bits of `eight`; y is a multiple of 8.
+    void add_eight(int64_t y, uint64_t eight) { words_[y >> 6] |= eight << (y & 63); }
 
     // Writes the classes to `classes`, and returns how many.
     int64_t list(int32_t* classes) const {

@@ -49,7 +49,7 @@ class FloatPass {
     // At the end of a row the processor's own prefetching falters; a few KB ahead is enough.
     static void fetch_ahead(const float* at) {
 #if defined(__GNUC__)
-        __builtin_prefetch(at + AHEAD, 0, LOC);
+        __builtin_prefetch(at + 2048, 0, 3);
 #else
         (void)at;
 #endif

@@ -3,7 +3,11 @@
 
 #include <cstdint>
 
-#include "fixed_point.hpp"
+#include "bits.hpp"
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 EVENCOVER_BEGIN
 
@@ -18,7 +22,14 @@ inline float float_from_half(uint16_t half) {
 }
 
 inline void floats_from_halves(const uint16_t* halves, int64_t n, float* floats) {
-    for (int64_t j = 0; j < n; ++j) floats[j] = float_from_half(halves[j]);
+    int64_t j = 0;
+#ifdef __F16C__
+    for (; j + 8 <= n; j += 8) {
+        const __m128i eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves + j));
+        _mm256_storeu_ps(floats + j, _mm256_cvtph_ps(eight));
+    }
+#endif
+    for (; j < n; ++j) floats[j] = float_from_half(halves[j]);
 }
 
 EVENCOVER_END

@@ -39,7 +39,9 @@ struct Thresholds {
 // Calibration scores sorted within groups; group g is scores[offsets[g]..offsets[g + 1]).
 struct GroupedScores {
     const double* scores;
+    int64_t n_scores;
     const int64_t* offsets;
+    int64_t n_groups;
     const int64_t* group_of_class;  // -1: a group without scores
 };
 

@@ -16,16 +16,12 @@ inline double limit_of(const Thresholds& thresholds, int64_t y, double coin) {
     return upper ? thresholds.upper[y] : thresholds.lower[y];
 }
 
-// What the limits of one or many threshold vectors have in common. +inf is left out: it takes its
-// class in without looking at the score.
-struct LimitRange {
-    double least = infinity;
-    double largest = -infinity;
-
-    void include(double limit) {
-        if (limit == infinity) return;
-        if (!(limit >= least)) least = limit == limit ? limit : -infinity;  // NaN admits nothing
-        if (limit > largest) largest = limit;
+// The largest limit that a score can exceed. +inf takes its class in without looking at the score.
+class LargestLimit {
+   public:
+    LargestLimit() = default;
+    LargestLimit(const Thresholds& thresholds, int64_t n_classes) {
+        include(thresholds, n_classes);
     }
 
     void include(const Thresholds& thresholds, int64_t n_classes) {
@@ -34,6 +30,15 @@ struct LimitRange {
             if (thresholds.lower) include(thresholds.lower[y]);
         }
     }
+
+    double value() const { return value_; }
+
+   private:
+    void include(double limit) {
+        if (limit > value_ && limit != infinity) value_ = limit;
+    }
+
+    double value_ = -infinity;
 };
 
 EVENCOVER_END

@@ -164,7 +164,8 @@ class Block {
         }
         nb::gil_scoped_release release;
         return kernels_.p_values(rows_, score_, u_array_.data(),
-                                 {scores.data(), offsets.data(), group_of_class.data()},
+                                 {scores.data(), length(scores), offsets.data(), n_groups,
+                                  group_of_class.data()},
                                  own_share.data(), result.data());
     }
 

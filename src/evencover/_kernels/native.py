@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evencover._kernels import _native, reference
+import evencover._kernels._native as _native
+from evencover._kernels import reference
 from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@
 #include "chooser.hpp"
 #include "class_bits.hpp"
 #include "limits.hpp"
-#include "ranking.hpp"
+#include "ordered_selector.hpp"
+#include "row_check.hpp"
 #include "row_source.hpp"
-#include "scan.hpp"
+#include "softmax_selector.hpp"
 
 EVENCOVER_BEGIN
 
@@ -22,11 +23,14 @@ class InfiniteLimits {
             const bool upper = thresholds.upper[y] == infinity;
             const bool lower = thresholds.lower ? thresholds.lower[y] == infinity : upper;
             always_.add_if(y, upper && lower);
+            exist_ |= upper || lower;
             if (upper == lower) continue;
             sometimes_.reserve(n_sometimes_ + 1);
             sometimes_[n_sometimes_++] = static_cast<int32_t>(y);
         }
     }
+
+    bool exist() const { return exist_; }
 
     void put_into(ClassBits& members, double coin) const {
         members.copy(always_);
@@ -41,67 +45,87 @@ class InfiniteLimits {
     ClassBits always_;
     Buffer<int32_t> sometimes_;
     int64_t n_sometimes_ = 0;
+    bool exist_ = false;
 };
 
-// Adds the candidates of one row whose scores are within their limits.
-class Selector {
+// Writes the set of one row, for scores that go by the order.
+class OrderedSets {
    public:
-    Selector(const Score& score, const Thresholds& thresholds, const LimitRange& limits,
-             int64_t n_classes)
-        : score_(score), thresholds_(thresholds), limits_(limits), ranking_(n_classes) {}
+    OrderedSets(const Score& score, const Thresholds& thresholds, int64_t n_classes)
+        : infinite_(thresholds, n_classes),
+          chooser_(score, LargestLimit(thresholds, n_classes).value(), n_classes),
+          selector_(score, thresholds, n_classes),
+          candidates_(n_classes),
+          is_member_(n_classes),
+          members_(n_classes) {}
 
-    void select(const Candidates& candidates, double u, double coin, ClassBits& members) {
-        if (score_.needs_order) {
-            select_ordered(candidates, u, coin, members);
-            return;
-        }
-        for (int64_t i = 0; i < candidates.size(); ++i) {
-            const int32_t y = candidates.class_of(i);
-            members.add_if(y, softmax_score(candidates.p(i)) <= limit_of(thresholds_, y, coin));
-        }
+    // The size of the set, or -1 for a bad row.
+    template <class Source>
+    int64_t write(const Source& source, const typename Source::Value* row, double u, double coin,
+                  int32_t* classes) {
+        if (!chooser_.choose(source, row, candidates_)) return -1;
+        selector_.select(candidates_, u, coin, is_member_.data());
+        return infinite_.exist() ? list_with_infinite(coin, classes) : list(classes);
     }
 
    private:
-    void select_ordered(const Candidates& candidates, double u, double coin, ClassBits& members) {
-        ranking_.arrange(candidates, score_, limits_);
-        for (int64_t i = 0; i < candidates.size(); ++i) {
-            members.add_if(candidates.class_of(i), ranking_.is_sure(i));
+    int64_t list(int32_t* classes) const {
+        int64_t size = 0;
+        for (int64_t i = 0; i < candidates_.size(); ++i) {
+            classes[size] = candidates_.class_of(i);
+            size += is_member_[i];
         }
-        ranking_.walk(score_, u, limits_.largest, [&](int32_t y, double s) {
-            members.add_if(y, s <= limit_of(thresholds_, y, coin));
-        });
+        return size;
     }
 
-    const Score& score_;
-    const Thresholds& thresholds_;
-    const LimitRange& limits_;
-    Ranking ranking_;
+    int64_t list_with_infinite(double coin, int32_t* classes) {
+        infinite_.put_into(members_, coin);
+        for (int64_t i = 0; i < candidates_.size(); ++i) {
+            members_.add_if(candidates_.class_of(i), is_member_[i] != 0);
+        }
+        return members_.list(classes);
+    }
+
+    InfiniteLimits infinite_;
+    Chooser chooser_;
+    OrderedSelector selector_;
+    Candidates candidates_;
+    Buffer<uint8_t> is_member_;
+    ClassBits members_;
 };
 
-template <class Source>
-inline int64_t prediction_sets_from(Source& source, const Rows& rows, const Score& score,
-                                    const double* u, const Thresholds& thresholds,
-                                    const double* coin, bool allow_empty, int64_t* sizes,
-                                    ClassList& members) {
-    const int64_t n_classes = rows.n_classes;
-    LimitRange limits;
-    limits.include(thresholds, n_classes);
-    const InfiniteLimits infinite(thresholds, n_classes);
-    Chooser chooser(score, limits, n_classes);
-    Selector selector(score, thresholds, limits, n_classes);
-    Candidates candidates(n_classes);
-    ClassBits chosen(n_classes);
-    Buffer<int32_t> classes(n_classes);
+class SoftmaxSets {
+   public:
+    SoftmaxSets(const Score&, const Thresholds& thresholds, int64_t n_classes)
+        : thresholds_(thresholds), n_classes_(n_classes), members_(n_classes) {}
+
+    template <class Source>
+    int64_t write(const Source& source, const typename Source::Value* row, double, double coin,
+                  int32_t* classes) {
+        if (!is_good_row(source, row, n_classes_)) return -1;
+        select_softmax(row, n_classes_, thresholds_, coin, members_);
+        return members_.list(classes);
+    }
+
+   private:
+    const Thresholds& thresholds_;
+    int64_t n_classes_;
+    ClassBits members_;
+};
+
+template <class Sets, class Source>
+inline int64_t prediction_sets_by(Source& source, const Rows& rows, const Score& score,
+                                  const double* u, const Thresholds& thresholds,
+                                  const double* coin, bool allow_empty, int64_t* sizes,
+                                  ClassList& members) {
+    Sets sets(score, thresholds, rows.n_classes);
+    Buffer<int32_t> classes(rows.n_classes + 1);
     int64_t n_listed = 0;
-    Scan scan;
     for (int64_t i = 0; i < rows.n_rows; ++i) {
+        classes.reserve(n_listed + rows.n_classes + 1);
         const auto* row = source.load(i);
-        if (!row || !scan_row(source, row, n_classes, scan)) return i;
-        chooser.choose(row, scan, candidates);
-        infinite.put_into(chosen, coin[i]);
-        selector.select(candidates, u[i], coin[i], chosen);
-        classes.reserve(n_listed + n_classes);
-        sizes[i] = chosen.list(classes.data() + n_listed);
+        sizes[i] = row ? sets.write(source, row, u[i], coin[i], classes.data() + n_listed) : -1;
+        if (sizes[i] < 0) return i;
         if (sizes[i] == 0 && !allow_empty) {
             classes[n_listed] = static_cast<int32_t>(source.top_class(i));
             sizes[i] = 1;
@@ -111,6 +135,16 @@ inline int64_t prediction_sets_from(Source& source, const Rows& rows, const Scor
     members.size = n_listed;
     members.classes = classes.release();
     return all_good;
+}
+
+template <class Source>
+inline int64_t prediction_sets_from(Source& source, const Rows& rows, const Score& score,
+                                    const double* u, const Thresholds& thresholds,
+                                    const double* coin, bool allow_empty, int64_t* sizes,
+                                    ClassList& members) {
+    const auto by = score.needs_order ? prediction_sets_by<OrderedSets, Source>
+                                      : prediction_sets_by<SoftmaxSets, Source>;
+    return by(source, rows, score, u, thresholds, coin, allow_empty, sizes, members);
 }
 
 EVENCOVER_END

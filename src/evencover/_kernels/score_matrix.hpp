@@ -3,19 +3,20 @@
 
 #include <cstdint>
 
-#include "candidates.hpp"
-#include "ranking.hpp"
+#include "descending_order.hpp"
+#include "limits.hpp"
+#include "row_check.hpp"
 #include "row_source.hpp"
-#include "scan.hpp"
+#include "score_index.hpp"
 
 EVENCOVER_BEGIN
 
+template <class T>
 class RowScorer {
    public:
     RowScorer(const Score& score, int64_t n_classes)
-        : score_(score), candidates_(n_classes), ranking_(n_classes) {}
+        : score_(score), order_(score.needs_order ? n_classes : 0) {}
 
-    template <class T>
     void write(const T* row, int64_t n_classes, double u, double* scores) {
         if (!score_.needs_order) {
             for (int64_t y = 0; y < n_classes; ++y) {
@@ -23,57 +24,42 @@ class RowScorer {
             }
             return;
         }
-        candidates_.collect(row, n_classes, 0.0);
-        ranking_.arrange(candidates_, score_, LimitRange{-infinity, infinity});
-        ranking_.walk(score_, u, infinity, [&](int32_t y, double s) { scores[y] = s; });
+        order_.sort(row, n_classes);
+        order_.walk(score_, u, infinity, [&](int32_t y, double s) { scores[y] = s; });
     }
 
    private:
     const Score& score_;
-    Candidates candidates_;
-    Ranking ranking_;
+    DescendingOrder<T> order_;
 };
 
 template <class Source>
 inline int64_t score_matrix_from(Source& source, const Rows& rows, const Score& score,
                                  const double* u, double* scores) {
-    RowScorer scorer(score, rows.n_classes);
-    Scan scan;
+    RowScorer<typename Source::Value> scorer(score, rows.n_classes);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         const auto* row = source.load(i);
-        if (!row || !scan_row(source, row, rows.n_classes, scan)) return i;
+        if (!row || !is_good_row(source, row, rows.n_classes)) return i;
         scorer.write(row, rows.n_classes, u[i], scores + i * rows.n_classes);
     }
     return all_good;
 }
 
-// How many of n increasing values are less than x; without branches that depend on the data.
-inline int64_t count_less(const double* values, int64_t n, double x) {
-    const double* start = values;
-    while (n > 1) {
-        const int64_t half = n / 2;
-        start += start[half - 1] < x ? half : 0;
-        n -= half;
-    }
-    return start - values + (n == 1 && *start < x);
-}
-
 template <class Source>
 inline int64_t p_values_from(Source& source, const Rows& rows, const Score& score, const double* u,
                              const GroupedScores& groups, const double* own_share, double* result) {
-    RowScorer scorer(score, rows.n_classes);
-    Scan scan;
+    const ScoreIndex index(groups);
+    RowScorer<typename Source::Value> scorer(score, rows.n_classes);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         const auto* row = source.load(i);
-        if (!row || !scan_row(source, row, rows.n_classes, scan)) return i;
+        if (!row || !is_good_row(source, row, rows.n_classes)) return i;
         double* const out = result + i * rows.n_classes;
         scorer.write(row, rows.n_classes, u[i], out);
         for (int64_t y = 0; y < rows.n_classes; ++y) {
-            const int64_t g = groups.group_of_class[y];
-            const int64_t begin = g < 0 ? 0 : groups.offsets[g];
-            const int64_t n = g < 0 ? 0 : groups.offsets[g + 1] - begin;
-            const int64_t at_least = n - count_less(groups.scores + begin, n, out[y]);
-            out[y] = (static_cast<double>(at_least) + own_share[i]) / (static_cast<double>(n) + 1.0);
+            const ScoreIndex::Group& group = index.group(groups.group_of_class[y]);
+            const int64_t at_least = group.size() - group.count_below(out[y]);
+            out[y] = (static_cast<double>(at_least) + own_share[i]) /
+                     (static_cast<double>(group.size()) + 1.0);
         }
     }
     return all_good;

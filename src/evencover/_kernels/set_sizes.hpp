@@ -7,10 +7,9 @@
 
 #include "candidates.hpp"
 #include "chooser.hpp"
+#include "descending_order.hpp"
 #include "limits.hpp"
-#include "ranking.hpp"
 #include "row_source.hpp"
-#include "scan.hpp"
 
 EVENCOVER_BEGIN
 
@@ -140,31 +139,28 @@ inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& sco
                               const Thresholds* thresholds, int64_t n_vectors, const double* coin,
                               int64_t* sizes) {
     const int64_t n_classes = rows.n_classes;
-    LimitRange limits;
+    LargestLimit largest;
     const std::unique_ptr<InfiniteCount[]> infinite(new InfiniteCount[n_vectors]);
     for (int64_t t = 0; t < n_vectors; ++t) {
-        limits.include(thresholds[t], n_classes);
+        largest.include(thresholds[t], n_classes);
         infinite[t].read(thresholds[t], n_classes);
     }
-    limits.least = -infinity;  // every candidate's score is needed
     // A row meets some hundred candidates: with fewer rows the table costs more than it saves.
     const bool use_table = n_vectors > 1 && n_classes <= 64 * rows.n_rows &&
                            n_vectors * n_classes <= (int64_t{1} << 22);
     const LimitTable table(thresholds, use_table ? n_vectors : 0, n_classes);
-    Chooser chooser(score, limits, n_classes);
-    Ranking ranking(n_classes);
+    Chooser chooser(score, largest.value(), n_classes);
+    DescendingOrder<typename Source::Value> order(n_classes);
     Candidates candidates(n_classes);
     RowScores row_scores(n_classes);
-    Scan scan;
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         const auto* row = source.load(i);
-        if (!row || !scan_row(source, row, n_classes, scan)) return i;
-        chooser.choose(row, scan, candidates);
+        if (!row || !chooser.choose(source, row, candidates)) return i;
         row_scores.size = 0;
         if (score.needs_order) {
-            ranking.arrange(candidates, score, limits);
-            ranking.walk(score, u[i], limits.largest,
-                         [&](int32_t y, double s) { row_scores.add(y, s); });
+            order.sort(row, candidates.classes(), candidates.size());
+            order.walk(score, u[i], largest.value(),
+                       [&](int32_t y, double s) { row_scores.add(y, s); });
         } else {
             for (int64_t c = 0; c < candidates.size(); ++c) {
                 row_scores.add(candidates.class_of(c), softmax_score(candidates.p(c)));

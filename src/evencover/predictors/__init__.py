@@ -8,10 +8,12 @@ from evencover._validation import raise_unknown
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.classwise import ClasswisePredictor
 from evencover.predictors.clustered import ClusteredPredictor
+from evencover.predictors.pooled import PooledPredictor
 from evencover.predictors.standard import StandardPredictor
 
 PREDICTORS: dict[str, type[BasePredictor]] = {
-    cls.method: cls for cls in (StandardPredictor, ClasswisePredictor, ClusteredPredictor)
+    cls.method: cls
+    for cls in (StandardPredictor, ClasswisePredictor, ClusteredPredictor, PooledPredictor)
 }
 
 
@@ -33,6 +35,7 @@ __all__ = [
     "BasePredictor",
     "ClasswisePredictor",
     "ClusteredPredictor",
+    "PooledPredictor",
     "StandardPredictor",
     "make_predictor",
 ]

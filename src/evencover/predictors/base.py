@@ -27,7 +27,7 @@ from evencover.data.source import Block, Source, as_source
 from evencover.engine import map_blocks
 from evencover.evaluation import CoverageReport, Tally
 from evencover.predictors.parameters import Parameters
-from evencover.quantiles import Alpha, GroupedScores, Thresholds, calibration_scores, exact_alpha
+from evencover.quantiles import Alpha, Thresholds, calibration_scores, exact_alpha
 from evencover.randomness import Use, check_random_state, places, row_ids, uniforms
 from evencover.scores import Score, make_score
 from evencover.sets import PredictionSets
@@ -78,9 +78,6 @@ class BasePredictor(Parameters):
         "lower_thresholds_",
         "upper_probability_",
         "class_counts_",
-        "group_scores_",
-        "group_offsets_",
-        "group_of_class_",
     )
     fitted_values: ClassVar[tuple[str, ...]] = (
         "n_classes_",
@@ -93,9 +90,6 @@ class BasePredictor(Parameters):
     lower_thresholds_: FloatArray | None
     upper_probability_: FloatArray | None
     class_counts_: IntArray
-    group_scores_: FloatArray
-    group_offsets_: IntArray
-    group_of_class_: IntArray
     n_classes_: int
     n_calibration_: int
     class_names_: Sequence[str] | None
@@ -123,12 +117,19 @@ class BasePredictor(Parameters):
     # ---- calibration -------------------------------------------------------------------------
 
     @abstractmethod
-    def _group(
-        self, scores: FloatArray, labels: IntArray, ids: Array
-    ) -> tuple[GroupedScores, IntArray]:
-        """The method itself: groups of calibration scores, and the group of each class (K,).
+    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
+        """The method itself: thresholds from the true labels' scores.
 
         `class_counts_` and `n_classes_` are set when this is called.
+        """
+
+    @abstractmethod
+    def _p_values(
+        self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
+    ) -> tuple[FloatArray, int]:
+        """P-values of every class (n, K), and the first bad row (-1: none).
+
+        The row itself counts as `own_share` (n,) of one more calibration row.
         """
 
     def fit(
@@ -190,11 +191,7 @@ class BasePredictor(Parameters):
         self.class_names_, self.fingerprint_ = class_names, None
         self.class_counts_ = np.bincount(labels, minlength=n_classes)
         ids = places(0, len(scores)) if ids is None else row_ids(ids, len(scores))
-        groups, self.group_of_class_ = self._group(scores, labels, ids)
-        self.group_scores_, self.group_offsets_ = groups
-        thresholds = groups.thresholds(self.alpha, exact=self.exact).of_classes(
-            self.group_of_class_
-        )
+        thresholds = self._calibrate(scores, labels, ids)
         self.thresholds_, self.lower_thresholds_, self.upper_probability_ = thresholds
         self._warn_of_missing_classes()
         return self
@@ -250,10 +247,10 @@ class BasePredictor(Parameters):
     def predict_p(self, probabilities: Any, *, ids: Any = None) -> FloatArray:
         """Conformal p-value of each class in each row (N, K).
 
-        p = (1 + #{calibration scores of y's group >= s(x, y)}) / (n + 1). The set at any level a
-        is {y : p > a}; a true label's p-value is at most a with probability at most a, among the
-        rows of its group. With ``exact=True`` the 1 is replaced by a uniform number, which makes
-        that probability exactly a.
+        p = (1 + #{calibration scores of y's group >= s(x, y)}) / (n + 1), where a method forms
+        groups of classes. The set at any level a is {y : p > a}; a true label's p-value is at
+        most a with probability at most a, among the rows of its group. With ``exact=True`` the
+        1 is replaced by a uniform number, which makes that probability exactly a.
         """
         source = self._source_like_calibration(probabilities)
         return np.concatenate(list(self._map(source, ids, self._p_block)))
@@ -313,17 +310,9 @@ class BasePredictor(Parameters):
         return tally, Confusions.of(block.labels, first, self.n_classes_)
 
     def _p_block(self, block: Block, ids: Array, logits: bool) -> FloatArray:
-        score = make_score(self.score)
-        p, bad = _kernels.p_values(
-            score,
-            block.rows,
-            score.row_uniforms(self.random_state, ids),
-            GroupedScores(self.group_scores_, self.group_offsets_),
-            self.group_of_class_,
-            1.0 - self._coins(ids),  # without a coin the row counts as one more score
-            logits=logits,
-            temperature=self.temperature,
-        )
+        u = make_score(self.score).row_uniforms(self.random_state, ids)
+        # Without a coin the row counts as one whole row more.
+        p, bad = self._p_values(block.rows, u, 1.0 - self._coins(ids), logits)
         self._refuse(block, bad, logits)
         return p
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from evencover._validation import Array, FloatArray, IntArray
-from evencover.predictors.base import BasePredictor
+from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import GroupedScores
 
 
-class ClasswisePredictor(BasePredictor):
+class ClasswisePredictor(GroupPredictor):
     """One threshold per class: the conformal quantile of that class's calibration scores.
 
     Guarantee (Vovk 2012): *class-conditional* coverage, P(Y in C(X) | Y = y) >= 1 - alpha for

@@ -26,13 +26,13 @@ from evencover.clustering import (
     least_count,
     quantile_embedding,
 )
-from evencover.predictors.base import BasePredictor
+from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import Alpha, GroupedScores
 from evencover.randomness import Use, random_order
 from evencover.scores import Score
 
 
-class ClusteredPredictor(BasePredictor):
+class ClusteredPredictor(GroupPredictor):
     """One threshold per cluster of classes; clusters are found on one part of the rows.
 
     A random share gamma of the calibration rows (D1) places each class by its score quantiles,
@@ -70,9 +70,9 @@ class ClusteredPredictor(BasePredictor):
     """
 
     method: ClassVar[str] = "clustered"
-    fitted_arrays: ClassVar[tuple[str, ...]] = (*BasePredictor.fitted_arrays, "cluster_of_class_")
+    fitted_arrays: ClassVar[tuple[str, ...]] = (*GroupPredictor.fitted_arrays, "cluster_of_class_")
     fitted_values: ClassVar[tuple[str, ...]] = (
-        *BasePredictor.fitted_values,
+        *GroupPredictor.fitted_values,
         "n_clusters_",
         "gamma_",
         "guarantee_",

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from evencover._validation import Array, FloatArray, IntArray
-from evencover.predictors.base import BasePredictor
+from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import GroupedScores
 
 
-class StandardPredictor(BasePredictor):
+class StandardPredictor(GroupPredictor):
     """One threshold for all classes: the conformal quantile of all calibration scores.
 
     Guarantee (Vovk et al. 2005): *marginal* coverage, P(Y in C(X)) >= 1 - alpha, for exchangeable

@@ -121,7 +121,7 @@ def _coverage_axis(title: str | None) -> Any:
     )
 
 
-def class_coverage(target: float, height: int = 260) -> Any:
+def class_coverage(target: float) -> Any:
     """Coverage of every class with its interval, from the lowest to the highest."""
     import altair as alt
 
@@ -136,12 +136,6 @@ def class_coverage(target: float, height: int = 260) -> Any:
     )
     y = _coverage_axis(None)
     limits = {"y": alt.Y("low:Q", title=None), "y2": "high:Q"}
-    # A full-height invisible bar per class makes it easy to point at.
-    target_area = (
-        _classes()
-        .mark_rect(opacity=0, cursor="pointer")
-        .encode(x=alt.X("left:Q"), x2="right:Q", y=alt.value(0), y2=alt.value(height))
-    )
     interval = (
         _classes()
         .mark_rule(strokeWidth=alt.ExprRef("max(0.5, min(4, 0.6 * width / n))"))
@@ -158,9 +152,9 @@ def class_coverage(target: float, height: int = 260) -> Any:
         .mark_circle(size=90, color=_colour("ink"), stroke=_colour("paper"), strokeWidth=1.5)
         .encode(x=x, y=y)
     )
-    layers = interval + dot + _target(target) + chosen + chosen_dot + target_area
+    layers = interval + dot + _target(target) + chosen + chosen_dot
     sizes = [alt.param(name="dot", value=18), alt.param(name="n", value=100)]
-    return layers.properties(height=height).add_params(picked, bottom, *sizes)
+    return layers.properties(height=260).add_params(picked, bottom, *sizes)
 
 
 def coverage_by_calibration_count(target: float) -> Any:

@@ -13,9 +13,15 @@ from evencover.data.source import Block
 from evencover.evaluation import CoverageReport, Tally
 from evencover.predictors.base import BasePredictor
 from evencover.report.examples import Example, Examples
-from evencover.report.groups import group_columns, score_bins
+from evencover.report.groups import (
+    group_columns,
+    group_of_class,
+    group_scores,
+    score_bins,
+    threshold_columns,
+)
 from evencover.report.remedies import remedies
-from evencover.report.verdict import UNTESTED, class_states, usual_spread, verdict
+from evencover.report.verdict import class_states, usual_spread, verdict
 from evencover.scores import make_score
 
 
@@ -48,9 +54,13 @@ def report_content(
     predictor: BasePredictor, probabilities: Any, labels: Any = None, *, ids: Any = None
 ) -> dict[str, Any]:
     """Everything the page shows, ready for JSON: columns with one entry per class or group."""
-    seen = gather(predictor, probabilities, labels, ids=ids)
+    return describe(predictor, gather(predictor, probabilities, labels, ids=ids))
+
+
+def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
+    """`report_content` of what was gathered."""
     report = seen.report
-    spread = usual_spread(report, predictor.group_of_class_, np.diff(predictor.group_offsets_))
+    spread = usual_spread(report, *_calibrating_rows(predictor))
     return {
         "method": predictor.method,
         "score": make_score(predictor.score).name,
@@ -68,12 +78,20 @@ def report_content(
         "sizes": size_histogram(report.size_counts),
         "verdict": verdict(report, spread),
         "remedies": remedies(predictor, report),
-        "classes": class_columns(seen),
+        "classes": class_columns(seen) | threshold_columns(predictor),
         "groups": group_columns(predictor),
         "by_calibration_count": [
             group._asdict() for group in report.by_calibration_count() if group.n_classes
         ],
     }
+
+
+def _calibrating_rows(predictor: BasePredictor) -> tuple[IntArray, IntArray]:
+    """The group of each class, and the rows behind each group; all rows where there are none."""
+    groups = group_of_class(predictor)
+    if (groups < 0).any():
+        return np.zeros_like(groups), np.array([predictor.n_calibration_])
+    return groups, group_scores(predictor).counts
 
 
 def gather(
@@ -150,7 +168,6 @@ def class_columns(seen: Gathered) -> dict[str, Any]:
     limits = report.class_coverage_interval.round(4)
     with np.errstate(invalid="ignore"):
         sizes = (seen.size_sums / report.class_counts).round(2)
-    tested = states != UNTESTED
     columns: dict[str, Any] = {
         "name": class_names(report),
         "rows": report.class_counts.tolist(),
@@ -159,7 +176,7 @@ def class_columns(seen: Gathered) -> dict[str, Any]:
         "high": limits[:, 1].tolist(),
         "state": "".join(map(str, states.tolist())),
         "calibration": report.calibration_counts.tolist(),
-        "size": [size if known else None for size, known in zip(sizes.tolist(), tested, strict=True)],
+        "size": [None if np.isnan(size) else size for size in sizes.tolist()],
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]
             for index in range(report.n_classes)
@@ -174,8 +191,9 @@ def class_columns(seen: Gathered) -> dict[str, Any]:
 
 def class_names(report: CoverageReport) -> list[str]:
     """The classes' names, with a stand-in where there is none."""
-    given = report.class_names if report.class_names is not None else [""] * report.n_classes
-    return [str(name) if str(name).strip() else f"class {place}" for place, name in enumerate(given)]
+    given = [""] * report.n_classes if report.class_names is None else report.class_names
+    names = (str(name) for name in given)
+    return [name if name.strip() else f"class {place}" for place, name in enumerate(names)]
 
 
 def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:

@@ -1,4 +1,4 @@
-"""The groups of classes that share a threshold: its place, its reason and their scores."""
+"""Thresholds and the groups of classes that share them: their places, reasons and scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import FloatArray
+from evencover._validation import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.quantiles import GroupedScores, conformal_ranks
 
@@ -27,66 +27,101 @@ class Bins(NamedTuple):
 
 def score_bins(predictor: BasePredictor) -> Bins:
     """Bins for the scores of all classes alike, so that classes can be compared by eye."""
+    if not hasattr(predictor, "group_scores_"):
+        return _bins_without_scores(predictor.thresholds_)
     scores = np.sort(predictor.group_scores_[np.isfinite(predictor.group_scores_)])
-    if len(scores) == 0:
-        return Bins(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     inner = np.unique(np.quantile(scores, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf"))
     inner = _snapped(inner[inner < scores[-1]], predictor.thresholds_, scores)
     shares = np.searchsorted(scores, inner, side="right") / len(scores)
     return Bins(
-        np.concatenate([[min(scores[0], 0.0)], inner, [scores[-1]]]),
+        np.concatenate([[min(scores[0], 0.0)], inner, [max(scores[-1], np.nextafter(0, 1))]]),
         np.concatenate([[0.0], shares, [1.0]]),
     )
 
 
+def _bins_without_scores(thresholds: FloatArray) -> Bins:
+    """For methods that keep no scores: finest where the thresholds are, bars of equal width."""
+    finite = thresholds[np.isfinite(thresholds)]
+    top = max(1.0, finite.max(initial=1.0))
+    crowd = np.quantile(finite, np.arange(1, 10) / 10) if len(finite) else []
+    edges = np.unique(np.concatenate([np.linspace(0, top, 11), crowd]))
+    return Bins(edges, np.linspace(0, 1, len(edges)))
+
+
 def _snapped(edges: FloatArray, thresholds: FloatArray, scores: FloatArray) -> FloatArray:
-    """Move the nearest edge to each threshold, so that no bin is partly covered; if few."""
+    """Move the nearest free edge to each threshold, if few: no bin is then partly covered."""
     wanted = np.unique(thresholds[np.isfinite(thresholds)])
     if not 0 < len(wanted) <= len(edges) // 2:
         return edges
-    edges, taken = edges.copy(), set()
-    places = np.searchsorted(scores, edges, side="right")
+    places, moved = np.searchsorted(scores, edges, side="right"), edges.copy()
+    free = np.ones(len(edges), dtype=bool)
     for threshold in wanted:
-        nearest = int(np.abs(places - np.searchsorted(scores, threshold, side="right")).argmin())
-        if nearest not in taken:
-            taken.add(nearest)
-            edges[nearest] = threshold
-    return np.unique(edges[edges < scores[-1]])
+        distance = np.abs(places - np.searchsorted(scores, threshold, side="right"))
+        nearest = int(np.where(free, distance, len(scores) + 1).argmin())
+        free[nearest], moved[nearest] = False, threshold
+    return np.unique(moved[moved < scores[-1]])
+
+
+def threshold_columns(predictor: BasePredictor) -> dict[str, Any]:
+    """One entry per class: its threshold and where in the bins that is; None if in every set."""
+    bins, thresholds = score_bins(predictor), predictor.thresholds_
+    places = np.interp(thresholds, bins.edges, bins.places)
+    finite = np.isfinite(thresholds)
+    return {
+        "threshold": [
+            float(f"{q:.6g}") if known else None
+            for q, known in zip(thresholds.tolist(), finite, strict=True)
+        ],
+        "place": [
+            round(place, 4) if known else None
+            for place, known in zip(places.tolist(), finite, strict=True)
+        ],
+    }
 
 
 def group_columns(predictor: BasePredictor) -> dict[str, Any]:
-    """One entry per group: rows, conformal rank, threshold, its place in the bins, scores by bin."""
-    groups = GroupedScores(predictor.group_scores_, predictor.group_offsets_)
+    """The bins and, with one entry per group, calibration rows, conformal rank, scores by bin."""
     bins = score_bins(predictor)
+    groups = group_scores(predictor)
     ranks = conformal_ranks(groups.counts, predictor.alpha)
-    thresholds = groups.at_ranks(ranks)
-    places = np.interp(thresholds, bins.edges, bins.places)
     # An edge belongs to the bin on its left, as a score equal to the threshold is covered.
     counts = [
         np.diff(np.searchsorted(groups.of(g), bins.edges[1:-1], "right"), prepend=0, append=n)
         for g, n in enumerate(groups.counts.tolist())
     ]
     return {
-        "of_class": predictor.group_of_class_.tolist(),
+        "kind": _kind(predictor),
+        "of_class": group_of_class(predictor).tolist(),
         "rows": groups.counts.tolist(),
         "rank": ranks.tolist(),
-        "threshold": [float(f"{q:.6g}") if np.isfinite(q) else None for q in thresholds.tolist()],
-        "place": [
-            round(place, 4) if np.isfinite(q) else None
-            for place, q in zip(places.tolist(), thresholds.tolist(), strict=True)
-        ],
-        "histogram": np.concatenate(counts).tolist(),
+        "histogram": [int(count) for group in counts for count in group],
         "bin_edges": [float(f"{edge:.4g}") for edge in bins.edges.tolist()],
         "bin_places": bins.places.round(4).tolist(),
-        "kind": _kind(predictor),
     }
 
 
+def group_scores(predictor: BasePredictor) -> GroupedScores:
+    """The calibration scores behind each threshold; no groups if the method keeps none."""
+    nothing = np.zeros(0), np.zeros(1, dtype=np.int64)
+    names = ("group_scores_", "group_offsets_")
+    return GroupedScores(
+        *(getattr(predictor, name, empty) for name, empty in zip(names, nothing, strict=True))
+    )
+
+
+def group_of_class(predictor: BasePredictor) -> IntArray:
+    """The group of each class (K,)."""
+    nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
+    return np.asarray(getattr(predictor, "group_of_class_", nowhere))
+
+
 def _kind(predictor: BasePredictor) -> str:
-    """Whose scores a group holds, as far as the page words it: everyone, own, clusters, shared."""
-    own_groups = len(np.unique(predictor.group_of_class_))
+    """Whose scores make a threshold, as far as the page words it."""
+    n_groups = len(np.unique(group_of_class(predictor)))
+    if not hasattr(predictor, "group_scores_"):
+        return "pooled"
     if getattr(predictor, "n_clusters_", 0):
         return "clusters"
-    if own_groups == 1:
+    if n_groups == 1:
         return "everyone"
-    return "own" if own_groups == predictor.n_classes_ else "shared"
+    return "own" if n_groups == predictor.n_classes_ else "shared"

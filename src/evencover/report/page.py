@@ -1,4 +1,4 @@
-"""Content and charts into one HTML file: template, styles, scripts and Vega, nothing from outside."""
+"""Content and charts into one HTML file, with its styles, its scripts and Vega inside."""
 
 from __future__ import annotations
 
@@ -52,18 +52,26 @@ def render_comparison(content: dict[str, Any], title: str) -> str:
 
 
 def _render(
-    template: str, content: dict[str, Any], charts: dict[str, Any], scripts: tuple[str, ...], title: str
+    template: str,
+    content: dict[str, Any],
+    charts: dict[str, Any],
+    scripts: tuple[str, ...],
+    title: str,
 ) -> str:
     from markupsafe import Markup
 
-    return _environment().get_template(template).render(
-        title=title,
-        content=content,
-        version=evencover.__version__,
-        data=script_json({**content, "charts": charts}),
-        style=Markup(_asset("page.css")),
-        script=inline_script("\n".join(_asset(name) for name in scripts)),
-        vega=inline_script(_vega()),
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            title=title,
+            content=content,
+            version=evencover.__version__,
+            data=script_json({**content, "charts": charts}),
+            style=Markup(_asset("page.css")),
+            script=inline_script("\n".join(_asset(name) for name in scripts)),
+            vega=inline_script(_vega()),
+        )
     )
 
 
@@ -92,10 +100,10 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def script_json(value: Any) -> Markup:
-    """JSON that may stand inside a script element: no character in it can end the element.
+    r"""JSON that may stand inside a script element: no character in it can end the element.
 
     >>> print(script_json("</script>"))
-    "\\u003c/script\\u003e"
+    "\u003c/script\u003e"
     """
     from markupsafe import Markup
 

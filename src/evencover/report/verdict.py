@@ -40,16 +40,13 @@ def expected_by_chance(class_counts: IntArray, alpha: float) -> float:
     >>> round(expected_by_chance(np.full(1000, 20), 0.1), 1)
     11.3
     """
-    from scipy.special import bdtr, bdtrik
+    from scipy.special import bdtr
 
-    counts, repeats = np.unique(class_counts[class_counts > 0], return_counts=True)
-    level, tail = float(1 - exact_alpha(alpha)), 0.025
-    with np.errstate(invalid="ignore"):
-        most = np.floor(np.nan_to_num(bdtrik(tail, counts, level), nan=-1.0)) + 1
-    for _ in range(3):  # the continuous inverse may be one off
-        most = np.where((most >= 0) & (bdtr(np.maximum(most, 0), counts, level) >= tail), most - 1, most)
-    chance = np.where(most >= 0, bdtr(np.maximum(most, 0), counts, level), 0.0)
-    return float(chance @ repeats)
+    level, total = float(1 - exact_alpha(alpha)), 0.0
+    for n, repeats in zip(*np.unique(class_counts, return_counts=True), strict=True):
+        below = bdtr(np.arange(n + 1), n, level)  # the distribution function at 0..n
+        total += repeats * below[below < 0.025].max(initial=0.0)
+    return float(total)
 
 
 def usual_spread(report: CoverageReport, group_of_class: IntArray, group_rows: IntArray) -> float:

@@ -12,8 +12,9 @@ function recolourCharts() {
   }
 }
 
-// Draw chart `name` in #chart-`name`. `tipOf` and `onClick` are given the datum under the pointer.
-async function drawChart(name, { data, signals = {}, label, crowded = false, tipOf, onClick }) {
+// Draw chart `name` in #chart-`name`. `tipOf` and `onClick` are given the datum under the pointer, or
+// what `nearest` makes of a place on the x axis.
+async function drawChart(name, { data, signals = {}, label, crowded = false, tipOf, onClick, nearest }) {
   const container = byId(`chart-${name}`);
   if (label) container.setAttribute("aria-label", label);
   const { view } = await vegaEmbed(container, filled(D.charts[name], data, signals), {
@@ -26,13 +27,25 @@ async function drawChart(name, { data, signals = {}, label, crowded = false, tip
     tooltip: false,
     logLevel: 1, // errors; before a class is picked, its mark has no extent
   });
+  const datumAt = (event, item) => {
+    if (!nearest) return item?.datum;
+    const x = event.clientX - container.getBoundingClientRect().left - view.origin()[0];
+    return x >= 0 && x <= view.width() ? nearest(view.scale("x").invert(x)) : undefined;
+  };
   view.addEventListener("mousemove", (event, item) => {
-    const text = item?.datum && tipOf?.(item.datum);
+    const datum = datumAt(event, item);
+    const text = datum && tipOf?.(datum);
     if (text) showTip(event, ...text);
     else hideTip();
   });
   container.addEventListener("mouseleave", hideTip);
-  if (onClick) view.addEventListener("click", (_, item) => item?.datum && onClick(item.datum));
+  if (onClick) {
+    view.addEventListener("click", (event, item) => {
+      const datum = datumAt(event, item);
+      if (datum) onClick(datum);
+    });
+    if (nearest) container.style.cursor = "pointer";
+  }
   views[name] = view;
   return view;
 }

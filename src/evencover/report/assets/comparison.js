@@ -101,4 +101,4 @@ async function drawPareto() {
 
 drawTable();
 await drawPareto();
-root.dataset.ready = "true";
+root.dataset.ready = Math.round(performance.now());

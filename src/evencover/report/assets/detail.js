@@ -107,6 +107,9 @@ function whose(i) {
 
 function whyThreshold(i) {
   const g = G.of_class[i];
+  if (G.kind === "pooled") {
+    return `A class is in a set if its score is at most the threshold, which the method ${D.method} finds from the ${count(C.calibration[i], "calibration row")} of this class together with those of others.`;
+  }
   if (threshold(i) === null) {
     return `It has only ${count(G.rows[g], "calibration score")} ${whose(i)}. A promise of ${percent(TARGET, 1)} needs more, so the class is put into every set.`;
   }
@@ -125,21 +128,21 @@ function bars(histogram, start, total) {
 
 function drawScores(i) {
   const g = G.of_class[i];
-  const place = G.place[g];
+  const place = C.place[i];
   const own = bars(C.histogram, i * N_BINS, C.rows[i]);
   for (const bar of own) bar.missed = place !== null && (bar.left + bar.right) / 2 > place;
-  const group = bars(G.histogram, g * N_BINS, G.rows[g]);
+  const group = g < 0 ? allTestRows() : bars(G.histogram, g * N_BINS, G.rows[g]);
   const outline = [...group, { ...group[N_BINS - 1], left: 1 }];
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((wish) => G.bin_places.reduce((best, p) => (Math.abs(p - wish) < Math.abs(best - wish) ? p : best)));
   const labels = ticks.map((p) => G.bin_edges[G.bin_places.indexOf(p)].toPrecision(2));
   drawLatestScores({
     data: { bars: own, outline, threshold: place === null ? [] : [{ place, text: "threshold" }] },
     signals: { ticks, labels },
-    label: `Scores of ${C.name[i]} against those of its threshold's group; ${count(C.rows[i] - C.covered[i], "row")} beyond the threshold.`,
+    label: `Scores of ${C.name[i]} against ${reference(i)}; ${count(C.rows[i] - C.covered[i], "row")} beyond the threshold.`,
     tipOf: (d) => d.b !== undefined && [
       `scores from ${short(G.bin_edges[d.b])} to ${short(G.bin_edges[d.b + 1])}`,
       `${percent(own[d.b].share, 1)} of its test rows (${whole.format(own[d.b].n)})`,
-      `${percent(group[d.b].share, 1)} of the calibration rows behind the threshold`,
+      `${percent(group[d.b].share, 1)} of ${reference(i)}`,
     ],
   });
 }
@@ -154,12 +157,24 @@ async function drawLatestScores(options) {
   }
 }
 
+// A method that keeps no calibration scores leaves the test rows of all classes to compare with.
+function allTestRows() {
+  const sums = new Array(N_BINS).fill(0);
+  C.histogram.forEach((n, k) => { sums[k % N_BINS] += n; });
+  return bars(sums, 0, D.n_rows);
+}
+
+function reference(i) {
+  if (G.kind === "pooled") return "the test rows of all classes";
+  if (G.kind === "own") return "its own calibration rows";
+  if (G.kind === "shared") return "the calibration rows it is judged by";
+  return G.kind === "everyone" || C.cluster[i] < 0 ? "the calibration rows of all classes" : `the calibration rows of cluster ${C.cluster[i]}`;
+}
+
 function scoreCaption(i) {
-  const reference = { own: "its own calibration rows", everyone: "the calibration rows of all classes", shared: "the calibration rows it is judged by" }[G.kind]
-    ?? (C.cluster[i] < 0 ? "the calibration rows of all classes" : `the calibration rows of cluster ${C.cluster[i]}`);
   const line = threshold(i) === null ? "" : " Rows to the right of the threshold are missed"
     + (D.exact ? "; close to it a coin decides." : D.allow_empty ? "." : ", unless the class comes first in an otherwise empty set.");
-  return `Bars: this class. Outline: ${reference}.${line}`;
+  return `Bars: this class. Outline: ${reference(i)}.${line}`;
 }
 
 // ---- confusions and examples

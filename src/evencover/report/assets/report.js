@@ -3,7 +3,7 @@
 const isCrowded = K > 1500;
 const tipOfClass = (d) => d.i !== undefined && [
   C.name[d.i],
-  `${percent(d.coverage, 1)} covered (${percent(d.low)} to ${percent(d.high)})`,
+  `${percent(coverage[d.i], 1)} covered (${percent(C.low[d.i])} to ${percent(C.high[d.i])})`,
   `${count(C.rows[d.i], "test row")}, ${count(C.calibration[d.i], "calibration row")}`,
 ];
 
@@ -13,7 +13,7 @@ const ranked = Array.from({ length: K }, (_, i) => i)
 
 // Vega marks the rows it is given as its own, so every chart gets new ones.
 const classRows = () => ranked.map((i, place) => ({
-  i, rank: place + 1, left: place + 0.5, right: place + 1.5, match: isMatch(i), state: Number(C.state[i]),
+  i, rank: place + 1, match: isMatch(i), state: Number(C.state[i]),
   coverage: coverage[i], low: C.low[i], high: C.high[i], calibration: C.calibration[i],
 }));
 
@@ -68,6 +68,7 @@ async function drawCharts() {
     signals: { bottom, n: ranked.length, dot: K > 3000 ? 6 : K > 600 ? 12 : 20 },
     label: `Coverage of ${count(ranked.length, "class", "classes")}, from ${percent(coverage[ranked[0]])} to ${percent(coverage[ranked.at(-1)])}; ${whole.format(D.verdict.n_surely_under)} are surely below ${percent(TARGET, 1)}. The table below has the same numbers.`,
     crowded: isCrowded, tipOf: tipOfClass, onClick,
+    nearest: (rank) => ({ i: ranked[Math.max(0, Math.min(ranked.length, Math.round(rank)) - 1)] }),
   });
   const means = meanRows();
   const calibrationChart = drawChart("calibration", {
@@ -96,5 +97,5 @@ addEventListener("keydown", (event) => {
 requestAnimationFrame(() => setTimeout(async () => {
   await drawCharts();
   if (!isSheet.matches && D.verdict.worst.length) pick(D.verdict.worst[0], { open: false });
-  root.dataset.ready = "true";
+  root.dataset.ready = Math.round(performance.now());
 }));

@@ -7,7 +7,7 @@ const TARGET = 1 - D.alpha;
 const PAGE = 50;
 
 const coverage = Array.from({ length: K }, (_, i) => (C.rows[i] ? C.covered[i] / C.rows[i] : null));
-const threshold = (i) => D.groups.threshold[D.groups.of_class[i]];
+const threshold = (i) => C.threshold[i];
 const clusterName = (m) => (m < 0 ? "no cluster" : `cluster ${m}`);
 // Find "Kölsch" when somebody types "kolsch".
 const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
@@ -151,16 +151,15 @@ function drawForPrint(most) {
   byId("print-note").textContent = left > 0 ? `${count(left, "more class", "more classes")} in the page on screen.` : "";
 }
 
-let fadeLater;
 function update() {
   state.page = 0;
   arrange();
   drawHead();
   drawRows();
   drawHits();
-  clearTimeout(fadeLater);
-  fadeLater = setTimeout(refillClassCharts, 120);
 }
+
+let fadeLater;
 
 // ---- what the reader does
 
@@ -171,6 +170,9 @@ function readFilters() {
   state.most = byId("most").value === "" ? Infinity : Number(byId("most").value);
   state.under = byId("under").checked;
   update();
+  // The charts follow once the reader pauses.
+  clearTimeout(fadeLater);
+  fadeLater = setTimeout(refillClassCharts, 150);
 }
 
 function sortBy(key) {

@@ -1,0 +1,103 @@
+// Classes in decreasing order of probability: a radix sort, which keeps equal ones in their order.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "bits.hpp"
+#include "buffer.hpp"
+#include "score.hpp"
+
+EVENCOVER_BEGIN
+
+inline float probability_of(uint32_t b) { return float_of(b); }
+inline double probability_of(uint64_t b) { return double_of(b); }
+
+template <class T>
+class DescendingOrder {
+   public:
+    explicit DescendingOrder(int64_t n_classes) : items_(n_classes), other_(n_classes) {}
+
+    // Puts n classes of the row in order; they come with increasing index.
+    void sort(const T* row, const int32_t* classes, int64_t n) {
+        n_ = n;
+        for (int64_t i = 0; i < n; ++i) put(i, row, classes[i]);
+        sort_items();
+    }
+
+    void sort(const T* row, int64_t n) {
+        n_ = n;
+        for (int64_t y = 0; y < n; ++y) put(y, row, static_cast<int32_t>(y));
+        sort_items();
+    }
+
+    // Calls visit(class, score) from the most probable on, until scores exceed `largest`.
+    template <class Visit>
+    void walk(const Score& score, double u, double largest, Visit visit) const {
+        int64_t mass = 0;
+        for (int64_t i = 0; i < n_; ++i) {
+            if (least_score(score, mass, i + 1) > largest) return;
+            const double p = static_cast<double>(probability_of(static_cast<Bits>(~items_[i].key)));
+            visit(items_[i].class_index, ordered_score(score, p, mass, i + 1, u));
+            mass += fixed_point(p);
+        }
+    }
+
+   private:
+    using Bits = decltype(bits(T{}));
+    static constexpr int n_digits = static_cast<int>(sizeof(Bits));
+
+    struct Item {
+        Bits key;  // the complement, so that increasing keys are decreasing probabilities
+        int32_t class_index;
+    };
+
+    void put(int64_t i, const T* row, int32_t y) {
+        items_[i] = {static_cast<Bits>(~bits(row[y] + T{0})), y};  // -0.0 becomes 0.0
+    }
+
+    void sort_items() {
+        if (n_ <= 64) {
+            sort_few();
+            return;
+        }
+        int32_t counts[n_digits][256];
+        std::memset(counts, 0, sizeof counts);
+        for (int64_t i = 0; i < n_; ++i) {
+            for (int d = 0; d < n_digits; ++d) ++counts[d][(items_[i].key >> (8 * d)) & 255];
+        }
+        for (int d = 0; d < n_digits; ++d) {
+            const Bits any_digit = (items_[0].key >> (8 * d)) & 255;
+            if (counts[d][any_digit] != n_) distribute(counts[d], 8 * d);
+        }
+    }
+
+    void distribute(int32_t* counts, int shift) {
+        int32_t place = 0;
+        for (int digit = 0; digit < 256; ++digit) {
+            const int32_t count = counts[digit];
+            counts[digit] = place;
+            place += count;
+        }
+        const Item* const from = items_.data();
+        Item* const to = other_.data();
+        for (int64_t i = 0; i < n_; ++i) to[counts[(from[i].key >> shift) & 255]++] = from[i];
+        items_.swap(other_);
+    }
+
+    void sort_few() {
+        for (int64_t i = 1; i < n_; ++i) {
+            const Item moving = items_[i];
+            int64_t place = i;
+            for (; place > 0 && moving.key < items_[place - 1].key; --place) {
+                items_[place] = items_[place - 1];
+            }
+            items_[place] = moving;
+        }
+    }
+
+    Buffer<Item> items_, other_;
+    int64_t n_ = 0;
+};
+
+EVENCOVER_END

@@ -1,0 +1,223 @@
+"""Partial pooling: what the scores of a class are expected to look like, given all classes.
+
+Everything lives in pooled ranks u = #{calibration scores < s} / N, so the scale of the score does
+not matter. A prior gives each class a distribution function of u, leaning on the other classes as
+much as the class's own rows are few. The level of class y at score s blends it with the class's
+own empirical function, c counting as many rows:
+
+    level_y(s) = (#{own scores < s} + c prior_y(u)) / (n_y + c)
+
+c = inf with the common prior is STANDARD's order of the scores; c = 0 is CLASSWISE's.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, IntArray
+
+# Coarse bins tell clusters apart; fine bins hold their distribution functions.
+COARSE_BINS, FINE_BINS = 16, 256
+# How many rows the spread of all classes together counts when that of one class is estimated.
+SPREAD_ROWS = 40.0
+
+
+class Prior(Protocol):
+    """Distribution functions of pooled ranks, one per class."""
+
+    def level(self, classes: IntArray, u: FloatArray) -> FloatArray:
+        """The share of class ``classes[i]`` that is expected below rank ``u[i]``."""
+
+
+class NormalPrior(NamedTuple):
+    """Classes differ in location and spread of their normal scores: a random-effects model.
+
+    The normal scores of all rows together are standard normal. A class's mean is drawn towards
+    the grand mean by the ratio of the variance within to that between classes (method of
+    moments), its variance towards the common one.
+    """
+
+    mean: FloatArray
+    deviation: FloatArray
+
+    @classmethod
+    def fit(cls, u: FloatArray, labels: IntArray, n_classes: int) -> NormalPrior:
+        """Estimate from pooled ranks in (0, 1) and labels."""
+        x = normal_score(u)
+        n = np.bincount(labels, minlength=n_classes).astype(float)
+        own_mean = np.bincount(labels, weights=x, minlength=n_classes) / np.maximum(n, 1)
+        squares = np.bincount(labels, weights=(x - own_mean[labels]) ** 2, minlength=n_classes)
+        n_rows, n_filled = n.sum(), max(int((n > 0).sum()), 2)
+        within = max(squares.sum() / max(n_rows - n_filled, 1), 1e-6)
+        grand = x.mean()
+        between_squares = (n * (own_mean - grand) ** 2).sum() / (n_filled - 1)
+        rows_per_class = (n_rows - (n**2).sum() / n_rows) / (n_filled - 1)
+        between = max((between_squares - within) / max(rows_per_class, 1e-9), 1e-3)
+        pull = within / between
+        mean = (n * own_mean + pull * grand) / (n + pull)
+        variance = (SPREAD_ROWS * within + squares) / (SPREAD_ROWS + np.maximum(n - 1, 0))
+        return cls(mean, np.sqrt(variance * (1 + 1 / (n + pull))))
+
+    def level(self, classes: IntArray, u: FloatArray) -> FloatArray:
+        """Normal distribution function at the normal score of u."""
+        from scipy.special import ndtr
+
+        return ndtr((normal_score(u) - self.mean[classes]) / self.deviation[classes])
+
+
+class ClusterPrior(NamedTuple):
+    """Soft clusters: a class's distribution is a mixture of M, by its posterior weights (K, M).
+
+    ``functions`` (M, bins + 1) are the clusters' distribution functions at equally spaced ranks.
+    One cluster is the common prior, in which every class looks like all of them together.
+    """
+
+    weights: FloatArray
+    functions: FloatArray
+
+    @classmethod
+    def fit(cls, u: FloatArray, labels: IntArray, n_classes: int, n_clusters: int) -> ClusterPrior:
+        """Mixture of multinomials over coarse bins, by expectation maximisation."""
+        if n_clusters == 1:  # all rows together are uniform in their ranks, exactly
+            return cls(np.ones((n_classes, 1)), np.linspace(0, 1, FINE_BINS + 1)[None, :])
+        counts = binned(u, labels, n_classes)
+        coarse = counts.reshape(n_classes, COARSE_BINS, -1).sum(axis=2)
+        weights = _cluster_weights(coarse, n_clusters)
+        mass = weights.T @ counts + 1e-9
+        functions = np.cumsum(mass, axis=1) / mass.sum(axis=1, keepdims=True)
+        return cls(weights, np.concatenate([np.zeros((n_clusters, 1)), functions], axis=1))
+
+    def level(self, classes: IntArray, u: FloatArray) -> FloatArray:
+        """The mixture's distribution function, linear between the bins' edges."""
+        place = np.clip(u, 0, 1) * FINE_BINS
+        left = np.minimum(place.astype(np.int64), FINE_BINS - 1)
+        share = place - left
+        total: FloatArray = np.zeros(np.broadcast_shapes(classes.shape, u.shape))
+        for cluster, function in enumerate(self.functions):
+            value = function[left] + share * (function[left + 1] - function[left])
+            total = total + self.weights[classes, cluster] * value
+        return total
+
+
+def normal_score(u: FloatArray) -> FloatArray:
+    """Standard normal quantile of a rank; ranks 0 and 1 are kept finite."""
+    from scipy.special import ndtri
+
+    return ndtri(np.clip(u, 1e-7, 1 - 1e-7))
+
+
+def binned(u: FloatArray, labels: IntArray, n_classes: int) -> FloatArray:
+    """Rows of each class by fine bin of their rank (K, bins)."""
+    bins = np.minimum((u * FINE_BINS).astype(np.int64), FINE_BINS - 1)
+    counts = np.bincount(labels * FINE_BINS + bins, minlength=n_classes * FINE_BINS)
+    return counts.reshape(n_classes, FINE_BINS).astype(float)
+
+
+def _cluster_weights(counts: FloatArray, n_clusters: int) -> FloatArray:
+    """Posterior weight of each cluster for each class (K, M).
+
+    Starts from classes in the order of their mean rank, cut into M parts of equal size; each
+    cluster is smoothed with a few rows of the pooled distribution.
+    """
+    n_classes, n_bins = counts.shape
+    n = counts.sum(axis=1)
+    pooled = (counts.sum(axis=0) + 1) / (counts.sum() + n_bins)
+    centre = (np.arange(n_bins) + 0.5) / n_bins
+    mean = (counts @ centre + 2 * (pooled @ centre)) / (n + 2)
+    order = np.argsort(mean, kind="stable")
+    middle = (np.cumsum(n[order]) - n[order] / 2) / n.sum()
+    weights = np.zeros((n_classes, n_clusters))
+    weights[order, np.minimum((middle * n_clusters).astype(int), n_clusters - 1)] = 1
+    for _ in range(50):
+        size = (weights.sum(axis=0) + 1) / (n_classes + n_clusters)
+        shape = weights.T @ counts + 5 * pooled
+        log_likelihood = counts @ np.log(shape / shape.sum(axis=1, keepdims=True)).T + np.log(size)
+        improved = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+        improved /= improved.sum(axis=1, keepdims=True)
+        change = np.abs(improved - weights).max()
+        weights = improved
+        if change < 1e-4:
+            break
+    return weights
+
+
+class OwnRows(NamedTuple):
+    """Where the rows of each class stand among all rows, to count those below a place.
+
+    ``places`` holds ``class * (N + 1) + place``, ascending; ``offsets`` (K + 1,) where each class
+    begins.
+    """
+
+    places: IntArray
+    offsets: IntArray
+    n_rows: int
+
+    @classmethod
+    def of(cls, places: IntArray, labels: IntArray, n_classes: int, n_rows: int) -> OwnRows:
+        """From the place of each row in the order of all N scores, and its label."""
+        counts = np.bincount(labels, minlength=n_classes)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        return cls(np.sort(labels * (n_rows + 1) + places), offsets, n_rows)
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows of each class."""
+        return np.diff(self.offsets)
+
+    def below(self, classes: IntArray, place: Array) -> IntArray:
+        """How many rows of ``classes[i]`` stand before ``place[i]``."""
+        found = np.searchsorted(self.places, classes * (self.n_rows + 1) + place)
+        return found - self.offsets[classes]
+
+
+class Blend(NamedTuple):
+    """The level of every class at every place: its own rows, blended with what is expected of it.
+
+    The weights of a class's own rows (K,), of the normal prior (K,) and of the clusters, which
+    are those of `clusters` (K, M), add up to 1 for every class.
+    """
+
+    own: OwnRows
+    own_weight: FloatArray
+    normal: NormalPrior
+    normal_weight: FloatArray
+    clusters: ClusterPrior
+
+    def level(self, classes: IntArray, place: Array) -> FloatArray:
+        """The level of ``classes[i]`` at a score that ``place[i]`` of the N scores are below."""
+        u = rank_of_place(place, self.own.n_rows)
+        own = self.own.below(classes, place) / np.maximum(self.own.counts, 1)[classes]
+        total = self.own_weight[classes] * own + self.clusters.level(classes, u)
+        if self.normal_weight.any():
+            total = total + self.normal_weight[classes] * self.normal.level(classes, u)
+        return total
+
+    def last_place(self, level: float) -> IntArray:
+        """The last place at which each class's level is at most `level` (K,); -1 if there is none.
+
+        Levels rise with the place, so this is a search by halves, for all classes at once.
+        """
+        classes = np.arange(len(self.own_weight))
+        low = np.full(len(classes), -1)
+        high = np.full(len(classes), self.own.n_rows + 1)
+        while (high - low > 1).any():
+            middle = (low + high) // 2
+            within = self.level(classes, np.maximum(middle, 0)) <= level
+            within |= middle < 0
+            low, high = np.where(within, middle, low), np.where(within, high, middle)
+        return low
+
+
+def rank_of_place(place: Array, n_rows: int) -> FloatArray:
+    """The pooled rank of a score that `place` of n scores are below."""
+    return (place + 0.5) / (n_rows + 1)
+
+
+def blended(own: Array, n: Array, prior: FloatArray, strength: float) -> FloatArray:
+    """(own + c prior) / (n + c)."""
+    if strength == inf:
+        return prior
+    return (own + strength * prior) / (n + strength)

@@ -1,0 +1,58 @@
+"""Predictors whose classes share calibration scores by groups: one threshold per group."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from evencover import _kernels
+from evencover._validation import Array, FloatArray, IntArray
+from evencover.predictors.base import BasePredictor
+from evencover.quantiles import GroupedScores, Thresholds
+from evencover.scores import make_score
+
+
+class GroupPredictor(BasePredictor):
+    """Each class belongs to one group and uses the conformal quantile of the group's scores."""
+
+    fitted_arrays: ClassVar[tuple[str, ...]] = (
+        *BasePredictor.fitted_arrays,
+        "group_scores_",
+        "group_offsets_",
+        "group_of_class_",
+    )
+
+    group_scores_: FloatArray
+    group_offsets_: IntArray
+    group_of_class_: IntArray
+
+    @abstractmethod
+    def _group(
+        self, scores: FloatArray, labels: IntArray, ids: Array
+    ) -> tuple[GroupedScores, IntArray]:
+        """Groups of calibration scores, and the group of each class (K,)."""
+
+    @property
+    def groups_(self) -> GroupedScores:
+        """The calibration scores of each group, sorted."""
+        return GroupedScores(self.group_scores_, self.group_offsets_)
+
+    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
+        groups, self.group_of_class_ = self._group(scores, labels, ids)
+        self.group_scores_, self.group_offsets_ = groups
+        thresholds = groups.thresholds(self.alpha, exact=self.exact)
+        return thresholds.of_classes(self.group_of_class_)
+
+    def _p_values(
+        self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
+    ) -> tuple[FloatArray, int]:
+        return _kernels.p_values(
+            make_score(self.score),
+            rows,
+            u,
+            self.groups_,
+            self.group_of_class_,
+            own_share,
+            logits=logits,
+            temperature=self.temperature,
+        )

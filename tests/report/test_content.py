@@ -1,0 +1,160 @@
+"""The page tells the same numbers as the report, and as counting by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evencover import EvencoverWarning, InputError, evaluate
+from evencover.predictors import make_predictor
+from evencover.report.content import report_content
+from evencover.report.groups import score_bins
+
+METHODS = ["standard", "classwise", "clustered"]
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(4000, 20, seed=3)
+
+
+@pytest.fixture(scope="module")
+def fitted(data, quietly):
+    return {
+        method: quietly(make_predictor(method), data.rows[:2000], data.labels[:2000])
+        for method in METHODS
+    }
+
+
+@pytest.fixture(scope="module")
+def test_rows(data):
+    return data.rows[2000:], data.labels[2000:]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_metrics_are_those_of_evaluate(fitted, test_rows, method):
+    content = report_content(fitted[method], *test_rows)
+    report = fitted[method].evaluate(*test_rows)
+    assert content["metrics"] == {name: getattr(report, name) for name in report.METRICS}
+    assert content["classes"]["rows"] == report.class_counts.tolist()
+    assert content["classes"]["covered"] == report.class_covered.tolist()
+    limits = report.class_coverage_interval
+    assert np.allclose(content["classes"]["low"], limits[:, 0], atol=1e-4)
+    assert np.allclose(content["classes"]["high"], limits[:, 1], atol=1e-4)
+    for index in range(20):
+        view = report.class_view(index)
+        pairs = content["classes"]["confused"][index]
+        assert list(zip(pairs[::2], pairs[1::2], strict=True)) == list(view.confused_with)
+        assert content["classes"]["threshold"][index] == pytest.approx(view.threshold, rel=1e-5)
+
+
+def test_every_count_is_what_counting_row_by_row_gives(fitted, test_rows):
+    predictor, (rows, labels) = fitted["clustered"], test_rows
+    content = report_content(predictor, rows, labels)
+    sets = predictor.predict_set(rows)
+    scores = 1 - rows[np.arange(len(labels)), labels]
+    edges = score_bins(predictor).edges
+    sizes, histogram = [[] for _ in range(20)], np.zeros((20, len(edges) - 1), dtype=int)
+    for label, members, score in zip(labels, sets.to_lists(), scores, strict=True):
+        sizes[label].append(len(members))
+        place = next((b for b, edge in enumerate(edges[1:-1]) if score <= edge), len(edges) - 2)
+        histogram[label, place] += 1
+    assert content["classes"]["size"] == [round(np.mean(size), 2) for size in sizes]
+    assert content["classes"]["histogram"] == histogram.ravel().tolist()
+    assert content["sizes"]["count"] == np.bincount(sets.sizes).tolist()
+
+
+def test_bars_to_the_right_of_a_shared_threshold_are_the_missed_rows(fitted, test_rows):
+    content = report_content(fitted["clustered"], *test_rows)
+    groups, classes = content["groups"], content["classes"]
+    histogram = np.reshape(classes["histogram"], (20, -1))
+    for index, place in enumerate(classes["place"]):
+        missed = np.array(groups["bin_places"][:-1]) >= place - 1e-9
+        n_missed = classes["rows"][index] - classes["covered"][index]
+        assert histogram[index, missed].sum() == n_missed
+
+
+def test_examples_are_the_first_missed_and_covered_rows_with_their_sets(fitted, test_rows):
+    predictor, (rows, labels) = fitted["standard"], test_rows
+    content = report_content(predictor, rows, labels)
+    sets = predictor.predict_set(rows)
+    covered = sets.contains(labels)
+    for index, examples in enumerate(content["classes"]["examples"]):
+        mine = np.flatnonzero(labels == index)
+        expected = [*mine[~covered[mine]][:3], *mine[covered[mine]][:2]]
+        assert [example[0] for example in examples] == expected
+        for row, is_covered, size, percent, members, percents in examples:
+            assert is_covered == covered[row]
+            assert size == len(sets[row])
+            assert percent == pytest.approx(100 * rows[row, index], abs=0.5)
+            assert set(members) <= set(sets[row].tolist())
+            assert percents == sorted(percents, reverse=True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_stream_of_blocks_tells_the_same_as_the_whole(fitted, test_rows, method, monkeypatch):
+    rows, labels = test_rows
+    whole = report_content(fitted[method], rows, labels)
+    for threads, step in [("1", 7), ("3", 33)]:
+        monkeypatch.setenv("EVENCOVER_THREADS", threads)
+        places = range(0, len(rows), step)
+        blocks = ((rows[at : at + step], labels[at : at + step]) for at in places)
+        assert report_content(fitted[method], blocks) == whole
+
+
+def test_content_is_plain_json(fitted, test_rows):
+    content = report_content(fitted["classwise"], *test_rows)
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+
+
+def test_logits_show_the_same_probabilities_as_probabilities(simulate):
+    data = simulate(600, 5, seed=1)
+    logits = 2 * np.log(data.rows)
+    plain = make_predictor("standard").fit(data.rows[:300], data.labels[:300])
+    hot = make_predictor("standard", from_logits=True, temperature=2.0)
+    hot.fit(logits[:300], data.labels[:300])
+    one = report_content(plain, data.rows[300:], data.labels[300:])
+    other = report_content(hot, logits[300:], data.labels[300:])
+    assert one["classes"]["examples"] == other["classes"]["examples"]
+
+
+def test_rows_are_called_by_their_ids(fitted, test_rows):
+    rows, labels = test_rows
+    ids = [f"patient {row}" for row in range(len(rows))]
+    content = report_content(fitted["standard"], rows, labels, ids=ids)
+    examples = content["classes"]["examples"][0]
+    assert all(labels[int(row.removeprefix("patient "))] == 0 for row, *_ in examples)
+
+
+def test_classes_without_names_or_test_rows_have_a_place(quietly, simulate):
+    data = simulate(500, 10, long_tail=True)
+    predictor = quietly(
+        make_predictor("classwise"), data.rows, data.labels, class_names=["", " ", *"cdefghij"]
+    )
+    content = report_content(predictor, data.rows[:100], data.labels[:100])
+    assert content["classes"]["name"][:3] == ["class 0", "class 1", "c"]
+    assert content["classes"]["state"][-1] == "0"
+    assert content["classes"]["size"][-1] is None
+    assert content["classes"]["threshold"][-1] is None  # in every set
+    assert any("in every set" in sentence for sentence in content["remedies"])
+
+
+def test_labels_are_needed(fitted, test_rows):
+    with pytest.raises(InputError, match="A report needs labels"):
+        report_content(fitted["standard"], test_rows[0])
+
+
+def test_reporting_on_the_calibration_rows_is_told(fitted, data):
+    with pytest.warns(EvencoverWarning, match="calibration rows themselves"):
+        content = report_content(fitted["standard"], data.rows[:2000], data.labels[:2000])
+    assert content["is_calibration_data"]
+
+
+@pytest.mark.parametrize("score", ["aps", "raps"])
+def test_any_score_and_exact_coverage_agree_with_evaluate(data, test_rows, score):
+    predictor = make_predictor("classwise", score=score, exact=True, allow_empty=False)
+    predictor.fit(data.rows[:2000], data.labels[:2000])
+    content = report_content(predictor, *test_rows)
+    direct = evaluate(predictor.predict_set(test_rows[0]), test_rows[1])
+    assert content["metrics"]["covgap"] == direct.covgap
+    assert content["metrics"]["avg_size"] == direct.avg_size
