@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.places import CACHE
 
+VERSION = 1  # part of the file names: count up when `simulate` changes
 FAMILY = 10
 BLOCK_ELEMENTS = 1 << 22
 
@@ -34,7 +35,7 @@ def make(n_rows: int, n_classes: int, seed: int) -> Arrays:
     """The files of that many rows; rows of different seeds come from one and the same model."""
     folder = CACHE / "data"
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{n_rows}x{n_classes}_seed{seed}"
+    stem = f"v{VERSION}_{n_rows}x{n_classes}_seed{seed}"
     arrays = Arrays(folder / f"{stem}.npy", folder / f"{stem}_labels.npy")
     if not (arrays.probabilities.exists() and arrays.labels.exists()):
         _write(arrays, n_rows, n_classes, seed)
@@ -73,7 +74,9 @@ def simulate(
     logits = rng.standard_normal((n_rows, n_classes), dtype=np.float32) * np.float32(2.5)
     logits[np.arange(n_rows), home] += ease[home]
     family = np.arange(n_classes) // FAMILY
-    logits += np.float32(3.0) * (family[None, :] == family[home][:, None])
+    # More classes have more mass in the tail; this keeps the sets' share of the classes the same.
+    bonus = np.float32(3.0 + np.log(n_classes / 1000))
+    logits += bonus * (family[None, :] == family[home][:, None])
     truth = np.cumsum(_softmax(logits * honesty[home][:, None]), axis=1, dtype=np.float64)
     labels = (truth < rng.random((n_rows, 1)) * truth[:, -1:]).sum(axis=1)
     return _softmax(logits), labels

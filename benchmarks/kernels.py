@@ -42,9 +42,7 @@ def blocks(rows: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, len(rows), step))
 
 
-def run(
-    function: Callable[[slice], Any], rows: np.ndarray, threads: int, cpu_time: bool
-) -> float:
+def run(function: Callable[[slice], Any], rows: np.ndarray, threads: int, cpu_time: bool) -> float:
     """Seconds for one pass over all blocks."""
     clock = time.process_time if cpu_time else time.perf_counter
     start = clock()

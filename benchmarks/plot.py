@@ -29,6 +29,8 @@ def draw(results: dict[str, Any], target: Path) -> None:
             axes.loglog(x, linear, ":", color=colour, linewidth=1)
         other = "classes" if axis == "rows" else "rows"
         axes.set(xlabel=axis, ylabel="milliseconds", title=f"{points[0][other]:,} {other}")
+        axes.set_xticks(x, [f"{value:,}" for value in x])
+        axes.minorticks_off()
     rows.plot([], [], ":", color="black", linewidth=1, label="linear")
     rows.legend(frameon=False)
 

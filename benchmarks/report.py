@@ -104,8 +104,9 @@ def _comparison(record: Record) -> list[str]:
         f"{record['predict_seconds']:.3f}",
         *(ratios or ["1"] * 3),
         f"{record['peak_bytes_over_input'] / 1e6:.0f}",
-        f"{record['coverage']:.4f}",
-        f"{record['average_size']:.2f}",
+        # A handful of rows says nothing about coverage.
+        "–" if rows else f"{record['coverage']:.4f}",
+        "–" if rows else f"{record['average_size']:.2f}",
         "; ".join(notes),
     ]
 

@@ -95,7 +95,7 @@ def test_nothing_runs_on_after_an_early_end(threads):
     assert next(results) == 0
     results.close()
     assert len(started) <= 2 * threads
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 def test_what_is_only_queued_is_not_started_after_an_early_end(threads):

@@ -166,7 +166,7 @@ def test_the_report_can_be_read_by_people_and_machines():
 
 def test_what_cannot_be_evaluated_is_refused():
     sets = PredictionSets.from_mask([[True, False]])
-    with pytest.raises(InputError, match="must be PredictionSets. Got list"):
+    with pytest.raises(InputError, match=r"must be PredictionSets\. Got list"):
         evaluate([[0]], [0])
     with pytest.raises(InputError, match="at least one row"):
         evaluate(sets[:0], np.array([], dtype=int))

@@ -16,9 +16,9 @@ from safetensors.numpy import save_file
 import evencover
 from evencover import APS, RAPS, InputError, Softmax, load, save
 from evencover.persistence import FORMAT
-from evencover.predictors import make_predictor
+from evencover.predictors import ClusteredPredictor, PooledPredictor, make_predictor
 
-METHODS = ["standard", "classwise", "clustered"]
+METHODS = ["standard", "classwise", "clustered", "pooled"]
 NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "", "é\u0301", "plain"]
 
 
@@ -83,6 +83,27 @@ def test_a_loaded_predictor_answers_as_the_saved_one(data, path, method, exact, 
     assert loaded.class_names_ == NAMES
     for name in (*predictor.fitted_arrays, *predictor.fitted_values):
         np.testing.assert_equal(getattr(loaded, name), getattr(predictor, name), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"strength": 0, "exact": True},
+        {"strength": np.inf, "prior": 1},
+        {"strength": 5.0, "prior": "normal", "exact": True},
+        {"split": "holdout", "exact": True},
+    ],
+    ids=str,
+)
+def test_every_way_of_pooling_comes_back(data, path, parameters):
+    predictor = fitted(data, "pooled", **parameters)
+    save(predictor, path)
+    loaded = load(path)
+    assert_same(predictor, loaded, data)
+    assert loaded.get_params() | {"score": None} == predictor.get_params() | {"score": None}
+    assert loaded.ingredients_ == predictor.ingredients_
+    tamper(path, lambda arrays, _: arrays["thresholds_"].__setitem__(3, 0.123))
+    assert_refused(path, "do not follow from its scores")
 
 
 @pytest.mark.parametrize(
@@ -219,10 +240,6 @@ def test_every_truncation_is_refused(data, path):
 
 # Tampered models --------------------------------------------------------------------------------
 
-ARRAYS = (
-    *("thresholds_", "lower_thresholds_", "upper_probability_", "class_counts_"),
-    *("group_scores_", "group_offsets_", "group_of_class_", "cluster_of_class_"),
-)
 ARRAY_CHANGES = {
     "longer": lambda v: np.append(v, v[-1]),
     "shorter": lambda v: v[:-1].copy(),
@@ -240,13 +257,24 @@ ARRAY_CHANGES = {
     "reversed": lambda v: v[::-1].copy(),
 }
 
-# The largest score may be any number, and which class had how many rows decides no set.
-HARMLESS = {("beyond", "group_scores_"), ("reversed", "class_counts_")}
+# The largest score or level may be any number; which class had how many rows decides no set; and
+# POOLED has one coin for all classes.
+HARMLESS = {
+    *(("beyond", name) for name in ("group_scores_", "pooled_scores_", "calibration_levels_")),
+    *(("reversed", name) for name in ("class_counts_", "upper_probability_")),
+}
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-def test_every_array_is_checked(data, path, name):
-    save(fitted(data, exact=True), path)
+ARRAYS = [
+    (cls.method, name)
+    for cls in (ClusteredPredictor, PooledPredictor)
+    for name in cls.fitted_arrays
+]
+
+
+@pytest.mark.parametrize(("method", "name"), ARRAYS)
+def test_every_array_is_checked(data, path, method, name):
+    save(fitted(data, method, exact=True), path)
     whole = path.read_bytes()
     tamper(path, lambda arrays, _: arrays.pop(name))
     assert_refused(path)
@@ -328,7 +356,20 @@ def test_every_fitted_value_is_checked(data, path, name, value):
     assert_refused(path)
 
 
-@pytest.mark.parametrize("method", ["x", None, [], "standard", "classwise"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("level_", value) for value in (0.5, "x", None)),
+        *(("ingredients_", value) for value in (5, None, [[1]], [["normal", "x", 1.0]])),
+    ],
+)
+def test_every_fitted_value_of_pooling_is_checked(data, path, name, value):
+    save(fitted(data, "pooled"), path)
+    tamper(path, lambda _, about: about["fitted"].update({name: value}))
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("method", ["x", None, [], "standard", "classwise", "pooled"])
 def test_another_method_is_noticed(data, path, method):
     save(fitted(data), path)
     tamper(path, lambda _, about: about.update(method=method))

@@ -72,9 +72,9 @@ CASES = {
     "100 classes, long tail": (100, 900, {"long_tail": True}),
     "100 classes, duplicated": (100, 900, {"ties": "duplicated", "dtype": np.float16}),
     "100 classes, quantised tail": (100, 900, {"long_tail": True, "ties": "quantised"}),
-    "1000 classes": (1000, 300, {"dtype": np.float32}),
-    "1000 classes, long tail": (1000, 600, {"long_tail": True, "dtype": np.float32}),
-    "1000 classes, saturated": (1000, 300, {"long_tail": True, "ties": "saturated"}),
+    "1000 classes": (1000, 200, {"dtype": np.float32}),
+    "1000 classes, long tail": (1000, 500, {"long_tail": True, "dtype": np.float32}),
+    "1000 classes, saturated": (1000, 200, {"long_tail": True, "ties": "saturated"}),
 }
 
 
@@ -90,7 +90,7 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
     methods = [(StandardPredictor, {}), (ClasswisePredictor, {})]
     for own in ({}, GIVEN) if many else ({}, GIVEN, {"gamma": 0.7}, {"n_clusters": 2}):
         methods.append((ClusteredPredictor, own))
-    for score in SCORES:
+    for score in (Softmax(), APS(), RAPS(randomize=False)) if many else SCORES:
         matrix = oracle.score_matrix(score.name, calibration, score_uniforms(score, n_rows))
         scores = oracle.true_scores(matrix, known)
         predicted = oracle.score_matrix(score.name, test, score_uniforms(score, len(test)))
@@ -103,8 +103,8 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
             expected = oracle.prediction_sets(predicted, groups, meant)
             assert predictor.predict_set(test).to_lists() == expected
             if alpha == 0.1:
-                p = [[float(v) for v in row] for row in oracle.p_values(predicted[:9], groups)]
-                assert predictor.predict_p(test[:9]).tolist() == p
+                p = [[float(v) for v in row] for row in oracle.p_values(predicted[:5], groups)]
+                assert predictor.predict_p(test[:5]).tolist() == p
             if alpha in (0.05, 0.3) and own in ({}, GIVEN):
                 predictor.set_params(exact=True)
                 quietly(predictor, calibration, labels[:n_rows])

@@ -23,6 +23,7 @@ WRITTEN_AND_MEANT = [
     (0.01, Fraction(1, 100)),
     (0.05, Fraction(1, 20)),
     (0.3, Fraction(3, 10)),
+    (0.19, Fraction(19, 100)),  # 300 * 0.81 is 243.00000000000003
     (0.059, Fraction(59, 1000)),
     (0.123456, Fraction(123456, 10**6)),
     (1e-5, Fraction(1, 10**5)),

@@ -39,8 +39,8 @@ def changed(row, column, value):
 
 @pytest.mark.parametrize(
     "alpha",
-    [0, 1, -0.1, 1.5, 0.0, 1.0, float("nan"), float("inf"), "ten", "", None, True, [0.1], 1j]
-    + [Fraction(3, 2), "1/0", "nan", np.array([0.1, 0.2])],
+    [0, 1, -0.1, 1.5, 0.0, 1.0, np.nan, np.inf, Fraction(3, 2), 1j, True, None]
+    + ["ten", "", "1/0", "nan", [0.1], np.array([0.1, 0.2])],  # noqa: RUF005
     ids=repr,
 )
 @pytest.mark.parametrize("method", PREDICTORS)

@@ -15,11 +15,14 @@ _HOME = {
     "StandardPredictor": "predictors",
     "ClasswisePredictor": "predictors",
     "ClusteredPredictor": "predictors",
+    "PooledPredictor": "predictors",
     "ConformalClassifier": "classifier",
     "PredictionSets": "sets",
     "CoverageReport": "evaluation",
     "Comparison": "comparison",
     "compare": "comparison",
+    "Recommendation": "advice",
+    "recommend": "advice",
     "evaluate": "evaluation",
     "save": "persistence",
     "load": "persistence",
@@ -31,11 +34,17 @@ __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
     from evencover._validation import EvencoverWarning, InputError
+    from evencover.advice import Recommendation, recommend
     from evencover.classifier import ConformalClassifier
     from evencover.comparison import Comparison, compare
     from evencover.evaluation import CoverageReport, evaluate
     from evencover.persistence import load, save
-    from evencover.predictors import ClasswisePredictor, ClusteredPredictor, StandardPredictor
+    from evencover.predictors import (
+        ClasswisePredictor,
+        ClusteredPredictor,
+        PooledPredictor,
+        StandardPredictor,
+    )
     from evencover.scores import APS, RAPS, Softmax
     from evencover.sets import PredictionSets
 

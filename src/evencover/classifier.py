@@ -51,11 +51,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         (K,) class labels; sets hold indices into them.
 
     >>> from sklearn.datasets import load_digits
-    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.neighbors import KNeighborsClassifier
     >>> from evencover import ClasswisePredictor, ConformalClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = ConformalClassifier(GaussianNB(), ClasswisePredictor(alpha=0.1)).fit(X, y)
-    >>> model.predict_set(X[:3]).to_lists()
+    >>> model = ConformalClassifier(KNeighborsClassifier(20), ClasswisePredictor(alpha=0.05))
+    >>> model.fit(X, y).predict_set(X[:3]).to_lists()
     [[0], [1], [2, 8]]
     """
 

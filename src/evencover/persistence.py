@@ -11,18 +11,39 @@ from typing import Any
 import numpy as np
 
 import evencover
-from evencover._validation import Array, InputError, NotFittedError
+from evencover._validation import Array, InputError, IntArray, NotFittedError
 from evencover.clustering import ClusterGuarantee
 from evencover.data.atomic import atomic_path, refuse_existing
 from evencover.data.files import existing_file, reading
-from evencover.predictors import PREDICTORS, BasePredictor, ClusteredPredictor
+from evencover.pooling import FINE_BINS
+from evencover.predictors import (
+    PREDICTORS,
+    BasePredictor,
+    ClusteredPredictor,
+    PooledPredictor,
+)
+from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import GroupedScores
 from evencover.scores import Score, make_score
 
 FORMAT = 1
 _KEY = "evencover"
-_WHOLE_NUMBERS = ("class_counts_", "group_offsets_", "group_of_class_", "cluster_of_class_")
-_PER_GROUP = ("group_scores_", "group_offsets_")
+_WHOLE_NUMBERS = (
+    *("class_counts_", "group_offsets_", "group_of_class_", "cluster_of_class_"),
+    *("own_places_", "own_offsets_"),
+)
+# One letter per dimension: K classes, L = K + 1, B bins; "?" is any size, others must agree.
+_SHAPES = {
+    "group_scores_": "?",
+    "group_offsets_": "?",
+    "calibration_levels_": "?",
+    "pooled_scores_": "N",
+    "own_places_": "N",
+    "own_offsets_": "L",
+    "cluster_weights_": "KM",
+    "cluster_functions_": "MB",
+}
+_ROUNDING = 1e-9  # how far a level may differ between machines
 _ONLY_IF_EXACT = ("lower_thresholds_", "upper_probability_")
 
 
@@ -58,11 +79,16 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
             setattr(predictor, name, about["fitted"][name])
         for name in predictor.fitted_arrays:
             setattr(predictor, name, arrays.get(name))
-        if "guarantee_" in predictor.fitted_values:
-            predictor.guarantee_ = tuple(  # type: ignore[attr-defined]
+        if isinstance(predictor, ClusteredPredictor):
+            predictor.guarantee_ = tuple(
                 ClusterGuarantee._make(math.nan if v is None else v for v in row)
                 for row in about["fitted"]["guarantee_"]
             )
+        if isinstance(predictor, PooledPredictor):
+            predictor.ingredients_ = [
+                (kind, float(strength), float(weight))
+                for kind, strength, weight in about["fitted"]["ingredients_"]
+            ]
         problem = (
             _wrong_array(predictor)
             or _wrong_value(predictor)
@@ -112,7 +138,8 @@ def _unfitted(about: dict[str, Any]) -> BasePredictor:
 
 
 def _wrong_array(predictor: BasePredictor) -> str | None:
-    """The array, if any, that is missing or has another type or length than `save` gives it."""
+    """The array, if any, that is missing or has another type or shape than `save` gives it."""
+    sizes = {"K": predictor.n_classes_, "L": predictor.n_classes_ + 1, "B": FINE_BINS + 1}
     for name in predictor.fitted_arrays:
         values = getattr(predictor, name)
         if values is None:
@@ -121,8 +148,14 @@ def _wrong_array(predictor: BasePredictor) -> str | None:
             return f"it lacks {name}"
         if values.dtype != (np.int64 if name in _WHOLE_NUMBERS else np.float64):
             return f"{name} has the type {values.dtype}"
-        if values.ndim != 1 or (name not in _PER_GROUP and len(values) != predictor.n_classes_):
+        letters = _SHAPES.get(name, "K")
+        if values.ndim != len(letters) or any(
+            letter != "?" and sizes.setdefault(letter, size) != size
+            for letter, size in zip(letters, values.shape, strict=True)
+        ):
             return f"{name} has the shape {values.shape}"
+        if np.isnan(values).any():
+            return f"{name} holds NaN"
     return None
 
 
@@ -162,23 +195,78 @@ def _wrong_cluster(predictor: BasePredictor) -> str | None:
 
 
 def _wrong_threshold(predictor: BasePredictor) -> str | None:
-    """Thresholds must follow from the stored scores."""
-    groups = GroupedScores(predictor.group_scores_, predictor.group_offsets_)
-    offsets, scores, group_of_class = groups.offsets, groups.scores, predictor.group_of_class_
+    """Thresholds must follow from what the method keeps."""
+    if isinstance(predictor, GroupPredictor):
+        groups, group_of_class = predictor.groups_, predictor.group_of_class_
+        if not 0 <= group_of_class.min() <= group_of_class.max() < len(groups.counts):
+            return "a class belongs to a group that does not exist"
+        return _wrong_groups(groups) or _unlike(predictor, groups, group_of_class)
+    if isinstance(predictor, PooledPredictor):
+        return _wrong_pool(predictor) or _wrong_level(predictor)
+    return None
+
+
+def _wrong_groups(groups: GroupedScores) -> str | None:
+    scores, offsets = groups
     if offsets[0] != 0 or offsets[-1] != len(scores) or (groups.counts < 0).any():
         return "its groups of scores overlap"
-    if not 0 <= group_of_class.min() <= group_of_class.max() < len(groups.counts):
-        return "a class belongs to a group that does not exist"
     falls = np.flatnonzero(scores[1:] < scores[:-1]) + 1
-    if np.isnan(scores).any() or not np.isin(falls, offsets).all():
-        return "its scores are not sorted"
-    expected = groups.thresholds(predictor.alpha, exact=predictor.exact)
+    return None if np.isin(falls, offsets).all() else "its scores are not sorted"
+
+
+def _unlike(
+    predictor: BasePredictor, groups: GroupedScores, group_of_class: IntArray
+) -> str | None:
+    expected = groups.thresholds(predictor.alpha, exact=predictor.exact).of_classes(group_of_class)
     stored = (predictor.thresholds_, predictor.lower_thresholds_, predictor.upper_probability_)
-    for mine, theirs in zip(expected.of_classes(group_of_class), stored, strict=True):
-        same = mine is theirs if mine is None or theirs is None else np.array_equal(mine, theirs)
-        if not same:
-            return "its thresholds do not follow from its scores"
+    same = all(_same(mine, theirs) for mine, theirs in zip(expected, stored, strict=True))
+    return None if same else "its thresholds do not follow from its scores"
+
+
+def _same(mine: Array | None, theirs: Array | None) -> bool:
+    return mine is theirs if mine is None or theirs is None else np.array_equal(mine, theirs)
+
+
+def _wrong_pool(predictor: PooledPredictor) -> str | None:
+    places, offsets = predictor.own_places_, predictor.own_offsets_
+    n_rows = len(predictor.pooled_scores_)
+    classes = np.repeat(np.arange(predictor.n_classes_), np.diff(offsets))
+    if offsets[0] != 0 or not np.array_equal(places // (n_rows + 1), classes):
+        return "its rows do not fit its classes"
+    if (np.diff(places) <= 0).any():
+        return "its rows are not sorted"
+    if not np.array_equal(np.sort(places % (n_rows + 1)), np.arange(n_rows)):
+        return "its rows do not fit its scores"
+    n_held_out = predictor.n_calibration_ - n_rows if predictor.split == "holdout" else n_rows
+    if len(predictor.calibration_levels_) != n_held_out:
+        return "its levels do not fit its rows"
+    for values in (predictor.pooled_scores_, predictor.calibration_levels_):
+        if (values[1:] < values[:-1]).any():
+            return "its scores are not sorted"
+    weights = predictor.own_weight_ + predictor.normal_weight_
+    if not np.allclose(weights + predictor.cluster_weights_.sum(axis=1), 1):
+        return "its weights do not add up to 1"
     return None
+
+
+def _wrong_level(predictor: PooledPredictor) -> str | None:
+    """A threshold must be where its class's level passes the common one, up to rounding."""
+    classes = np.arange(predictor.n_classes_)
+    if predictor.strength == 0:
+        return _unlike(predictor, predictor._own_groups(), classes)
+    levels = predictor.calibration_levels_
+    everyone = GroupedScores(levels, np.array([0, len(levels)]))
+    common = everyone.thresholds(predictor.alpha, exact=predictor.exact).of_classes(0 * classes)
+    blend, limits = predictor._fitted_blend, (predictor.thresholds_, predictor.lower_thresholds_)
+    same = common.upper[0] == predictor.level_
+    same = same and _same(common.upper_probability, predictor.upper_probability_)
+    for thresholds, level in zip(limits, (common.upper, common.lower), strict=True):
+        same = same and (thresholds is None) == (level is None)
+        if same and thresholds is not None and level is not None:
+            low = predictor._scores_at(blend, float(level[0]) - _ROUNDING)
+            high = predictor._scores_at(blend, float(level[0]) + _ROUNDING)
+            same = bool(((low <= thresholds) & (thresholds <= high)).all())
+    return None if same else "its thresholds do not follow from its scores"
 
 
 def _plain(value: Any) -> Any:

@@ -64,8 +64,14 @@ def test_every_count_is_what_counting_row_by_row_gives(fitted, test_rows):
     assert content["sizes"]["count"] == np.bincount(sets.sizes).tolist()
 
 
-def test_bars_to_the_right_of_a_shared_threshold_are_the_missed_rows(fitted, test_rows):
-    content = report_content(fitted["clustered"], *test_rows)
+@pytest.mark.parametrize("ties", [None, "quantised", "duplicated"])
+@pytest.mark.parametrize("method", ["standard", "clustered"])
+def test_bars_to_the_right_of_a_shared_threshold_are_the_missed_rows(
+    simulate, quietly, method, ties
+):
+    data = simulate(4000, 20, seed=3, ties=ties)
+    predictor = quietly(make_predictor(method), data.rows[:2000], data.labels[:2000])
+    content = report_content(predictor, data.rows[2000:], data.labels[2000:])
     groups, classes = content["groups"], content["classes"]
     histogram = np.reshape(classes["histogram"], (20, -1))
     for index, place in enumerate(classes["place"]):
@@ -158,3 +164,17 @@ def test_any_score_and_exact_coverage_agree_with_evaluate(data, test_rows, score
     direct = evaluate(predictor.predict_set(test_rows[0]), test_rows[1])
     assert content["metrics"]["covgap"] == direct.covgap
     assert content["metrics"]["avg_size"] == direct.avg_size
+
+
+def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows):
+    predictor = make_predictor("classwise").fit(data.rows[:2000], data.labels[:2000])
+    with_groups = report_content(predictor, *test_rows)
+    for name in ("group_scores_", "group_offsets_", "group_of_class_"):
+        delattr(predictor, name)
+    content = report_content(predictor, *test_rows)
+    assert content["metrics"] == with_groups["metrics"]
+    assert content["classes"]["threshold"] == with_groups["classes"]["threshold"]
+    assert content["groups"]["rows"] == []
+    n_bins = len(content["groups"]["bin_places"]) - 1
+    histogram = np.reshape(content["classes"]["histogram"], (20, n_bins))
+    assert histogram.sum(axis=1).tolist() == content["classes"]["rows"]

@@ -149,16 +149,6 @@ def test_the_commands_write_pages(tmp_path, predictor, data, capsys):
     with pytest.raises(SystemExit):
         main([*arguments, "-o", str(page)])
     assert "exists already" in capsys.readouterr().err
-    main(
-        [
-            "compare",
-            str(tmp_path / "test.npz"),
-            "--methods",
-            "standard,classwise",
-            "--n-splits",
-            "2",
-            "--report",
-            str(pages),
-        ]
-    )
+    choices = ["--methods", "standard,classwise", "--n-splits", "2"]
+    main(["compare", str(tmp_path / "test.npz"), *choices, "--report", str(pages)])
     assert len(embedded(pages.read_text())["candidates"]) == 6

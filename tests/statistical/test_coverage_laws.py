@@ -182,7 +182,7 @@ def test_exact_p_values_of_true_labels_are_uniform(exact):
 
 
 def test_ks_if_identical_is_the_median_for_identical_classes():
-    """In half of 400 clusters of identical classes; 0.1 allows for its approximation. Rate: 6e-5."""
+    """In half of 400 clusters; 0.05 allows for its approximation. False alarms: 6e-5."""
     rng = np.random.default_rng(9)
     cluster_of_class = np.zeros(5, dtype=int)
     below = []

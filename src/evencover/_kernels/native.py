@@ -130,7 +130,7 @@ def p_values(
     logits: bool,
     temperature: float,
 ) -> tuple[FloatArray, int]:
-    """(own_share + #{group scores >= s}) / (n + 1) for every class (n, K), and the first bad row."""
+    """(own_share + #{group scores >= s}) / (n + 1) of every class (n, K), and the first bad row."""
     if not _is_built_in(score):
         return reference.p_values(
             score,

@@ -13,7 +13,7 @@ inline int64_t count_less(const double* values, int64_t n, double x) {
     const double* start = values;
     while (n > 1) {
         const int64_t half = n / 2;
-        start += start[half - 1] < x ? half : 0;
+        start += half * (start[half - 1] < x);  // a product, lest it become a branch
         n -= half;
     }
     return start - values + (n == 1 && *start < x);

@@ -75,7 +75,7 @@ def _by_state() -> dict[str, Any]:
     return {"condition": {"test": SURELY_UNDER, "value": {"expr": "warn"}}, "value": calm}
 
 
-def _fading(shown: float) -> dict[str, Any]:
+def _fading(shown: float | dict[str, str]) -> dict[str, Any]:
     """Opacity of a class: nearly gone if the filters leave it out."""
     return {"condition": {"test": "datum.match", "value": shown}, "value": 0.08}
 
@@ -139,7 +139,7 @@ def class_coverage(target: float) -> Any:
     interval = (
         _classes()
         .mark_rule(strokeWidth=alt.ExprRef("max(0.5, min(4, 0.6 * width / n))"))
-        .encode(x=x, **limits, color=_by_state(), opacity=_fading(0.28))
+        .encode(x=x, **limits, color=_by_state(), opacity=_fading({"expr": "haze"}))
     )
     dot = (
         _classes()
@@ -153,7 +153,9 @@ def class_coverage(target: float) -> Any:
         .encode(x=x, y=y)
     )
     layers = interval + dot + _target(target) + chosen + chosen_dot
-    sizes = [alt.param(name="dot", value=18), alt.param(name="n", value=100)]
+    # Dots, strokes and haze grow finer with the number of classes; the page sets them.
+    fine = {"n": 100, "dot": 18, "haze": 0.28}
+    sizes = [alt.param(name=name, value=value) for name, value in fine.items()]
     return layers.properties(height=260).add_params(picked, bottom, *sizes)
 
 

@@ -80,9 +80,6 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "remedies": remedies(predictor, report),
         "classes": class_columns(seen) | threshold_columns(predictor),
         "groups": group_columns(predictor),
-        "by_calibration_count": [
-            group._asdict() for group in report.by_calibration_count() if group.n_classes
-        ],
     }
 
 

@@ -27,9 +27,10 @@ class Bins(NamedTuple):
 
 def score_bins(predictor: BasePredictor) -> Bins:
     """Bins for the scores of all classes alike, so that classes can be compared by eye."""
-    if not hasattr(predictor, "group_scores_"):
+    kept = group_scores(predictor).scores
+    scores = np.sort(kept[np.isfinite(kept)])
+    if len(scores) == 0:
         return _bins_without_scores(predictor.thresholds_)
-    scores = np.sort(predictor.group_scores_[np.isfinite(predictor.group_scores_)])
     inner = np.unique(np.quantile(scores, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf"))
     inner = _snapped(inner[inner < scores[-1]], predictor.thresholds_, scores)
     shares = np.searchsorted(scores, inner, side="right") / len(scores)
@@ -43,7 +44,7 @@ def _bins_without_scores(thresholds: FloatArray) -> Bins:
     """For methods that keep no scores: finest where the thresholds are, bars of equal width."""
     finite = thresholds[np.isfinite(thresholds)]
     top = max(1.0, finite.max(initial=1.0))
-    crowd = np.quantile(finite, np.arange(1, 10) / 10) if len(finite) else []
+    crowd = np.quantile(finite, np.arange(1, 10) / 10) if len(finite) else finite
     edges = np.unique(np.concatenate([np.linspace(0, top, 11), crowd]))
     return Bins(edges, np.linspace(0, 1, len(edges)))
 
@@ -102,11 +103,9 @@ def group_columns(predictor: BasePredictor) -> dict[str, Any]:
 
 def group_scores(predictor: BasePredictor) -> GroupedScores:
     """The calibration scores behind each threshold; no groups if the method keeps none."""
-    nothing = np.zeros(0), np.zeros(1, dtype=np.int64)
-    names = ("group_scores_", "group_offsets_")
-    return GroupedScores(
-        *(getattr(predictor, name, empty) for name, empty in zip(names, nothing, strict=True))
-    )
+    if not hasattr(predictor, "group_scores_"):
+        return GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64))
+    return GroupedScores(predictor.group_scores_, predictor.group_offsets_)  # type: ignore[attr-defined]
 
 
 def group_of_class(predictor: BasePredictor) -> IntArray:

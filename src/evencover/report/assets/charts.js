@@ -16,7 +16,6 @@ function recolourCharts() {
 // what `nearest` makes of a place on the x axis.
 async function drawChart(name, { data, signals = {}, label, crowded = false, tipOf, onClick, nearest }) {
   const container = byId(`chart-${name}`);
-  if (label) container.setAttribute("aria-label", label);
   const { view } = await vegaEmbed(container, filled(D.charts[name], data, signals), {
     mode: "vega",
     // Thousands of marks are quicker on a canvas; a few are sharper, on screen and paper, as SVG.
@@ -27,6 +26,10 @@ async function drawChart(name, { data, signals = {}, label, crowded = false, tip
     tooltip: false,
     logLevel: 1, // errors; before a class is picked, its mark has no extent
   });
+  // Vega has said "Vega visualization" here; a sentence about what is shown says more.
+  container.setAttribute("role", "img");
+  container.removeAttribute("aria-roledescription");
+  if (label) container.setAttribute("aria-label", label);
   const datumAt = (event, item) => {
     if (!nearest) return item?.datum;
     const x = event.clientX - container.getBoundingClientRect().left - view.origin()[0];

@@ -65,7 +65,7 @@ async function drawCharts() {
   const onClick = (d) => d.i !== undefined && show(d.i);
   const coverageChart = drawChart("coverage", {
     data: { classes: classRows() },
-    signals: { bottom, n: ranked.length, dot: K > 3000 ? 6 : K > 600 ? 12 : 20 },
+    signals: { bottom, n: ranked.length, haze: K > 3000 ? 0.06 : 0.28, dot: K > 3000 ? 6 : K > 600 ? 12 : 20 },
     label: `Coverage of ${count(ranked.length, "class", "classes")}, from ${percent(coverage[ranked[0]])} to ${percent(coverage[ranked.at(-1)])}; ${whole.format(D.verdict.n_surely_under)} are surely below ${percent(TARGET, 1)}. The table below has the same numbers.`,
     crowded: isCrowded, tipOf: tipOfClass, onClick,
     nearest: (rank) => ({ i: ranked[Math.max(0, Math.min(ranked.length, Math.round(rank)) - 1)] }),

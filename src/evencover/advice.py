@@ -1,0 +1,192 @@
+"""recommend(): which method for these labels, why, what to expect, and what would change it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import InputError, IntArray, class_labels, plain_array, whole_number
+from evencover.clustering import automatic_n_clusters, automatic_parameters, least_count
+from evencover.comparison import compare
+from evencover.description import class_balance
+from evencover.quantiles import Alpha, exact_alpha
+
+__all__ = ["Recommendation", "compare", "recommend"]
+
+# The paper's boundaries, in examples per class at alpha = 0.1.
+VERY_FEW, MANY, PLENTY = 10, 75, 100
+BALANCED = 0.5
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Advice in sentences, and the numbers behind it.
+
+    Attributes
+    ----------
+    method, score
+        What to use.
+    regime
+        Where the data stand in the paper's scheme: "extremely low", "low", "high" or
+        "extremely high".
+    paper_method
+        What the paper, which knows STANDARD, CLASSWISE and CLUSTERED, advises there.
+    why, expect, would_change
+        The reason, what it will be like, and what would change the advice.
+    n_rows, n_classes, examples_per_class, smallest_class, class_balance
+        What the labels look like; the balance is the paper's metric, 1 for equal classes.
+    """
+
+    method: str
+    score: str
+    regime: str
+    paper_method: str
+    why: str
+    expect: str
+    would_change: str
+    n_rows: int
+    n_classes: int
+    examples_per_class: float
+    smallest_class: int
+    class_balance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field, ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"Use {self.method} with the {self.score} score.",
+                f"Why: {self.why}",
+                f"Expect: {self.expect}",
+                f"What would change this: {self.would_change}",
+            ]
+        )
+
+
+def recommend(labels: Any, n_classes: int | None = None, alpha: Alpha = 0.1) -> Recommendation:
+    """Choose a method from how many calibration rows each class has.
+
+    Parameters
+    ----------
+    labels
+        (N,) class indices of the calibration rows.
+    n_classes
+        The number of classes K; by default one more than the largest label.
+    alpha
+        The level. The paper's boundaries hold for 0.1; they move with 1/alpha, because what
+        counts is the number of rows that a class may miss.
+
+    >>> advice = recommend([0] * 400 + [1] * 300 + [2] * 200)
+    >>> advice.method, advice.regime
+    ('classwise', 'extremely high')
+    >>> recommend(list(range(50)) * 20, alpha=0.1).method
+    'pooled'
+    """
+    values = plain_array(labels)
+    if n_classes is None:
+        n_classes = int(values.max()) + 1 if values.size and values.dtype.kind in "iu" else 2
+    n_classes = max(whole_number(n_classes, "n_classes", "recommend", 1), 2)
+    indices = class_labels(values, n_classes, None)
+    if len(indices) == 0:
+        raise InputError("There must be at least one label. Got none.")
+    counts = np.bincount(indices, minlength=n_classes)
+    level = float(exact_alpha(alpha, "recommend"))
+    regime = _regime(counts, level)
+    paper_method = _paper_method(counts, alpha, regime)
+    method = "classwise" if regime == "extremely high" else "pooled"
+    return Recommendation(
+        method=method,
+        score="softmax",
+        regime=regime,
+        paper_method=paper_method,
+        why=_why(counts, regime, paper_method),
+        expect=_expect(counts, level, method),
+        would_change=_would_change(counts, level, regime),
+        n_rows=len(indices),
+        n_classes=n_classes,
+        examples_per_class=float(counts.mean()),
+        smallest_class=int(counts.min()),
+        class_balance=class_balance(counts),
+    )
+
+
+def _regime(counts: IntArray, alpha: float) -> str:
+    """The paper's discussion: by how many examples most classes, the mean and the rarest have."""
+    at_a_tenth = counts * alpha / 0.1
+    if (at_a_tenth < VERY_FEW).mean() > 0.5:
+        return "extremely low"
+    if at_a_tenth.min() >= PLENTY:
+        return "extremely high"
+    return "high" if at_a_tenth.mean() > MANY else "low"
+
+
+def _paper_method(counts: IntArray, alpha: Alpha, regime: str) -> str:
+    if regime == "extremely high":
+        return "classwise"
+    gamma, enough = automatic_parameters(counts, alpha)
+    n_clusters = automatic_n_clusters(gamma, enough)
+    n_clusterable = int((counts * float(gamma) >= least_count(alpha)).sum())
+    possible = n_clusters >= 2 and n_clusterable > n_clusters
+    return "clustered" if regime != "extremely low" and possible else "standard"
+
+
+def _why(counts: IntArray, regime: str, paper_method: str) -> str:
+    have = (
+        f"{len(counts)} classes have {counts.mean():.3g} calibration rows on average, "
+        f"the smallest {counts.min()}"
+    )
+    if regime == "extremely high":
+        return (
+            f"{have}: enough for every class to stand alone, and classwise is the one method "
+            "that guarantees coverage to each of them (the paper's advice too)."
+        )
+    limits = {
+        "standard": "which ignores that classes differ",
+        "clustered": "which spends most rows on finding clusters and leaves out small classes",
+    }[paper_method]
+    return (
+        f"{have}. That is the paper's {regime}-data regime, where it advises {paper_method}, "
+        f"{limits}; pooled uses every row for every class, and in our study it was never "
+        "noticeably worse than the best of the paper's methods and usually better."
+    )
+
+
+def _expect(counts: IntArray, alpha: float, method: str) -> str:
+    middle = int(np.median(counts))
+    noise = 100 * sqrt(alpha * (1 - alpha) / (middle + 2))
+    alone = int((counts < ceil(round(1 / alpha - 1, 9))).sum())
+    always = (
+        f"; {alone} of {len(counts)} classes would be in every one of its sets" if alone else ""
+    )
+    if method == "classwise":
+        return (
+            f"coverage of {1 - alpha:g} for every class, give or take about {noise:.1f} points "
+            "from the luck of the calibration rows."
+        )
+    return (
+        f"coverage of {1 - alpha:g} overall and near it for most classes. A classwise threshold "
+        f"from {middle} rows would miss by about {noise:.1f} points by luck alone{always}."
+    )
+
+
+def _would_change(counts: IntArray, alpha: float, regime: str) -> str:
+    plenty = ceil(PLENTY * 0.1 / alpha)
+    if regime == "extremely high":
+        return (
+            "nothing but less data: with new classes, or fewer than "
+            f"{plenty} rows in some, use pooled."
+        )
+    short = counts < plenty
+    missing = int((plenty - counts[short]).sum())
+    unseen = int((counts == 0).sum())
+    first = f"Begin with the {unseen} classes without any. " if unseen else ""
+    return (
+        f"{missing} more labels, to give the {int(short.sum())} classes below {plenty} rows that "
+        f"many; then classwise can guarantee coverage to every class. {first}If sets are too "
+        "large or too uneven, try the raps score; 'evencover compare' measures it on your data."
+    )

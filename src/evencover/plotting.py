@@ -1,0 +1,287 @@
+"""matplotlib displays of reports and comparisons, in scikit-learn's Display pattern.
+
+Each display holds plain numbers, made by a ``from_...`` constructor, and draws them with `plot`,
+on given axes or new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, InputError, IntArray, whole_number
+from evencover.clustering import quantile_embedding
+from evencover.comparison import Comparison
+from evencover.evaluation import CoverageReport
+from evencover.predictors import BasePredictor
+from evencover.quantiles import GroupedScores
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8C8C8C"
+
+
+def new_axes(ax: Any) -> Any:
+    """The given axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise InputError(
+            "Plots need matplotlib; install it with 'pip install evencover[plot]'."
+        ) from None
+    return plt.subplots(layout="constrained")[1]
+
+
+@dataclass(eq=False)
+class _Display:
+    ax_: Any = field(default=None, init=False, repr=False)
+
+    @property
+    def figure_(self) -> Any:
+        """The figure that holds the axes, once plotted."""
+        return self.ax_.figure
+
+
+@dataclass(eq=False)
+class ClassCoverageDisplay(_Display):
+    """Coverage of each class with its 95% interval, sorted; the aim as a line."""
+
+    coverage: FloatArray
+    interval: FloatArray
+    aim: float
+
+    @classmethod
+    def from_report(cls, report: CoverageReport, *, ax: Any = None) -> Self:
+        """Draw the classes that have test rows."""
+        known = report.evaluated
+        return cls(
+            report.class_coverage[known], report.class_coverage_interval[known], 1 - report.alpha
+        ).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Classes from the least to the best covered; those surely below the aim stand out."""
+        self.ax_ = new_axes(ax)
+        order = np.argsort(self.coverage, kind="stable")
+        place = np.arange(len(order))
+        low, high = self.interval[order].T
+        surely_below = high < self.aim
+        for chosen, colour, label in (
+            (~surely_below, BLUE, "class"),
+            (surely_below, ORANGE, "class surely below the aim"),
+        ):
+            if chosen.any():
+                self.ax_.vlines(place[chosen], low[chosen], high[chosen], color=colour, alpha=0.25)
+                self.ax_.plot(
+                    place[chosen], self.coverage[order][chosen], ".", color=colour, label=label
+                )
+        self.ax_.axhline(self.aim, color=GREY, linestyle="--", label=f"aim {self.aim:g}")
+        self.ax_.set(xlabel="classes, least covered first", ylabel="coverage", ylim=(0, 1.02))
+        self.ax_.legend(loc="lower right")
+        return self
+
+
+@dataclass(eq=False)
+class CoverageByCountDisplay(_Display):
+    """Coverage of each class against its number of calibration rows."""
+
+    counts: IntArray
+    coverage: FloatArray
+    aim: float
+
+    @classmethod
+    def from_report(cls, report: CoverageReport, *, ax: Any = None) -> Self:
+        """Draw a report that knows the calibration counts, such as that of `predictor.evaluate`."""
+        if report.calibration_counts is None:
+            raise InputError(
+                "This report knows no calibration counts; pass 'calibration_counts' to evaluate."
+            )
+        known = report.evaluated
+        return cls(
+            report.calibration_counts[known], report.class_coverage[known], 1 - report.alpha
+        ).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """One point per class."""
+        self.ax_ = new_axes(ax)
+        self.ax_.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)
+        self.ax_.axhline(self.aim, color=GREY, linestyle="--")
+        self.ax_.set(xlabel="calibration rows of the class", ylabel="coverage", ylim=(0, 1.02))
+        self.ax_.set_xscale("symlog")
+        return self
+
+
+@dataclass(eq=False)
+class ParetoDisplay(_Display):
+    """CovGap against average set size of each candidate of a comparison."""
+
+    names: list[str]
+    covgap: FloatArray
+    avg_size: FloatArray
+    on_front: Array
+    noise_floor: float
+
+    @classmethod
+    def from_comparison(cls, comparison: Comparison, *, ax: Any = None) -> Self:
+        """Draw what `compare` found."""
+        candidates = comparison.candidates
+        return cls(
+            [candidate.name for candidate in candidates],
+            np.array([candidate.mean("covgap") for candidate in candidates]),
+            np.array([candidate.mean("avg_size") for candidate in candidates]),
+            np.array([comparison.is_on_pareto_front(candidate) for candidate in candidates]),
+            comparison.noise_floor,
+        ).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """The Pareto front, where nothing is better in both, is joined by a line."""
+        self.ax_ = new_axes(ax)
+        front = np.flatnonzero(self.on_front)
+        front = front[np.argsort(self.avg_size[front])]
+        self.ax_.plot(self.avg_size[front], self.covgap[front], "-", color=ORANGE, alpha=0.6)
+        self.ax_.plot(self.avg_size, self.covgap, "o", color=BLUE)
+        for name, size, gap in zip(self.names, self.avg_size, self.covgap, strict=True):
+            self.ax_.annotate(
+                name, (size, gap), xytext=(4, 4), textcoords="offset points", fontsize="small"
+            )
+        self.ax_.axhline(self.noise_floor, color=GREY, linestyle="--")
+        self.ax_.set(xlabel="AvgSize (log scale)", ylabel="CovGap; dashed: noise floor")
+        self.ax_.set_xscale("log")
+        return self
+
+
+@dataclass(eq=False)
+class SetSizeDisplay(_Display):
+    """How many rows have a set of each size."""
+
+    size_counts: IntArray
+
+    @classmethod
+    def from_report(cls, report: CoverageReport, *, ax: Any = None) -> Self:
+        """Draw the sizes of a report."""
+        return cls(report.size_counts).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Bars up to the largest size that occurs, at most 50 of them."""
+        self.ax_ = new_axes(ax)
+        largest = int(np.flatnonzero(self.size_counts)[-1])
+        width = max(1, -(-(largest + 1) // 50))
+        starts = np.arange(0, largest + 1, width)
+        shares = np.add.reduceat(self.size_counts[: largest + 1], starts) / self.size_counts.sum()
+        self.ax_.bar(starts, shares, width=0.9 * width, align="edge", color=BLUE)
+        self.ax_.set(xlabel="classes in the set", ylabel="share of rows")
+        return self
+
+
+@dataclass(eq=False)
+class ScoreDistributionDisplay(_Display):
+    """Calibration scores of one class against those of all rows, or of its cluster."""
+
+    own: FloatArray
+    others: FloatArray
+    threshold: float
+    name: str
+    others_name: str
+
+    @classmethod
+    def from_scores(
+        cls, predictor: BasePredictor, scores: Any, labels: Any, index: int, *, ax: Any = None
+    ) -> Self:
+        """Draw class `index` of a calibrated predictor, given the calibration scores (N,)."""
+        scores, labels = np.asarray(scores), np.asarray(labels)
+        index = whole_number(index, "index", cls.__name__, 0, predictor.n_classes_ - 1)
+        clusters = getattr(predictor, "cluster_of_class_", None)
+        in_cluster = clusters is not None and clusters[index] >= 0
+        mates = clusters[labels] == clusters[index] if in_cluster else np.ones(len(labels), bool)
+        names = predictor.class_names_
+        return cls(
+            np.sort(scores[labels == index]),
+            np.sort(scores[mates]),
+            float(predictor.thresholds_[index]),
+            f"class {index}" if names is None else str(names[index]),
+            f"cluster {clusters[index]}" if in_cluster else "all classes",
+        ).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Both empirical distribution functions, and the threshold."""
+        self.ax_ = new_axes(ax)
+        for values, colour, label in (
+            (self.others, GREY, self.others_name),
+            (self.own, BLUE, self.name),
+        ):
+            if len(values):
+                self.ax_.ecdf(values, color=colour, label=f"{label} ({len(values)} rows)")
+        if np.isfinite(self.threshold):
+            self.ax_.axvline(self.threshold, color=ORANGE, label="threshold")
+        self.ax_.set(xlabel="score", ylabel="share of rows at or below")
+        self.ax_.legend()
+        return self
+
+
+@dataclass(eq=False)
+class EmbeddingDisplay(_Display):
+    """Classes by their median and upper score quantile, coloured by cluster."""
+
+    embedding: FloatArray
+    cluster_of_class: IntArray
+
+    @classmethod
+    def from_scores(
+        cls, predictor: BasePredictor, scores: Any, labels: Any, *, ax: Any = None
+    ) -> Self:
+        """Draw the classes of a clustered predictor, given the calibration scores (N,)."""
+        clusters = getattr(predictor, "cluster_of_class_", None)
+        if clusters is None:
+            raise InputError("Only a clustered predictor has clusters to draw.")
+        groups = GroupedScores.sort(np.asarray(scores), np.asarray(labels), predictor.n_classes_)
+        return cls(quantile_embedding(groups, predictor.alpha), clusters).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """The null cluster is grey; classes with too few rows for a quantile are left out."""
+        self.ax_ = new_axes(ax)
+        known = np.isfinite(self.embedding).all(axis=1)
+        first, last = self.embedding[:, 0], self.embedding[:, -1]
+        null = known & (self.cluster_of_class < 0)
+        self.ax_.plot(first[null], last[null], "x", color=GREY, label="null cluster")
+        member = known & (self.cluster_of_class >= 0)
+        dots = self.ax_.scatter(
+            first[member], last[member], c=self.cluster_of_class[member], cmap="viridis", s=16
+        )
+        if member.any():
+            self.figure_.colorbar(dots, ax=self.ax_, label="cluster, easiest first")
+        self.ax_.set(xlabel="median score", ylabel="score quantile at 1 - alpha or 0.9")
+        return self
+
+
+@dataclass(eq=False)
+class ThresholdsDisplay(_Display):
+    """The threshold of each class against its number of calibration rows."""
+
+    thresholds: FloatArray
+    counts: IntArray
+
+    @classmethod
+    def from_predictor(cls, predictor: BasePredictor, *, ax: Any = None) -> Self:
+        """Draw what a predictor learnt."""
+        return cls(predictor.thresholds_, predictor.class_counts_).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """One point per class; infinite thresholds are marked at the top."""
+        self.ax_ = new_axes(ax)
+        finite = np.isfinite(self.thresholds)
+        self.ax_.plot(
+            self.counts[finite], self.thresholds[finite], "o", color=BLUE, alpha=0.4, markersize=4
+        )
+        n_infinite = int((~finite).sum())
+        if n_infinite:
+            top = self.thresholds[finite].max() if finite.any() else 1.0
+            self.ax_.plot(
+                self.counts[~finite], np.full(n_infinite, top * 1.05), "^", color=ORANGE,
+                label=f"in every set ({n_infinite} classes)",
+            )  # fmt: skip
+            self.ax_.legend()
+        self.ax_.set(xlabel="calibration rows of the class", ylabel="threshold")
+        self.ax_.set_xscale("symlog")
+        return self

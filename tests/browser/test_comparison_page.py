@@ -1,0 +1,51 @@
+"""The comparison as a person meets it."""
+
+import pytest
+
+from evencover import compare
+from evencover.data import load_languages
+from evencover.report import write_comparison
+
+pytest.importorskip("altair")
+pytest.importorskip("jinja2")
+pytest.importorskip("vl_convert")
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    rows, labels, _ = load_languages()
+    result = compare(rows[::8], labels[::8], methods=["standard", "classwise"], n_splits=2)
+    return write_comparison(tmp_path_factory.mktemp("pages") / "comparison.html", result), result
+
+
+def test_the_pick_and_its_reason_come_first(visit, comparison):
+    path, result = comparison
+    page = visit(path)
+    assert result.pick.name in page.inner_text("h1")
+    assert result.reason in page.inner_text(".verdict")
+    assert page.locator("tr.pick").inner_text().startswith(result.pick.name)
+
+
+def test_every_candidate_is_in_the_table_and_in_the_chart(visit, comparison):
+    path, result = comparison
+    page = visit(path)
+    names = {candidate.name for candidate in result.candidates}
+    assert page.locator("#candidates tbody tr").count() == len(names)
+    assert names <= set(page.locator("#chart-pareto text").all_text_contents())
+    label = page.get_attribute("#chart-pareto", "aria-label")
+    assert all(name in label for name in names)
+
+
+def test_the_table_sorts(visit, comparison):
+    path, result = comparison
+    page = visit(path)
+    page.click("th[data-key=avg_size] button")
+    first = page.locator("#candidates tbody tr").first.inner_text()
+    smallest = min(result.candidates, key=lambda candidate: candidate.mean("avg_size"))
+    assert first.startswith(smallest.name)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_is_wide_enough(visit, comparison, dark):
+    page = visit(comparison[0], width=390, height=844, dark=dark)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

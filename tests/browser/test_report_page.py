@@ -1,0 +1,282 @@
+"""The report as a person meets it: from disk, with a mouse, a keyboard, a phone or on paper."""
+
+import numpy as np
+import pytest
+
+from evencover.confusions import Confusions
+from evencover.data import load_languages
+from evencover.evaluation import CoverageReport, Tally
+from evencover.predictors import make_predictor
+from evencover.report import write_report
+from evencover.report.content import Gathered, describe
+from evencover.report.examples import Example, Examples
+from evencover.report.groups import score_bins
+
+pytest.importorskip("altair")
+pytest.importorskip("jinja2")
+pytest.importorskip("vl_convert")
+
+EVIL = "<script>alert(1)</script>"
+QUOTES = "\"double\" 'single' `tick` \\ </td>"
+EMOJI = "🦊 fox & 🐺 wolf"
+ARABIC = "الثعلب الأحمر (شمال)"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def languages(folder, quietly):
+    """Half of the bundled languages calibrates, half is reported on."""
+    rows, labels, names = load_languages()
+    half = len(labels) // 2
+    predictor = quietly(
+        make_predictor("clustered", n_clusters=4),
+        rows[:half],
+        labels[:half],
+        class_names=names.tolist(),
+    )
+    path = folder / "languages.html"
+    write_report(path, predictor, rows[half:], labels[half:], title="Languages")
+    return path, predictor.evaluate(rows[half:], labels[half:])
+
+
+@pytest.fixture(scope="module")
+def strange(folder, simulate):
+    """Names that try to be something else."""
+    data = simulate(2000, 6, seed=4)
+    names = [EVIL, QUOTES, EMOJI, ARABIC, "", "x" * 300]
+    predictor = make_predictor("classwise").fit(
+        data.rows[:1000], data.labels[:1000], class_names=names
+    )
+    path = folder / "strange.html"
+    ids = [f"<b>row {row}</b>" for row in range(1000)]
+    write_report(path, predictor, data.rows[1000:], data.labels[1000:], ids=ids, title=EVIL)
+    return path
+
+
+@pytest.fixture(scope="module")
+def huge(folder):
+    """10,000 classes, straight from counts: the rows themselves would be gigabytes."""
+    from evencover.report.page import render_report
+
+    n, rng = 10_000, np.random.default_rng(0)
+    counts, tested = rng.integers(1, 60, n), rng.integers(1, 40, n)
+    labels = np.repeat(np.arange(n), counts)
+    names = [f"Species {k} of the {'north' if k % 2 else 'south'}" for k in range(n)]
+    predictor = make_predictor("standard").fit_scores(rng.uniform(size=len(labels)), labels, n)
+    covered = rng.binomial(tested, rng.beta(9, 1, n))
+    sizes = np.bincount(rng.poisson(3, tested.sum()), minlength=n + 1)
+    pairs = np.sort(rng.choice(n * n, 5 * n, replace=False))
+    report = CoverageReport.from_tally(
+        Tally(tested, covered, sizes),
+        0.1,
+        class_names=names,
+        calibration_counts=counts,
+        thresholds=predictor.thresholds_,
+        confusions=Confusions(pairs, np.ones(len(pairs), dtype=int), n),
+    )
+    examples = Examples(n)
+    for label in range(n):
+        members = rng.integers(0, n, 6).tolist()
+        examples.take([Example(label, bool(k), k, 6, 12, members, [9.5] * 6) for k in (0, 0, 1)])
+    n_bins = len(score_bins(predictor).edges) - 1
+    histogram = rng.multinomial(20, np.full(n_bins, 1 / n_bins), n)
+    content = describe(predictor, Gathered(report, histogram, 3 * tested, examples, False))
+    path = folder / "huge.html"
+    path.write_text(render_report(content, "Huge"), encoding="utf-8")
+    return path
+
+
+def names_in_table(page):
+    return page.locator("#classes tbody .name").all_inner_texts()
+
+
+def test_the_top_answers_the_question(visit, languages):
+    path, report = languages
+    page = visit(path)
+    worst = report.worst_classes(5)
+    n_under = sum(limits[1] < 0.9 for limits in report.class_coverage_interval)
+    assert f"{n_under} of 505 classes" in page.inner_text("h1")
+    assert f"{round(100 * report.marginal_coverage, 1):g}%" in page.inner_text(".answers")
+    assert page.locator("#worst .name").all_inner_texts() == [view.name for view in worst]
+    assert names_in_table(page)[:5] == [view.name for view in worst]
+    # Charts are drawn, and told to those who do not see them.
+    for chart in ("coverage", "calibration", "sizes", "scores"):
+        figure = page.locator(f"#chart-{chart}")
+        figure.locator("svg").wait_for()
+        assert len(figure.get_attribute("aria-label")) > 40
+
+
+def test_search_finds_by_any_part_of_a_name_without_accents(visit, languages):
+    page = visit(languages[0])
+    page.fill("#query", "PORTUGUES")
+    assert names_in_table(page)
+    assert all("Portugues" in name for name in names_in_table(page))
+    assert page.inner_text("#hits").startswith(f"{len(names_in_table(page))} of 505 classes")
+    page.fill("#query", "guarani")
+    assert any("Guaraní" in name for name in names_in_table(page))
+    page.fill("#query", "no such language")
+    assert "No class matches" in page.inner_text("#classes tbody")
+    page.click("text=Clear")
+    page.locator("#classes tbody tr >> nth=49").wait_for()
+    assert page.inner_text("#hits").startswith("505 classes")
+
+
+def test_columns_sort_both_ways_and_say_so(visit, languages):
+    page = visit(languages[0])
+
+    def column():
+        cells = page.locator("#classes tbody tr td:nth-child(4)").all_inner_texts()
+        return [int(cell) for cell in cells]
+
+    heading = page.locator("th[data-key=rows]")
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert column() == sorted(column())
+    least = column()[0]
+    page.keyboard.press("Enter")  # the heading keeps the focus
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert column() == sorted(column(), reverse=True)
+    assert column()[0] > least
+    page.click("text=Next")
+    assert "51 to 100" in page.inner_text("#pages")
+
+
+def test_filters_by_cluster_count_and_undercoverage(visit, languages):
+    path, report = languages
+    page = visit(path)
+    page.check("#under")
+    under = report.class_coverage_interval[:, 1] < 0.9
+    assert page.locator("#classes tbody tr.under").count() == min(50, under.sum())
+    page.uncheck("#under")
+    page.select_option("#cluster", "1")
+    n_members = (report.cluster_of_class == 1).sum()
+    assert page.inner_text("#hits").startswith(f"{n_members} of 505")
+    page.select_option("#cluster", "")
+    page.fill("#least", "18")
+    page.fill("#most", "20")
+    counts = report.calibration_counts
+    n_between = ((counts >= 18) & (counts <= 20)).sum()
+    assert page.inner_text("#hits").startswith(f"{n_between} of 505")
+
+
+def test_a_click_shows_the_class(visit, languages):
+    path, report = languages
+    page = visit(path)
+    page.fill("#query", "Basque")
+    page.click("#classes tbody tr >> nth=0")
+    index = report.class_names.index(page.inner_text("#detail h3"))
+    view, text = report.class_view(index), page.inner_text("#detail")
+    assert f"of {view.test_rows} test rows covered" in text
+    assert f"of cluster {view.cluster}" in text or "too few to join" in text
+    assert page.locator("#classes tr[aria-current=true]").count() == 1
+    assert page.locator("#detail .examples li").count() > 0
+    assert page.locator("#detail .chip.truth, #detail .chip.absent").count() > 0
+    other = page.locator("#detail .confusions button").first
+    name = other.inner_text()
+    other.click()
+    assert page.inner_text("#detail h3") == name
+
+
+def test_pointing_at_a_chart_names_the_class_and_clicking_selects_it(visit, languages):
+    page = visit(languages[0])
+    page.locator("#chart-coverage").scroll_into_view_if_needed()
+    box = page.locator("#chart-coverage").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#tip:not([hidden])")
+    name = page.inner_text("#tip b")
+    assert name in languages[1].class_names
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert page.inner_text("#detail h3") == name
+
+
+def test_the_keyboard_is_enough(visit, languages):
+    page = visit(languages[0])
+    page.focus("#query")
+    page.keyboard.type("chinese")
+    page.focus("#classes tbody .name >> nth=0")
+    page.keyboard.press("ArrowDown")
+    second = names_in_table(page)[1]
+    assert page.evaluate("document.activeElement.textContent") == second
+    page.keyboard.press("Enter")
+    assert page.inner_text("#detail h3") == second
+    assert page.evaluate("document.activeElement.id") == "detail"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == second
+
+
+def test_light_and_dark(visit, languages):
+    page = visit(languages[0])
+    colour = "getComputedStyle(document.body).backgroundColor"
+    labels = "getComputedStyle(document.querySelector('#chart-coverage text')).fill"
+    light = page.evaluate(colour), page.evaluate(labels)
+    page.click("#theme")
+    assert page.get_attribute("#theme", "aria-pressed") == "true"
+    dark = page.evaluate(colour), page.evaluate(labels)
+    assert light[0] != dark[0]
+    assert light[1] != dark[1]
+    assert visit(languages[0], dark=True).evaluate(colour) == dark[0]
+
+
+def test_a_phone_shows_a_class_as_a_sheet(visit, languages):
+    page = visit(languages[0], width=390, height=844)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert not page.is_visible("#detail")
+    page.click("#classes tbody tr >> nth=2")
+    assert page.is_visible("#detail")
+    assert page.locator("#detail").bounding_box()["width"] == 390
+    page.click("#detail .close")
+    assert not page.is_visible("#detail")
+
+
+def test_paper_has_the_verdict_and_the_first_rows(visit, languages):
+    page = visit(languages[0], dark=True)
+    assert len(page.pdf(format="A4")) > 20_000
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#classes tbody tr").count() == 100
+    assert page.get_attribute("html", "data-theme") == "light"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#classes tbody tr").count() == 50
+    assert page.get_attribute("html", "data-theme") == "dark"
+
+
+def test_names_stay_text_wherever_they_are_shown(visit, strange):
+    page = visit(strange)
+    assert page.title() == EVIL
+    names = page.locator("#classes tbody .name")
+    assert set(names.all_text_contents()) == {EVIL, QUOTES, EMOJI, ARABIC, "class 4", "x" * 300}
+    for place in range(6):
+        name = names.nth(place).text_content()
+        names.nth(place).click()
+        assert page.text_content("#detail h3") == name
+        page.locator("#detail .examples").wait_for()
+    page.locator("#chart-coverage").scroll_into_view_if_needed()
+    box = page.locator("#chart-coverage").bounding_box()
+    for share in np.linspace(0.1, 0.95, 12):
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + 40)
+    assert page.locator("script").count() == 4
+    assert page.locator("main b:not(figcaption b)").count() == 0
+    assert "<b>row " in page.inner_text("#detail")
+
+
+def test_right_to_left_names_leave_their_surroundings_alone(visit, strange):
+    page = visit(strange)
+    page.fill("#query", "الثعلب")
+    assert page.locator("#classes tbody .name").count() == 1
+    assert page.locator("#classes tbody .name bdi").text_content() == ARABIC
+
+
+def test_ten_thousand_classes_remain_usable(visit, huge):
+    page = visit(huge)
+    assert int(page.get_attribute("html", "data-ready")) < 10_000
+    assert page.locator("#classes tbody tr").count() == 50
+    page.locator("#query").press_sequentially("9999", delay=10)
+    page.locator("#hits", has_text="1 of 10,000 classes").wait_for(timeout=5000)
+    page.click("#classes tbody tr >> nth=0")
+    assert page.inner_text("#detail h3") == "Species 9999 of the north"
+    page.fill("#query", "")
+    page.click("th[data-key=name] button")
+    assert names_in_table(page)[:2] == ["Species 0 of the south", "Species 1 of the north"]
