@@ -24,6 +24,7 @@ _HOME = {
     "Recommendation": "advice",
     "recommend": "advice",
     "evaluate": "evaluation",
+    "write_report": "report",
     "save": "persistence",
     "load": "persistence",
     "InputError": "_validation",
@@ -33,20 +34,26 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
-    from evencover._validation import EvencoverWarning, InputError
-    from evencover.advice import Recommendation, recommend
-    from evencover.classifier import ConformalClassifier
-    from evencover.comparison import Comparison, compare
-    from evencover.evaluation import CoverageReport, evaluate
-    from evencover.persistence import load, save
-    from evencover.predictors import (
-        ClasswisePredictor,
-        ClusteredPredictor,
-        PooledPredictor,
-        StandardPredictor,
-    )
-    from evencover.scores import APS, RAPS, Softmax
-    from evencover.sets import PredictionSets
+    from evencover._validation import EvencoverWarning as EvencoverWarning
+    from evencover._validation import InputError as InputError
+    from evencover.advice import Recommendation as Recommendation
+    from evencover.advice import recommend as recommend
+    from evencover.classifier import ConformalClassifier as ConformalClassifier
+    from evencover.comparison import Comparison as Comparison
+    from evencover.comparison import compare as compare
+    from evencover.evaluation import CoverageReport as CoverageReport
+    from evencover.evaluation import evaluate as evaluate
+    from evencover.persistence import load as load
+    from evencover.persistence import save as save
+    from evencover.predictors import ClasswisePredictor as ClasswisePredictor
+    from evencover.predictors import ClusteredPredictor as ClusteredPredictor
+    from evencover.predictors import PooledPredictor as PooledPredictor
+    from evencover.predictors import StandardPredictor as StandardPredictor
+    from evencover.report import write_report as write_report
+    from evencover.scores import APS as APS
+    from evencover.scores import RAPS as RAPS
+    from evencover.scores import Softmax as Softmax
+    from evencover.sets import PredictionSets as PredictionSets
 
 
 def __getattr__(name: str) -> Any:

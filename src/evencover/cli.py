@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import cyclopts
+import numpy as np
 from cyclopts import App, Parameter
 
 import evencover
@@ -70,7 +71,7 @@ def calibrate(
     /,
     *,
     output: Output,
-    method: str = "clustered",
+    method: str = "pooled",
     score: str = "softmax",
     alpha: str = "0.1",
     exact: Switch = False,
@@ -94,7 +95,7 @@ def calibrate(
     output
         Where to write the model (.safetensors).
     method
-        standard, classwise or clustered.
+        standard, classwise, clustered or pooled.
     score
         softmax, aps or raps.
     alpha
@@ -124,6 +125,8 @@ def calibrate(
     from evencover.predictors import make_predictor
 
     output = refuse_existing(output, force=force)
+    if output.suffix != ".safetensors":
+        raise InputError(f"A model's ending must be .safetensors. Got '{output}' instead.")
     own = {"gamma": gamma, "n_clusters": n_clusters}
     parameters = {name: value for name, value in own.items() if value is not None}
     if parameters and method.lower() != "clustered":
@@ -292,11 +295,39 @@ def info(
 
 
 @app.command
+def recommend(
+    data: Path, /, *, alpha: str = "0.1", as_json: Json = False, read: Input = READ
+) -> None:
+    """Say which method suits these labels, why, what to expect, and what would change it.
+
+    Parameters
+    ----------
+    data
+        Probabilities and labels of the calibration rows.
+    alpha
+        Miscoverage level.
+    as_json
+        Print the advice as JSON.
+    """
+    from evencover.advice import recommend as advise
+
+    source = read.open(data, "reading")
+    if not source.has_labels:
+        raise InputError(f"Advice needs labels. Got none with {source.name}; pass --labels.")
+    labels = np.concatenate([np.asarray(block.labels) for block in source.blocks()])
+    advice = advise(labels, source.n_classes, _number_if_float(alpha))
+    if as_json:
+        _print_json(advice.to_dict())
+    else:
+        print(advice)
+
+
+@app.command
 def compare(
     data: Path | None = None,
     /,
     *,
-    methods: str = "standard,classwise,clustered",
+    methods: str = "standard,classwise,clustered,pooled",
     scores: str = "softmax,aps,raps",
     alpha: str = "0.1",
     n_splits: int = 10,

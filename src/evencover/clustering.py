@@ -152,7 +152,7 @@ def _dkw_band(counts: IntArray, n_bands: int) -> FloatArray:
 
     Dvoretzky-Kiefer-Wolfowitz with Massart's constant, and a union bound.
     """
-    return np.sqrt(np.log(2 * n_bands / 0.025) / (2 * np.maximum(counts, 1)))
+    return np.sqrt(np.log(2 * max(n_bands, 1) / 0.025) / (2 * np.maximum(counts, 1)))
 
 
 def _median_of_largest_ks(class_counts: IntArray, cluster_count: int) -> float:

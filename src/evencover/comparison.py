@@ -294,6 +294,8 @@ def compare(
             f"There must be rows left to test on. Got {len(rows.labels)} rows, which all calibrate."
         )
     pairs = list(product(rows.true_scores, predictors))
+    method_names = dict(zip(predictors, _names(predictors, "method"), strict=True))
+    score_names = dict(zip(rows.true_scores, _names(list(rows.true_scores), "name"), strict=True))
     trials = [
         _trial(rows, score, predictor, alpha, split, seed + place)
         for score, predictor in pairs
@@ -301,13 +303,21 @@ def compare(
     ]
     reports = [CoverageReport.from_tally(tally, alpha) for tally in rows.tally(trials)]
     candidates = [
-        Candidate(predictor.method, score.name, tuple(reports[first : first + n_splits]))
+        Candidate(
+            method_names[predictor], score_names[score], tuple(reports[first : first + n_splits])
+        )
         for first, (score, predictor) in zip(range(0, len(trials), n_splits), pairs, strict=True)
     ]
     n_calibration = int(np.mean([len(split) for split in splits]))
     return Comparison(
         tuple(candidates), float(level), n_splits, n_calibration, len(rows.labels) - n_calibration
     )
+
+
+def _names(items: Sequence[Any], attribute: str) -> list[str]:
+    """Short names where they tell the items apart, else the items with their parameters."""
+    short = [getattr(item, attribute) for item in items]
+    return short if len(set(short)) == len(items) else [repr(item) for item in items]
 
 
 def calibration_rows(

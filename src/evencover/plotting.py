@@ -192,8 +192,9 @@ class ScoreDistributionDisplay(_Display):
         """Draw class `index` of a calibrated predictor, given the calibration scores (N,)."""
         scores, labels = np.asarray(scores), np.asarray(labels)
         index = whole_number(index, "index", cls.__name__, 0, predictor.n_classes_ - 1)
-        clusters = getattr(predictor, "cluster_of_class_", None)
-        in_cluster = clusters is not None and clusters[index] >= 0
+        alone = np.full(predictor.n_classes_, -1)
+        clusters = np.asarray(getattr(predictor, "cluster_of_class_", alone))
+        in_cluster = clusters[index] >= 0
         mates = clusters[labels] == clusters[index] if in_cluster else np.ones(len(labels), bool)
         names = predictor.class_names_
         return cls(

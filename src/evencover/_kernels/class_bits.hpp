@@ -11,8 +11,7 @@ EVENCOVER_BEGIN
 
 class ClassBits {
    public:
-    explicit ClassBits(int64_t n_classes)
-        : n_words_((n_classes + 63) / 64), words_(n_words_) {
+    explicit ClassBits(int64_t n_classes) : n_words_((n_classes + 63) / 64), words_(n_words_) {
         clear();
     }
     void clear() { std::memset(words_.data(), 0, bytes()); }

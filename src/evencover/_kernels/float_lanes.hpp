@@ -25,8 +25,8 @@ struct FloatLanes {
 
     explicit FloatLanes(const float* at) : values(_mm512_loadu_ps(at)) {}
     FloatLanes(const float* at, int64_t n)  // zeros beyond n
-        : values(_mm512_maskz_loadu_ps(static_cast<__mmask16>(n >= n_lanes ? 0xFFFF : first_lanes(n)),
-                                       at)) {}
+        : values(_mm512_maskz_loadu_ps(
+              static_cast<__mmask16>(n >= n_lanes ? 0xFFFF : first_lanes(n)), at)) {}
 
     LaneMask at_least(float from) const {
         return _mm512_cmp_ps_mask(values, _mm512_set1_ps(from), _CMP_GE_OQ);

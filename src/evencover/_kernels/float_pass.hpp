@@ -14,14 +14,15 @@ class FloatPass {
    public:
     // Appends the values >= from to `out` (with room for n_lanes more), and returns its new end.
     float* append_values(const float* row, int64_t n, float from, float* out) {
-        return append(row, n, from, out, [](const FloatLanes& values, int64_t) -> const FloatLanes& {
-            return values;
-        });
+        return append(
+            row, n, from, out,
+            [](const FloatLanes& values, int64_t) -> const FloatLanes& { return values; });
     }
 
     // Appends the places of the values >= from to `out`, and returns its new end.
     int32_t* append_places(const float* row, int64_t n, float from, int32_t* out) {
-        return append(row, n, from, out, [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
+        return append(row, n, from, out,
+                      [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
     }
 
     // Only looks whether the row is good.

@@ -9,9 +9,9 @@
 #define EVENCOVER_ISA baseline
 #endif
 
-#define EVENCOVER_BEGIN \
+#define EVENCOVER_BEGIN   \
     namespace evencover { \
     namespace EVENCOVER_ISA {
 #define EVENCOVER_END \
-    } \
+    }                 \
     }

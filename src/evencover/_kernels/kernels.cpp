@@ -22,8 +22,8 @@ int64_t true_label_scores_from(Source& source, const Rows& rows, const Score& sc
         const double own = static_cast<double>(row[labels[i]]);
         if (score.needs_order) {
             if (!position.find(source, row, rows.n_classes, labels[i])) return i;
-            scores[i] = ordered_score(score, own, position.mass_before, position.count_before + 1,
-                                      u[i]);
+            scores[i] =
+                ordered_score(score, own, position.mass_before, position.count_before + 1, u[i]);
         } else {
             if (!is_good_row(source, row, rows.n_classes)) return i;
             scores[i] = softmax_score(own);
@@ -40,9 +40,8 @@ int64_t true_label_scores(const Rows& rows, const Score& score, const int64_t* l
 }
 
 int64_t score_matrix(const Rows& rows, const Score& score, const double* u, double* scores) {
-    return with_source(rows, [&](auto&& source) {
-        return score_matrix_from(source, rows, score, u, scores);
-    });
+    return with_source(
+        rows, [&](auto&& source) { return score_matrix_from(source, rows, score, u, scores); });
 }
 
 int64_t prediction_sets(const Rows& rows, const Score& score, const double* u,

@@ -22,7 +22,8 @@ struct Rows {
     double tolerance;  // how far from 1 a row of probabilities may sum
 };
 
-// Softmax is 1 - p. The others go by the order: APS, or RAPS with its penalty on ranks beyond k_reg.
+// Softmax is 1 - p. The others go by the order: APS, or RAPS with its penalty on ranks beyond
+// k_reg.
 struct Score {
     bool needs_order;
     double penalty;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels.hpp"
 #include "isa.hpp"
+#include "kernels.hpp"
 
 EVENCOVER_BEGIN
 

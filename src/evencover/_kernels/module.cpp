@@ -141,7 +141,8 @@ class Block {
         expect_length(coin, rows_.n_rows);
         expect_shape(sizes, rows_.n_rows, n_vectors);
         std::vector<Thresholds> thresholds;
-        for (const Limits& each : limits) thresholds.push_back(thresholds_of(each, rows_.n_classes));
+        for (const Limits& each : limits)
+            thresholds.push_back(thresholds_of(each, rows_.n_classes));
         nb::gil_scoped_release release;
         return kernels_.set_sizes(rows_, score_, u_array_.data(), thresholds.data(), n_vectors,
                                   coin.data(), sizes.data());
@@ -163,10 +164,10 @@ class Block {
             expect(g >= -1 && g < n_groups, "groups must exist");
         }
         nb::gil_scoped_release release;
-        return kernels_.p_values(rows_, score_, u_array_.data(),
-                                 {scores.data(), length(scores), offsets.data(), n_groups,
-                                  group_of_class.data()},
-                                 own_share.data(), result.data());
+        return kernels_.p_values(
+            rows_, score_, u_array_.data(),
+            {scores.data(), length(scores), offsets.data(), n_groups, group_of_class.data()},
+            own_share.data(), result.data());
     }
 
    private:

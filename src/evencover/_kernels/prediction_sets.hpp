@@ -115,9 +115,8 @@ class SoftmaxSets {
 
 template <class Sets, class Source>
 inline int64_t prediction_sets_by(Source& source, const Rows& rows, const Score& score,
-                                  const double* u, const Thresholds& thresholds,
-                                  const double* coin, bool allow_empty, int64_t* sizes,
-                                  ClassList& members) {
+                                  const double* u, const Thresholds& thresholds, const double* coin,
+                                  bool allow_empty, int64_t* sizes, ClassList& members) {
     Sets sets(score, thresholds, rows.n_classes);
     Buffer<int32_t> classes(rows.n_classes + 1);
     int64_t n_listed = 0;

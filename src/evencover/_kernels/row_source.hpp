@@ -27,9 +27,7 @@ class PlainRows {
    public:
     using Value = T;
     explicit PlainRows(const Rows& rows) : rows_(rows) {}
-    const T* load(int64_t i) {
-        return static_cast<const T*>(rows_.data) + i * rows_.stride;
-    }
+    const T* load(int64_t i) { return static_cast<const T*>(rows_.data) + i * rows_.stride; }
 
    private:
     const Rows& rows_;

@@ -77,7 +77,8 @@ inline bool scan_carefully(const Source& source, const typename Source::Value* r
         const double p = static_cast<double>(row[j]);
         if (!source.is_good_value(p) || scan.total >= too_much) return false;
         const int64_t fixed = fixed_point(p);
-        const bool is_before = label >= 0 && (row[j] > row[label] || (row[j] == row[label] && j < label));
+        const bool is_before =
+            label >= 0 && (row[j] > row[label] || (row[j] == row[label] && j < label));
         scan.total += fixed;
         scan.mass_before += is_before ? fixed : 0;
         scan.count_before += is_before;

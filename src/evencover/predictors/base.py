@@ -332,14 +332,23 @@ class BasePredictor(Parameters):
         if ids is not None:
             known = row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)
 
-        def on_block(block: Block) -> Result:
-            stop = block.start + len(block.rows)
-            block_ids = places(block.start, stop) if known is None else known[block.start : stop]
+        def with_ids() -> Iterator[tuple[Block, Array]]:
+            stop = 0
+            for block in source.blocks():
+                start, stop = block.start, block.start + len(block.rows)
+                yield block, places(start, stop) if known is None else known[start:stop]
+            if known is not None and len(known) != stop:
+                raise InputError(
+                    f"'ids' must have one entry per row. Got {len(known)} ids for {stop} rows."
+                )
+
+        def on_block(item: tuple[Block, Array]) -> Result:
+            block, block_ids = item
             if len(block_ids) != len(block.rows):
                 raise InputError(f"'ids' must have one entry per row. Got only {len(ids)}.")
             return function(block, block_ids, logits)
 
-        return map_blocks(on_block, source.blocks())
+        return map_blocks(on_block, with_ids())
 
     def _source_like_calibration(self, probabilities: Any, labels: Any = None) -> Source:
         if not hasattr(self, "thresholds_"):
@@ -353,8 +362,21 @@ class BasePredictor(Parameters):
                 f"The input must have the {self.n_classes_} classes of the calibration data. "
                 f"Got {source.n_classes} classes in {source.name}."
             )
-        if source.class_names is None:
-            source.class_names = self.class_names_
+        if source.class_names is None or self.class_names_ is None:
+            source.class_names = self.class_names_ or source.class_names
+        elif list(source.class_names) != list(self.class_names_):
+            differ = next(
+                place
+                for place, pair in enumerate(
+                    zip(source.class_names, self.class_names_, strict=True)
+                )
+                if pair[0] != pair[1]
+            )
+            raise InputError(
+                "The classes must have the names and the order of the calibration data. "
+                f"Got {source.class_names[differ]!r} as class {differ} of {source.name}, "
+                f"which was {self.class_names_[differ]!r}."
+            )
         return source
 
     def _refuse(self, block: Block, bad: int, logits: bool) -> None:
