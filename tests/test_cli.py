@@ -119,7 +119,10 @@ def listing(folder):
 
 def test_the_whole_walk_in_a_real_shell(folder, data):
     calibrated = succeeded(
-        shell("calibrate", "cal.npz", "--score", "aps", "--alpha", "1/5", "-o", "m.safetensors")
+        shell(
+            *("calibrate", "cal.npz", "--method", "clustered", "--score", "aps"),
+            *("--alpha", "1/5", "-o", "m.safetensors"),
+        )
     )
     assert calibrated.out == "m.safetensors: clustered, calibrated on 300 rows of 6 classes\n"
     assert calibrated.err.startswith("note: Clustering is not possible")
@@ -202,8 +205,8 @@ def test_info_of_a_model_is_valid_json_even_with_infinite_thresholds(folder, run
 
 
 def test_info_of_a_clustered_model_shows_its_guarantee(folder, run):
-    arguments = ("--gamma", 0.4, "--n-clusters", 2, "-o", "m.safetensors")
-    succeeded(run("calibrate", "cal.npz", *arguments))
+    arguments = ("--method", "clustered", "--gamma", 0.4, "--n-clusters", 2)
+    succeeded(run("calibrate", "cal.npz", *arguments, "-o", "m.safetensors"))
     assert "Proposition 3" in succeeded(run("info", "m.safetensors")).out
     about = json.loads(
         succeeded(run("info", "m.safetensors", "--json")).out, parse_constant=pytest.fail
@@ -362,7 +365,7 @@ def test_a_class_that_was_never_seen_is_a_note(folder, run, data):
 
 def test_notes_are_shown_whatever_python_thinks_of_warnings(folder):
     for place, setting in enumerate(["ignore", "error::UserWarning"]):
-        arguments = ("calibrate", "cal.npz", "-o", f"{place}.safetensors")
+        arguments = ("calibrate", "cal.npz", "--method", "clustered", "-o", f"{place}.safetensors")
         result = succeeded(shell(*arguments, PYTHONWARNINGS=setting))
         assert result.err.startswith("note: Clustering is not possible")
 
@@ -394,8 +397,8 @@ def test_bad_input_in_a_real_shell(folder):
         (("--seed", "-1"), "'random_state'"),
         (("--seed", "x"), "--seed"),
         (("--temperature", "0"), "'temperature'"),
-        (("--gamma", "1.5"), "'gamma'"),
-        (("--n-clusters", "0"), "'n_clusters'"),
+        (("--method", "clustered", "--gamma", "1.5"), "'gamma'"),
+        (("--method", "clustered", "--n-clusters", "0"), "'n_clusters'"),
         (("--method", "standard", "--gamma", "0.5"), "belong to the method 'clustered'"),
         (("--score", "aps", "--penalty", "0.1"), "does not take the parameters"),
         (("--score", "raps", "--k-reg", "-1"), "'k_reg'"),

@@ -95,7 +95,7 @@ def class_labels(values: Any, n_classes: int, n_rows: int | None, start: int = 0
             f"'labels' must have one entry per row of the probabilities. "
             f"Got {len(labels)} labels for {n_rows} rows."
         )
-    if labels.dtype.kind not in "iu":
+    if labels.dtype.kind not in "iu" and labels.size:
         raise InputError(
             f"'labels' must be integers (class indices 0 to {n_classes - 1}). "
             f"Got the type {labels.dtype} instead; missing labels are not allowed."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
@@ -46,14 +47,18 @@ def cluster_embeddings(
 ) -> IntArray:
     """Weighted k-means; clusters are numbered from the easiest classes to the hardest."""
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
     # One thread: the order of k-means' sums, and so its result, must not depend on the machine.
-    with threadpool_limits(limits=1):
-        kmeans = KMeans(n_clusters, n_init=10, random_state=random_state % 2**32)
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        # Points that differ in the last bit only make fewer clusters, which is all right.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        kmeans = KMeans(n_clusters, n_init=10, random_state=int(random_state) % 2**32)
         cluster = kmeans.fit_predict(embedding, sample_weight=weights)
-    easiest_first = np.argsort(kmeans.cluster_centers_.mean(axis=1), kind="stable")
-    return np.argsort(easiest_first)[cluster].astype(np.int64)
+    found, member = np.unique(cluster, return_inverse=True)
+    easiest_first = np.argsort(kmeans.cluster_centers_[found].mean(axis=1), kind="stable")
+    return np.argsort(easiest_first)[member].astype(np.int64)
 
 
 class ClusterGuarantee(NamedTuple):

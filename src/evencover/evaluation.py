@@ -227,7 +227,11 @@ class CoverageReport:
         # In counts, because 0.9 - 0.1 in floating point would miss a coverage of exactly 0.8.
         limit = 1 - exact_alpha(self.alpha) - exact_alpha(0.1)
         rows, covered = self.class_counts[self.evaluated], self.class_covered[self.evaluated]
-        return float((covered * limit.denominator <= rows * limit.numerator).mean())
+        is_under = [
+            hits * limit.denominator <= n * limit.numerator
+            for hits, n in zip(covered.tolist(), rows.tolist(), strict=True)
+        ]
+        return float(np.mean(is_under))
 
     @property
     def macro_coverage(self) -> float:

@@ -33,12 +33,12 @@ def check_random_state(value: Any, owner: str) -> int:
 
 def uniforms(random_state: int, use: Use, ids: Array) -> FloatArray:
     """One uniform in [0, 1) per row id."""
-    return _kernels.uniforms(random_state, int(use), ids)
+    return _kernels.uniforms(int(random_state), int(use), ids)
 
 
 def random_order(random_state: int, use: Use, ids: Array) -> Array:
     """A permutation of the rows that depends on their ids only, not on how they are arranged."""
-    return np.lexsort((ids, _kernels.random_bits(random_state, int(use), ids)))
+    return np.lexsort((ids, _kernels.random_bits(int(random_state), int(use), ids)))
 
 
 def row_ids(ids: Any, n_rows: int) -> Array:

@@ -62,6 +62,7 @@ class Score(ABC):
         Agrees bit for bit with the label's entry of `matrix` for the same `random_state` and
         `ids` (by default a row's id is its place).
         """
+        temperature = real_number(temperature, "temperature", "true_label", 0, open_low=True)
         rows = score_rows(probabilities)
         labels = class_labels(labels, rows.shape[1], len(rows))
         u = self.row_uniforms(check_random_state(random_state, "true_label"), _ids(ids, len(rows)))
@@ -82,6 +83,7 @@ class Score(ABC):
         temperature: float = 1.0,
     ) -> FloatArray:
         """Score of every class in every row (N, K)."""
+        temperature = real_number(temperature, "temperature", "matrix", 0, open_low=True)
         rows = score_rows(probabilities)
         u = self.row_uniforms(check_random_state(random_state, "matrix"), _ids(ids, len(rows)))
         scores, bad = _kernels.score_matrix(

@@ -18,27 +18,28 @@ class DescendingOrder {
    public:
     explicit DescendingOrder(int64_t n_classes) : items_(n_classes), other_(n_classes) {}
 
-    // Puts n classes of the row in order; they come with increasing index.
-    void sort(const T* row, const int32_t* classes, int64_t n) {
-        n_ = n;
-        for (int64_t i = 0; i < n; ++i) put(i, row, classes[i]);
-        sort_items();
-    }
-
+    // Puts all classes of the row in order.
     void sort(const T* row, int64_t n) {
         n_ = n;
-        for (int64_t y = 0; y < n; ++y) put(y, row, static_cast<int32_t>(y));
+        for (int64_t y = 0; y < n; ++y) put(y, row[y]);
         sort_items();
     }
 
-    // Calls visit(class, score) from the most probable on, until scores exceed `largest`.
+    // Puts n of them in order, and visits their places in `classes`, which increase.
+    void sort(const T* row, const int32_t* classes, int64_t n) {
+        n_ = n;
+        for (int64_t i = 0; i < n; ++i) put(i, row[classes[i]]);
+        sort_items();
+    }
+
+    // Calls visit(place, score) from the most probable on, until scores exceed `largest`.
     template <class Visit>
     void walk(const Score& score, double u, double largest, Visit visit) const {
         int64_t mass = 0;
         for (int64_t i = 0; i < n_; ++i) {
             if (least_score(score, mass, i + 1) > largest) return;
             const double p = static_cast<double>(probability_of(static_cast<Bits>(~items_[i].key)));
-            visit(items_[i].class_index, ordered_score(score, p, mass, i + 1, u));
+            visit(items_[i].place, ordered_score(score, p, mass, i + 1, u));
             mass += fixed_point(p);
         }
     }
@@ -49,11 +50,12 @@ class DescendingOrder {
 
     struct Item {
         Bits key;  // the complement, so that increasing keys are decreasing probabilities
-        int32_t class_index;
+        int32_t place;
     };
 
-    void put(int64_t i, const T* row, int32_t y) {
-        items_[i] = {static_cast<Bits>(~bits(row[y] + T{0})), y};  // -0.0 becomes 0.0
+    void put(int64_t place, T p) {
+        const T plus_zero = p + T{0};  // -0.0 becomes 0.0
+        items_[place] = {static_cast<Bits>(~bits(plus_zero)), static_cast<int32_t>(place)};
     }
 
     void sort_items() {

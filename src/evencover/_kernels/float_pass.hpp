@@ -43,8 +43,11 @@ class FloatPass {
     bool in_unit_interval() const { return sums_.in_unit_interval(); }
     double sum() const { return sums_.total(); }
 
-    // The error of the sum of n values of one sign, relative to it, with room to spare.
-    static double error(int64_t n) { return static_cast<double>(n / n_lanes + 32) * 0x1p-23; }
+    // At most how far the sum of n values in [0, 1] is off, if it is near 1: n / n_lanes additions
+    // are each off by 2**-24 of the sum at most.
+    static double error(int64_t n) {
+        return static_cast<double>(n / n_lanes + 32) * 0x1p-24 * 1.05;
+    }
 
    private:
     // At the end of a row the processor's own prefetching falters; a few KB ahead is enough.

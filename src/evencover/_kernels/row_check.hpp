@@ -21,7 +21,7 @@ constexpr bool is_quick = std::is_same<typename Source::Value, float>::value;
 
 template <class Source>
 inline bool is_surely_good(const Source& source, const FloatPass& pass, int64_t n) {
-    const double off = std::fabs(pass.sum() - 1.0) + 1.5 * FloatPass::error(n);
+    const double off = std::fabs(pass.sum() - 1.0) + FloatPass::error(n);
     return pass.in_unit_interval() && off <= source.tolerance();
 }
 

@@ -64,16 +64,11 @@ class InfiniteCount {
     Chances heads_, tails_;
 };
 
-// The scores of one row that can be within a limit.
+// The scores of one row that can be within a limit, in the order of the classes.
 struct RowScores {
-    explicit RowScores(int64_t n_classes) : classes(n_classes), scores(n_classes) {}
-    void add(int32_t y, double score) {
-        classes[size] = y;
-        scores[size++] = score;
-    }
-    Buffer<int32_t> classes;
-    Buffer<double> scores;
-    int64_t size = 0;
+    const int32_t* classes;
+    const double* scores;
+    int64_t size;
 };
 
 // Limits with the vectors of one class side by side, so that a score is compared with all of them
@@ -134,6 +129,36 @@ inline void count_one_by_one(const Thresholds* thresholds, int64_t n_vectors, co
     }
 }
 
+// Scores of the candidates; +inf, which no finite limit admits, for those beyond all limits.
+template <class T>
+class CandidateScorer {
+   public:
+    CandidateScorer(const Score& score, double largest_limit, int64_t n_classes)
+        : score_(score),
+          largest_limit_(largest_limit),
+          order_(score.needs_order ? n_classes : 0),
+          scores_(n_classes) {}
+
+    RowScores scores(const T* row, const Candidates& candidates, double u) {
+        const int64_t size = candidates.size();
+        double* const scores = scores_.data();
+        if (score_.needs_order) {
+            for (int64_t i = 0; i < size; ++i) scores[i] = infinity;
+            order_.sort(row, candidates.classes(), size);
+            order_.walk(score_, u, largest_limit_, [&](int32_t i, double s) { scores[i] = s; });
+        } else {
+            for (int64_t i = 0; i < size; ++i) scores[i] = softmax_score(candidates.p(i));
+        }
+        return {candidates.classes(), scores, size};
+    }
+
+   private:
+    const Score& score_;
+    double largest_limit_;
+    DescendingOrder<T> order_;
+    Buffer<double> scores_;
+};
+
 template <class Source>
 inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& score, const double* u,
                               const Thresholds* thresholds, int64_t n_vectors, const double* coin,
@@ -150,22 +175,12 @@ inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& sco
                            n_vectors * n_classes <= (int64_t{1} << 22);
     const LimitTable table(thresholds, use_table ? n_vectors : 0, n_classes);
     Chooser chooser(score, largest.value(), n_classes);
-    DescendingOrder<typename Source::Value> order(n_classes);
+    CandidateScorer<typename Source::Value> scorer(score, largest.value(), n_classes);
     Candidates candidates(n_classes);
-    RowScores row_scores(n_classes);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         const auto* row = source.load(i);
         if (!row || !chooser.choose(source, row, candidates)) return i;
-        row_scores.size = 0;
-        if (score.needs_order) {
-            order.sort(row, candidates.classes(), candidates.size());
-            order.walk(score, u[i], largest.value(),
-                       [&](int32_t y, double s) { row_scores.add(y, s); });
-        } else {
-            for (int64_t c = 0; c < candidates.size(); ++c) {
-                row_scores.add(candidates.class_of(c), softmax_score(candidates.p(c)));
-            }
-        }
+        const RowScores row_scores = scorer.scores(row, candidates, u[i]);
         int64_t* const row_sizes = sizes + i * n_vectors;
         for (int64_t t = 0; t < n_vectors; ++t) row_sizes[t] = infinite[t].at(coin[i]);
         if (use_table) {
