@@ -147,6 +147,9 @@ class PooledPredictor(BasePredictor):
     # ---- calibration -------------------------------------------------------------------------
 
     def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
+        # Sums depend on the order of the rows in their last bits: give it by the rows themselves.
+        canonical = np.lexsort((ids, labels, scores))
+        scores, labels, ids = scores[canonical], labels[canonical], ids[canonical]
         order = random_order(self.random_state, Use.SPLIT, ids)
         n_held_out = floor(HOLDOUT_SHARE * len(order)) if self.split == "holdout" else 0
         held_out, learning = order[:n_held_out], np.sort(order[n_held_out:])

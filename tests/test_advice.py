@@ -1,0 +1,72 @@
+"""recommend(): the paper's regimes, as sentences with numbers."""
+
+import numpy as np
+import pytest
+
+from evencover import ClusteredPredictor, InputError, recommend
+
+
+def labels_of(counts):
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+@pytest.mark.parametrize(
+    ("counts", "regime", "paper", "method"),
+    [
+        ([5] * 100, "extremely low", "standard", "pooled"),
+        ([30] * 100, "low", "clustered", "pooled"),
+        ([12] * 100, "low", "standard", "pooled"),  # too few rows in D1
+        ([90] * 100, "high", "clustered", "pooled"),
+        ([100] * 100, "extremely high", "classwise", "classwise"),
+        ([3] * 40 + [2000] * 60, "high", "clustered", "pooled"),
+        ([30] * 3, "low", "standard", "pooled"),  # too few classes to cluster
+    ],
+)
+def test_regimes_of_the_paper(counts, regime, paper, method):
+    advice = recommend(labels_of(counts), len(counts))
+    assert (advice.regime, advice.paper_method, advice.method) == (regime, paper, method)
+
+
+def test_boundaries_move_with_alpha():
+    counts = [100] * 50
+    assert recommend(labels_of(counts), 50, alpha=0.1).regime == "extremely high"
+    assert recommend(labels_of(counts), 50, alpha=0.05).regime == "low"
+    assert recommend(labels_of(counts), 50, alpha=0.005).regime == "extremely low"
+
+
+def test_the_paper_method_is_clustered_only_where_clustering_happens():
+    for counts in ([12] * 30, [12] * 100, [9] * 200, [40] * 4):
+        labels = labels_of(counts)
+        advice = recommend(labels, len(counts))
+        if advice.paper_method == "clustered":
+            scores = np.random.default_rng(0).random(len(labels))
+            fitted = ClusteredPredictor().fit_scores(scores, labels, len(counts))
+            assert fitted.n_clusters_ >= 2
+
+
+def test_the_advice_counts_what_is_missing():
+    counts = np.array([0, 0, 40] + [150] * 20)
+    advice = recommend(labels_of(counts), len(counts))
+    assert advice.n_rows == counts.sum()
+    assert advice.smallest_class == 0
+    assert "260 more labels, to give the 3 classes below 100 rows" in advice.would_change
+    assert "the 2 classes without any" in advice.would_change
+    assert "2 of 23 classes would be in every one" in advice.expect
+    text = str(advice)
+    assert text.startswith("Use pooled with the softmax score.")
+    assert all(part in text for part in (advice.why, advice.expect, advice.would_change))
+    assert advice.to_dict()["regime"] == advice.regime
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [([], "at least one label"), ([0.5], "integers"), ([0, 7], "between 0 and 4")],
+)
+def test_bad_labels_are_refused(labels, sentence):
+    with pytest.raises(InputError, match=sentence):
+        recommend(labels, 5)
+
+
+def test_bad_alpha_is_refused():
+    with pytest.raises(InputError, match="'alpha'"):
+        recommend([0, 1], 2, alpha=1.5)
