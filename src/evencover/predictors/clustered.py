@@ -27,7 +27,7 @@ from evencover.clustering import (
     quantile_embedding,
 )
 from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import Alpha, GroupedScores
+from evencover.quantiles import Alpha, GroupedScores, exact_alpha
 from evencover.randomness import Use, random_order
 from evencover.scores import Score
 
@@ -173,7 +173,7 @@ class ClusteredPredictor(GroupPredictor):
     def _resolve_parameters(self) -> tuple[Fraction, int]:
         gamma, enough = automatic_parameters(self.class_counts_, self.alpha)
         if self.gamma != "auto":
-            gamma = Fraction(str(self.gamma))
+            gamma = exact_alpha(self.gamma)  # the fraction that was meant, as for alpha
         if self.n_clusters != "auto":
             return gamma, int(self.n_clusters)
         return gamma, automatic_n_clusters(gamma, enough)

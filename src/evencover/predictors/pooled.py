@@ -312,7 +312,9 @@ def _crossfit(
     for fold in range(N_FOLDS):
         held, others = np.flatnonzero(fold_of_row == fold), np.flatnonzero(fold_of_row != fold)
         own = rows.own_rows(others)
-        priors = {kind: rows.prior(kind, others) for kind, _ in ingredients}
+        priors = {
+            kind: rows.prior(kind, others) for kind in dict.fromkeys(k for k, _ in ingredients)
+        }
         labels, below = rows.labels[held], rows.below[held]
         own_below, n = own.below(labels, below), own.counts[labels]
         rank = rank_of_place(below, own.n_rows)
