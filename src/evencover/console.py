@@ -64,6 +64,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
         table.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
-    # A pipe has no width: never cut a number there.
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    # Never cut a number: a pipe has no width, and a narrow terminal may break the line.
+    console = Console()
+    console.width = max(console.width, 120) if sys.stdout.isatty() else 200
     console.print(table)
