@@ -4,7 +4,8 @@
 
 The bundled languages and a simulated data set are always there; files with probabilities and
 labels may be added. Each data set is calibrated on 5, 10, 20, 50 and 100 rows per class as far as
-it has twice that many, and once with a long tail: class sizes falling geometrically to 2 rows.
+it has twice that many, and once with a long tail: from the largest of these geometrically down to
+1 row.
 """
 
 from __future__ import annotations
@@ -43,38 +44,28 @@ def simulated(n_classes: int = 100, n_per_class: int = 220, seed: int = 0) -> tu
     return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32), labels
 
 
-def long_tail(labels: Any, seed: int = 0) -> Any:
-    """Rows to keep so that class sizes fall geometrically, in random order, from all to 4."""
-    rng = np.random.default_rng(seed)
-    counts = np.bincount(labels)
-    share = rng.permutation(np.linspace(0, 1, len(counts)))
-    wanted = np.maximum(4, np.round(counts ** (1 - share) * 4**share)).astype(int)
-    order = rng.permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(order[place < wanted[labels[order]]])
+def long_tail(n_classes: int, most: int, seed: int = 0) -> Any:
+    """Rows per class that fall geometrically from `most` to 1; classes in random order."""
+    share = np.random.default_rng(seed).permutation(np.linspace(0, 1, n_classes))
+    return np.maximum(1, np.round(most ** (1 - share))).astype(int)
 
 
-def comparisons(name: str, rows: Any, labels: Any, n_splits: int) -> Iterator[tuple[str, Any, Any]]:
-    """(size, labels that calibrate once, comparison) for each size that the data allow."""
+def comparisons(rows: Any, labels: Any, n_splits: int) -> Iterator[tuple[str, Any, Comparison]]:
+    """(what it is called, calibration rows per class, comparison) for each size."""
     counts = np.bincount(labels)
-    for size in SIZES:
-        if np.median(counts) >= 2 * size:
-            yield (
-                str(size),
-                np.repeat(np.arange(len(counts)), np.minimum(size, counts)),
-                compare(rows, labels, n_splits=n_splits, n_per_class=size),
-            )
-    tail = long_tail(labels)
-    yield "long tail", labels[tail][::2], compare(rows[tail], labels[tail], n_splits=n_splits)
+    sizes = [size for size in SIZES if np.median(counts) >= 2 * size]
+    plans = {str(size): np.minimum(size, counts - 1) for size in sizes}
+    plans[f"1 to {sizes[-1]}"] = np.minimum(long_tail(len(counts), sizes[-1]), counts - 1)
+    for name, plan in plans.items():
+        yield name, plan, compare(rows, labels, n_splits=n_splits, n_per_class=plan)
 
 
 def run(sets: dict[str, tuple[Any, Any]], n_splits: int) -> dict[Setting, dict[str, Any]]:
     """Metrics of every method in every setting, the noise floor, and what was recommended."""
     results: dict[Setting, dict[str, Any]] = defaultdict(dict)
     for name, (rows, labels) in sets.items():
-        for size, calibration, comparison in comparisons(name, rows, labels, n_splits):
-            advice = recommend(calibration, rows.shape[1]).method
+        for size, plan, comparison in comparisons(rows, labels, n_splits):
+            advice = recommend(np.repeat(np.arange(len(plan)), plan), rows.shape[1]).method
             for row in comparison.rows():
                 cell = results[Setting(name, row["score"], size)]
                 cell[row["method"]] = row

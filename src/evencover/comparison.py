@@ -234,7 +234,7 @@ def compare(
     alpha: Alpha = 0.1,
     n_splits: int = 10,
     calibration_fraction: float | None = None,
-    n_per_class: int | None = None,
+    n_per_class: int | Sequence[int] | IntArray | None = None,
     from_logits: bool = False,
     temperature: float = 1.0,
     random_state: int = 0,
@@ -255,8 +255,9 @@ def compare(
     n_splits
         How many times the rows are split; at least 2.
     calibration_fraction, n_per_class
-        How many rows calibrate: a share of all (one half by default), or so many of each class,
-        which leaves a row to test on to every class that has two.
+        How many rows calibrate: a share of all (one half by default), or so many of each class
+        (one number for all, or one per class), leaving a row to test on to every class that has
+        two.
     from_logits, temperature, random_state
         As for predictors.
 
@@ -326,7 +327,7 @@ def calibration_rows(
     repetition: int,
     *,
     calibration_fraction: float | None = None,
-    n_per_class: int | None = None,
+    n_per_class: int | Sequence[int] | IntArray | None = None,
 ) -> IntArray:
     """The rows that calibrate in one repetition: a share of all, or so many of each class."""
     if calibration_fraction is not None and n_per_class is not None:
@@ -342,9 +343,17 @@ def calibration_rows(
                 f"Got {share!r} instead."
             )
         return np.sort(order[: max(1, int(share * len(labels)))])
-    whole_number(n_per_class, "n_per_class", "compare", 1)
     order = order[np.argsort(labels[order], kind="stable")]
     counts = np.bincount(labels)
+    if np.ndim(n_per_class) == 0:
+        whole_number(n_per_class, "n_per_class", "compare", 1)
+    n_per_class = np.asarray(n_per_class)
+    if n_per_class.ndim and (len(n_per_class) < len(counts) or n_per_class.dtype.kind not in "iu"):
+        raise InputError(
+            "The 'n_per_class' parameter of compare must be one whole number, or one per class. "
+            f"Got type {n_per_class.dtype} and shape {n_per_class.shape} instead."
+        )
+    n_per_class = n_per_class[: len(counts)] if n_per_class.ndim else n_per_class
     place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
     wanted = np.minimum(n_per_class, np.maximum(counts - 1, 1))
     return np.sort(order[place < wanted[labels[order]]])
