@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/evencover/_kernels/*.cpp src/evencover/_kernels/*.hpp)
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test bench docs clean
 
 setup: $(READY)
 
@@ -26,6 +26,10 @@ test: $(READY)  ## style, types and tests
 
 bench: $(READY)  ## against other packages; takes a while
 	$(BIN)/python -m benchmarks
+
+docs: $(READY)  ## the documentation as a site, in docs/_build
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m sphinx -q -W -b html docs docs/_build
 
 clean:
 	rm -rf $(VENV) .cache build

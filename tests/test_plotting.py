@@ -86,7 +86,8 @@ def test_infinite_thresholds_are_counted():
 def test_pareto_front_joins_the_candidates_that_nothing_beats():
     p, y, _ = load_languages()
     comparison = compare(p[:8000], y[:8000], methods=["standard", "pooled"], n_splits=2)
-    display = ParetoDisplay.from_comparison(comparison)
+    display = comparison.plot()
+    assert isinstance(display, ParetoDisplay)
     assert len(display.ax_.lines[0].get_xdata()) == display.on_front.sum()
     assert len(display.ax_.texts) == len(comparison.candidates)
 

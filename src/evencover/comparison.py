@@ -184,6 +184,12 @@ class Comparison:
         """`rows` as a pandas data frame."""
         return import_pandas().DataFrame(self.rows())
 
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw CovGap against AvgSize with the Pareto front; needs matplotlib."""
+        from evencover.plotting import ParetoDisplay
+
+        return ParetoDisplay.from_comparison(self, ax=ax)
+
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Column titles and cells for people."""
         titles = ["method", "score", "CovGap", "above best", "AvgSize", "FracUnderCov", "MacroCov"]
