@@ -271,22 +271,31 @@ class BasePredictor(Parameters):
             confusions.append(confused)
             if len(confusions) == 256:  # memory must not grow with the number of rows
                 confusions = [Confusions.total(confusions)]
-        if self.fingerprint_ is not None and self.fingerprint_ == source.fingerprint:
+        return self._coverage_report(source, tally, Confusions.total(confusions))
+
+    def _coverage_report(
+        self, source: Source, tally: Tally, confusions: Confusions
+    ) -> CoverageReport:
+        """The report on rows that have been read and counted."""
+        if self._is_calibration_data(source):
             warnings.warn(
                 f"These {self.n_calibration_} rows are the calibration rows themselves; the "
-                "figures are too good. Evaluate on rows that were held out.",
+                "figures are too good. Use rows that were held out.",
                 EvencoverWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return CoverageReport.from_tally(
             tally,
             self.alpha,
-            class_names=self.class_names_,
+            class_names=source.class_names,
             calibration_counts=self.class_counts_,
             cluster_of_class=getattr(self, "cluster_of_class_", None),
             thresholds=self.thresholds_,
-            confusions=Confusions.total(confusions),
+            confusions=confusions,
         )
+
+    def _is_calibration_data(self, source: Source) -> bool:
+        return self.fingerprint_ is not None and self.fingerprint_ == source.fingerprint
 
     def _set_block(self, block: Block, ids: Array, logits: bool) -> PredictionSets:
         score = make_score(self.score)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import Array, EvencoverWarning, InputError, IntArray, plain_array
+from evencover._validation import Array, InputError, IntArray, plain_array
 from evencover.confusions import Confusions
 from evencover.data.source import Block
 from evencover.evaluation import CoverageReport, Tally
@@ -131,23 +130,8 @@ def gather(
         np.add.at(histogram, view.labels * n_bins + view.bins, 1)
         np.add.at(size_sums, view.labels, view.sizes)
         examples.take(view.examples)
-    report = CoverageReport.from_tally(
-        tally,
-        predictor.alpha,
-        class_names=source.class_names,
-        calibration_counts=predictor.class_counts_,
-        cluster_of_class=getattr(predictor, "cluster_of_class_", None),
-        thresholds=predictor.thresholds_,
-        confusions=Confusions.total(confusions),
-    )
-    is_same = predictor.fingerprint_ is not None and predictor.fingerprint_ == source.fingerprint
-    if is_same:
-        warnings.warn(
-            f"These {predictor.n_calibration_} rows are the calibration rows themselves; the "
-            "figures are too good. Report on rows that were held out.",
-            EvencoverWarning,
-            stacklevel=3,
-        )
+    report = predictor._coverage_report(source, tally, Confusions.total(confusions))
+    is_same = predictor._is_calibration_data(source)
     return Gathered(report, histogram.reshape(-1, n_bins), size_sums, examples, is_same)
 
 

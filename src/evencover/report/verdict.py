@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import IntArray
-from evencover.evaluation import CoverageReport, clopper_pearson
+from evencover.binomial import clopper_pearson
+from evencover.evaluation import CoverageReport
 from evencover.quantiles import exact_alpha
 
 # States of a class, as the page knows them.

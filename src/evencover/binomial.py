@@ -1,0 +1,43 @@
+"""What a finite number of test rows can tell of a coverage: exact limits, and the noise floor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import FloatArray, IntArray
+from evencover.quantiles import exact_alpha
+
+
+def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> FloatArray:
+    """Exact binomial confidence limits (..., 2); (0, 1) for no trials.
+
+    >>> clopper_pearson([8], [10]).round(3).tolist()
+    [[0.444, 0.975]]
+    """
+    from scipy.special import betaincinv
+
+    successes, trials = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
+    failures, tail = trials - successes, (1 - confidence) / 2
+    low = np.where(successes > 0, betaincinv(np.maximum(successes, 1), failures + 1, tail), 0.0)
+    high = np.where(failures > 0, betaincinv(successes + 1, np.maximum(failures, 1), 1 - tail), 1.0)
+    return np.stack([low, high], axis=-1)
+
+
+def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:
+    """100 x the mean over classes of E|B/n - (1 - alpha)|, B binomial (n, 1 - alpha).
+
+    De Moivre's formula: E|B - np| = 2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1.
+
+    >>> round(covgap_noise_floor(np.array([100]), 0.1), 3)
+    2.374
+    """
+    from scipy.special import gammaln
+
+    level = 1 - exact_alpha(alpha)
+    counts, inverse = np.unique(class_counts, return_inverse=True)
+    m = np.array([int(n) * level.numerator // level.denominator + 1 for n in counts], dtype=float)
+    log_binomial = gammaln(counts + 1) - gammaln(m + 1) - gammaln(counts - m + 1)
+    log_term = log_binomial + m * np.log(float(level)) + (counts - m + 1) * np.log(float(1 - level))
+    return float(100 * (2 * m * np.exp(log_term) / counts)[inverse].mean())
