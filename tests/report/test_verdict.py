@@ -77,18 +77,17 @@ def test_standard_is_told_to_try_what_the_calibration_rows_allow():
     text = " ".join(remedies(calibrated("standard", [50, 20, 3, 400]), report))
     assert "1 of the 3 had at least 34" in text
     assert "try classwise" in text
-    assert "1 of the 3 had 9 to 33" in text
-    assert "try clustered" in text
+    assert "2 of the 3 had fewer than 34" in text
+    assert "try pooled" in text
     assert "about 45 more" in text  # 14 for b and 31 for c
     assert "c (+31), b (+14)" in text
-    assert "No method can adapt to 1 of the 3 with fewer than 9 rows" in text
 
 
 def test_classwise_is_told_how_much_its_thresholds_vary():
     report = report_of([200] * 3, [100, 190, 190])
     few = " ".join(remedies(calibrated("classwise", [20, 20, 20]), report))
     assert "with 20 calibration rows" in few
-    assert "Clustered steadies it" in few
+    assert "Pooled steadies it" in few
     many = " ".join(remedies(calibrated("classwise", [2000, 20, 20]), report))
     assert "differ from the calibration rows" in many
 
@@ -105,6 +104,15 @@ def test_clusters_tell_who_is_in_none():
     assert "1 of the 2 had too few calibration rows to join a cluster" in text
     assert "With about 18 rows each" in text
     assert "more clusters than 2" in text
+
+
+def test_pooled_is_told_how_much_its_classes_speak_for_themselves():
+    rng = np.random.default_rng(1)
+    counts = [50, 20, 20, 20]
+    predictor = calibrated("pooled", counts, rng.uniform(size=sum(counts)), strength=30)
+    text = " ".join(remedies(predictor, report_of([200] * 4, [100, 190, 190, 190])))
+    assert "a say of 62%" in text  # 50 / (50 + 30)
+    assert "It had at least 34 calibration rows" in text
 
 
 def test_nothing_is_advised_where_nothing_is_broken():

@@ -64,22 +64,24 @@ def _for_method(predictor: BasePredictor, under: IntArray, needs: Needs) -> list
     counts = predictor.class_counts_[under]
     if predictor.method == "classwise":
         return _for_classwise(predictor, counts)
+    if predictor.method == "pooled":
+        return _for_pooled(predictor, under, needs)
     if getattr(predictor, "n_clusters_", 0):
         return _for_clusters(predictor, under, needs)
     cause = (
         "One threshold serves all classes, so hard classes get too little and easy ones too much."
     )
-    rich, middle = int((counts >= needs.enough).sum()), _between(counts, needs)
+    rich = int((counts >= needs.enough).sum())
     ways = []
     if rich:
         ways.append(
             f"{_of(rich, counts)} had at least {needs.enough} calibration rows, enough for "
             "thresholds of their own: try classwise"
         )
-    if middle:
+    if rich < len(counts):
         ways.append(
-            f"{_of(middle, counts)} had {needs.least} to {needs.enough - 1}, and can share a "
-            "threshold with similar classes: try clustered"
+            f"{_of(len(counts) - rich, counts)} had fewer than {needs.enough}, and can lean on "
+            "other classes: try pooled"
         )
     return [cause + _then(ways)]
 
@@ -92,8 +94,23 @@ def _for_classwise(predictor: BasePredictor, counts: IntArray) -> list[str]:
         f"here) coverage still varies by about {spread:.0f} points either way."
     )
     if spread >= 4:
-        return [f"{cause} Clustered steadies it by sharing between similar classes."]
+        return [f"{cause} Pooled steadies it by leaning on other classes."]
     return [f"{cause} More than that suggests test rows that differ from the calibration rows."]
+
+
+def _for_pooled(predictor: BasePredictor, under: IntArray, needs: Needs) -> list[str]:
+    weight = 100 * float(np.median(predictor.own_weight_[under]))  # type: ignore[attr-defined]
+    cause = (
+        "Each class has a threshold of its own that leans on all classes; its own calibration "
+        f"rows have a say of {weight:.0f}% here (the median), and they are harder than expected."
+    )
+    rich = int((predictor.class_counts_[under] >= needs.enough).sum())
+    if not rich:
+        return [cause]
+    return [
+        f"{cause} {_of(rich, under)} had at least {needs.enough} calibration rows, enough for "
+        "thresholds of their own: try classwise."
+    ]
 
 
 def _for_clusters(predictor: BasePredictor, under: IntArray, needs: Needs) -> list[str]:
@@ -111,7 +128,7 @@ def _for_clusters(predictor: BasePredictor, under: IntArray, needs: Needs) -> li
         rich = int((inside >= needs.enough).sum())
         text = (
             f"{_of(len(inside), counts)} share a threshold with classes that are easier than they "
-            f"are: more clusters than {predictor.n_clusters_} may part them"  # type: ignore[attr-defined]
+            f"are: pooled, or more clusters than {predictor.n_clusters_}, may part them"  # type: ignore[attr-defined]
         )
         if rich:
             text += (
@@ -136,12 +153,6 @@ def _more_labels(
     short = np.flatnonzero(missing)
     if len(short) == 0:
         return []
-    hopeless = int((predictor.class_counts_[under] < needs.least).sum())
-    limit = (
-        f" No method can adapt to {_of(hopeless, under)} with fewer than {needs.least} rows."
-        if hopeless
-        else ""
-    )
     first = short[np.argsort(-missing[short], kind="stable")][:3]
     names = ", ".join(
         f"{_name(report, int(under[place]))} (+{missing[place]})" for place in first.tolist()
@@ -150,7 +161,7 @@ def _more_labels(
     return [
         f"Collect labels: about {int(missing.sum()):,} more calibration rows would bring all of "
         f"them to {needs.enough}, which holds a class within about 10 points by itself. First: "
-        f"{names}{more}.{limit}"
+        f"{names}{more}."
     ]
 
 
@@ -165,10 +176,6 @@ def _costs(predictor: BasePredictor) -> list[str]:
         f"{classes} in every set, because fewer than {needs.least} calibration scores cannot "
         f"support a threshold; that adds {n_everywhere:,} to the size of each set."
     ]
-
-
-def _between(counts: IntArray, needs: Needs) -> int:
-    return int(((counts >= needs.least) & (counts < needs.enough)).sum())
 
 
 def _of(part: int, whole: IntArray) -> str:
