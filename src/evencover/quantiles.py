@@ -131,7 +131,10 @@ class GroupedScores(NamedTuple):
     @classmethod
     def sort(cls, scores: FloatArray, groups: IntArray, n_groups: int) -> GroupedScores:
         """Arrange scores by group; rows of group -1 are left out."""
-        order = np.lexsort((scores, groups))
+        # Short integers are sorted by radix, which beats a sort by two keys several times over.
+        kind = np.int16 if n_groups < 2**15 else np.int64
+        order = np.argsort(scores)
+        order = order[np.argsort(groups[order].astype(kind), kind="stable")]
         counts = np.bincount(groups + 1, minlength=n_groups + 1)
         return cls(scores[order[counts[0] :]], np.concatenate([[0], np.cumsum(counts[1:])]))
 

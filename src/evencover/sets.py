@@ -56,8 +56,13 @@ class PredictionSets:
     def from_sizes(
         cls, sizes: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
     ) -> PredictionSets:
-        """From the number of classes in each row."""
-        return cls(np.concatenate([[0], np.cumsum(sizes)]), indices, n_classes, names)
+        """From the number of classes in each row; nothing is checked."""
+        indptr = np.zeros(len(sizes) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=indptr[1:])
+        sets = object.__new__(cls)
+        values = {"indptr": indptr, "indices": indices, "n_classes": n_classes}
+        sets.__dict__.update(values, class_names=names)
+        return sets
 
     @classmethod
     def from_mask(cls, mask: Any, class_names: Sequence[str] | None = None) -> PredictionSets:

@@ -31,6 +31,9 @@ struct FloatLanes {
     LaneMask at_least(float from) const {
         return _mm512_cmp_ps_mask(values, _mm512_set1_ps(from), _CMP_GE_OQ);
     }
+    LaneMask at_least(const FloatLanes& limits) const {
+        return _mm512_cmp_ps_mask(values, limits.values, _CMP_GE_OQ);
+    }
     float* store(LaneMask kept, float* out) const {
         _mm512_storeu_ps(out, _mm512_maskz_compress_ps(static_cast<__mmask16>(kept), values));
         return out + __builtin_popcount(kept);
@@ -93,6 +96,15 @@ struct FloatLanes {
         const __m256 limit = _mm256_set1_ps(from);
         const __m256 low = _mm256_cmp_ps(_mm256_loadu_ps(values), limit, _CMP_GE_OQ);
         const __m256 high = _mm256_cmp_ps(_mm256_loadu_ps(values + 8), limit, _CMP_GE_OQ);
+        return both(low, high);
+    }
+    LaneMask at_least(const FloatLanes& limits) const {
+        const float* const from = limits.values;
+        return both(
+            _mm256_cmp_ps(_mm256_loadu_ps(values), _mm256_loadu_ps(from), _CMP_GE_OQ),
+            _mm256_cmp_ps(_mm256_loadu_ps(values + 8), _mm256_loadu_ps(from + 8), _CMP_GE_OQ));
+    }
+    static LaneMask both(__m256 low, __m256 high) {
         return static_cast<LaneMask>(_mm256_movemask_ps(low)) |
                static_cast<LaneMask>(_mm256_movemask_ps(high)) << 8;
     }
@@ -103,6 +115,16 @@ struct FloatLanes {
         LaneMask mask = 0;
         if (any) {
             for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{values[l] >= from} << l;
+        }
+        return mask;
+    }
+    LaneMask at_least(const FloatLanes& limits) const {
+        const float* const from = limits.values;
+        uint32_t any = 0;
+        for (int64_t l = 0; l < n_lanes; ++l) any |= values[l] >= from[l] ? 1u : 0u;
+        LaneMask mask = 0;
+        if (any) {
+            for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{values[l] >= from[l]} << l;
         }
         return mask;
     }

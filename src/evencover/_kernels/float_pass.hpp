@@ -25,6 +25,26 @@ class FloatPass {
                       [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
     }
 
+    // Appends the places of the values >= cuts[place] to `out`, and returns its new end.
+    int32_t* append_places(const float* row, int64_t n, const float* cuts, int32_t* out) {
+        LaneSums sums = sums_;
+        int64_t j = 0;
+        for (; j + n_lanes <= n; j += n_lanes) {
+            fetch_ahead(row + j);
+            const FloatLanes values(row + j);
+            sums.add(values);
+            out = PlaceLanes(j).store(values.at_least(FloatLanes(cuts + j)), out);
+        }
+        if (j < n) {
+            const FloatLanes values(row + j, n - j);
+            const FloatLanes limits(cuts + j, n - j);
+            sums.add(values);
+            out = PlaceLanes(j).store(values.at_least(limits) & first_lanes(n - j), out);
+        }
+        sums_ = sums;
+        return out;
+    }
+
     // Only looks whether the row is good.
     void look(const float* row, int64_t n) {
         LaneSums sums = sums_, more;  // two, because an addition waits for the one before

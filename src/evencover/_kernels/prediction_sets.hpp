@@ -10,6 +10,7 @@
 #include "ordered_selector.hpp"
 #include "row_check.hpp"
 #include "row_source.hpp"
+#include "softmax_cuts.hpp"
 #include "softmax_selector.hpp"
 
 EVENCOVER_BEGIN
@@ -97,11 +98,21 @@ class OrderedSets {
 class SoftmaxSets {
    public:
     SoftmaxSets(const Score&, const Thresholds& thresholds, int64_t n_classes)
-        : thresholds_(thresholds), n_classes_(n_classes), members_(n_classes) {}
+        : thresholds_(thresholds),
+          n_classes_(n_classes),
+          cuts_(thresholds.upper, n_classes),
+          members_(n_classes) {}
 
     template <class Source>
     int64_t write(const Source& source, const typename Source::Value* row, double, double coin,
                   int32_t* classes) {
+        if constexpr (is_quick<Source>) {
+            if (!thresholds_.lower) {
+                FloatPass pass;
+                const int32_t* end = pass.append_places(row, n_classes_, cuts_.data(), classes);
+                if (is_surely_good(source, pass, n_classes_)) return end - classes;
+            }
+        }
         if (!is_good_row(source, row, n_classes_)) return -1;
         select_softmax(row, n_classes_, thresholds_, coin, members_);
         return members_.list(classes);
@@ -110,6 +121,7 @@ class SoftmaxSets {
    private:
     const Thresholds& thresholds_;
     int64_t n_classes_;
+    SoftmaxCuts cuts_;
     ClassBits members_;
 };
 
@@ -118,10 +130,10 @@ inline int64_t prediction_sets_by(Source& source, const Rows& rows, const Score&
                                   const double* u, const Thresholds& thresholds, const double* coin,
                                   bool allow_empty, int64_t* sizes, ClassList& members) {
     Sets sets(score, thresholds, rows.n_classes);
-    Buffer<int32_t> classes(rows.n_classes + 1);
+    Buffer<int32_t> classes(rows.n_classes + n_lanes);
     int64_t n_listed = 0;
     for (int64_t i = 0; i < rows.n_rows; ++i) {
-        classes.reserve(n_listed + rows.n_classes + 1);
+        classes.reserve(n_listed + rows.n_classes + n_lanes);
         const auto* row = source.load(i);
         sizes[i] = row ? sets.write(source, row, u[i], coin[i], classes.data() + n_listed) : -1;
         if (sizes[i] < 0) return i;
