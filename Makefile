@@ -1,34 +1,38 @@
-# Two commands are enough: make demo, make test. Everything lives in .venv and .cache.
+# Two commands are enough: make demo, make test. Everything lives in .venv, .cache and build.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/evencover/_kernels/*.cpp src/evencover/_kernels/*.hpp)
 
 .PHONY: setup demo test bench docs clean
 
-setup: $(READY)
+setup: $(VENV)/.ready
 
-$(READY): $(SOURCES)
+$(VENV)/.ready: $(SOURCES)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evencover needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) --editable .
 	touch $@
 
-demo: $(READY)  ## compare the paper's methods on the bundled data
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.ready  ## compare the methods on the bundled data
 	$(BIN)/evencover compare
 
-test: $(READY)  ## style, types and tests
+test: $(VENV)/.ready-dev  ## style, types and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q
 
-bench: $(READY)  ## against other packages; takes a while
+bench: $(VENV)/.ready-dev  ## against other packages; takes a while
 	$(BIN)/python -m benchmarks
 
-docs: $(READY)  ## the documentation as a site, in docs/_build
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+docs: $(VENV)/.ready-dev  ## the documentation as a site, in docs/_build
+	$(PIP) --editable '.[docs]'
 	$(BIN)/python -m sphinx -q -W -b html docs docs/_build
 
 clean:
