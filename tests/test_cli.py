@@ -628,7 +628,7 @@ def test_a_name_too_long_is_one_sentence(folder):
 
 
 def test_an_interrupted_prediction_leaves_nothing(model, folder, data):
-    np.save("many.npy", np.tile(data.rows, (400, 1)))
+    np.save("many.npy", np.tile(data.rows, (3000, 1)))  # seconds of work
     before = listing(folder)
     process = subprocess.Popen(
         [sys.executable, "-m", "evencover", "predict", model, "many.npy", "-o", "sets.jsonl"],

@@ -199,7 +199,7 @@ class CoverageReport:
 
     @property
     def covgap(self) -> float:
-        """Mean over classes of |coverage - (1 - alpha)|, in percentage points."""
+        """Mean over classes of abs(coverage - (1 - alpha)), in percentage points."""
         return float(np.abs(self._gaps).mean())
 
     @cached_property
@@ -219,7 +219,7 @@ class CoverageReport:
 
     @property
     def max_gap(self) -> float:
-        """The largest |coverage - (1 - alpha)| of a class, in percentage points."""
+        """The largest abs(coverage - (1 - alpha)) of a class, in percentage points."""
         return float(np.abs(self._gaps).max())
 
     @property

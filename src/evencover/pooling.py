@@ -212,8 +212,11 @@ class Blend(NamedTuple):
 
 
 def rank_of_place(place: Array, n_rows: int) -> FloatArray:
-    """The pooled rank of a score that `place` of n scores are below."""
-    return (place + 0.5) / (n_rows + 1)
+    """The pooled rank of a score that `place` of n scores are below.
+
+    It lies half-way between its neighbours, whose middle ranks are (place -+ 0.5) / n.
+    """
+    return place / n_rows
 
 
 def blended(own: Array, n: Array, prior: FloatArray, strength: float) -> FloatArray:

@@ -258,13 +258,13 @@ class PooledPredictor(BasePredictor):
 class _Rows(NamedTuple):
     """Calibration rows in ranks: nothing depends on the scale of the score.
 
-    ``place`` is each row's place in the order of all scores; ``below`` the number of smaller
-    scores, and ``u`` the middle rank, which are the same for equal scores.
+    ``place`` is each row's place in the order of all scores; ``u`` its middle rank, which is the
+    same for equal scores.
     """
 
+    scores: FloatArray
     labels: IntArray
     place: IntArray
-    below: IntArray
     u: FloatArray
     sorted_scores: FloatArray
     n_classes: int
@@ -277,29 +277,37 @@ class _Rows(NamedTuple):
         ranked = scores[order]
         below = np.searchsorted(ranked, scores, side="left")
         u = (below + np.searchsorted(ranked, scores, side="right")) / (2 * len(scores))
-        return cls(labels, place, below, u, ranked, n_classes)
+        return cls(scores, labels, place, u, ranked, n_classes)
 
-    def own_rows(self, rows: Array) -> OwnRows:
-        """Where some of the rows stand among all."""
-        return OwnRows.of(self.place[rows], self.labels[rows], self.n_classes, len(self.labels))
+    def rank(self, scores: FloatArray) -> FloatArray:
+        """The rank of other scores among these."""
+        return rank_of_place(np.searchsorted(self.sorted_scores, scores), len(self.scores))
 
-    def prior(self, kind: str | int, rows: Array) -> Prior:
-        """What some of the rows lead one to expect of every class."""
-        u, labels = self.u[rows], self.labels[rows]
+    def own_rows(self) -> OwnRows:
+        """Where the rows of each class stand."""
+        return OwnRows.of(self.place, self.labels, self.n_classes, len(self.labels))
+
+    def prior(self, kind: str | int) -> Prior:
+        """What these rows lead one to expect of every class."""
         if kind == "normal":
-            return NormalPrior.fit(u, labels, self.n_classes)
-        return ClusterPrior.fit(u, labels, self.n_classes, int(kind))
+            return NormalPrior.fit(self.u, self.labels, self.n_classes)
+        return ClusterPrior.fit(self.u, self.labels, self.n_classes, int(kind))
+
+
+class _Fold(NamedTuple):
+    """Rows that were left out, their ranks among the others, and what the others say."""
+
+    held: IntArray
+    rank: FloatArray
+    own: OwnRows
+    priors: dict[str | int, Prior]
 
 
 class _Crossfit(NamedTuple):
-    """What blends that did not see a row say of it.
-
-    ``levels`` (ingredients, N) is each row's held-out level; ``folds`` the parts left out in turn
-    with, for each ingredient, the function that gives all classes' levels on a grid of ranks.
-    """
+    """The level of each row (ingredients, N) under a blend that did not see it, and the folds."""
 
     levels: FloatArray
-    folds: list[tuple[IntArray, OwnRows, dict[str | int, Prior]]]
+    folds: list[_Fold]
     ingredients: list[tuple[str | int, float]]
 
 
@@ -307,21 +315,27 @@ def _crossfit(
     rows: _Rows, ids: Array, ingredients: list[tuple[str | int, float]], random_state: int
 ) -> _Crossfit:
     fold_of_row = _folds(rows.labels, ids, random_state)
+    kinds = dict.fromkeys(kind for kind, _ in ingredients)
     levels = np.empty((len(ingredients), len(rows.labels)))
     folds = []
-    for fold in range(N_FOLDS):
-        held, others = np.flatnonzero(fold_of_row == fold), np.flatnonzero(fold_of_row != fold)
-        own = rows.own_rows(others)
-        priors = {
-            kind: rows.prior(kind, others) for kind in dict.fromkeys(k for k, _ in ingredients)
-        }
-        labels, below = rows.labels[held], rows.below[held]
-        own_below, n = own.below(labels, below), own.counts[labels]
-        rank = rank_of_place(below, own.n_rows)
-        expected = {kind: prior.level(labels, rank) for kind, prior in priors.items()}
-        for place, (kind, strength) in enumerate(ingredients):
-            levels[place, held] = blended(own_below, np.maximum(n, 1), expected[kind], strength)
-        folds.append((held, own, priors))
+    for number in range(N_FOLDS):
+        held, others = np.flatnonzero(fold_of_row == number), np.flatnonzero(fold_of_row != number)
+        learning = _Rows.of(rows.scores[others], rows.labels[others], rows.n_classes)
+        labels, scores = rows.labels[held], rows.scores[held]
+        place = np.searchsorted(learning.sorted_scores, scores)
+        fold = _Fold(
+            held,
+            learning.rank(scores),
+            learning.own_rows(),
+            {kind: learning.prior(kind) for kind in kinds},
+        )
+        expected = {kind: prior.level(labels, fold.rank) for kind, prior in fold.priors.items()}
+        if 1 in expected:  # the common prior learns nothing, so it may rank among all rows
+            expected[1] = fold.priors[1].level(labels, rows.rank(scores))
+        own_below, n = fold.own.below(labels, place), np.maximum(fold.own.counts[labels], 1)
+        for row, (kind, strength) in enumerate(ingredients):
+            levels[row, held] = blended(own_below, n, expected[kind], strength)
+        folds.append(fold)
     return _Crossfit(levels, folds, ingredients)
 
 
@@ -362,14 +376,14 @@ def _held_out_losses(crossfit: _Crossfit, rows: _Rows, alpha: Alpha) -> FloatArr
     losses = np.empty_like(crossfit.levels)
     rank = int(np.ceil(aim * crossfit.levels.shape[1])) - 1
     targets = np.partition(crossfit.levels, rank, axis=1)[:, rank]
-    for held, own, priors in crossfit.folds:
+    for held, rank_of_row, own, priors in crossfit.folds:
         n = np.maximum(own.counts, 1)[:, None]
         own_below = own.below(classes, np.floor(grid * own.n_rows).astype(np.int64)[None, :])
         expected = {kind: prior.level(classes, grid[None, :]) for kind, prior in priors.items()}
         for place, (kind, strength) in enumerate(crossfit.ingredients):
             levels = blended(own_below, n, expected[kind], strength)
             threshold = _crossing(levels, grid, targets[place])
-            error = rows.u[held] - threshold[rows.labels[held]]
+            error = rank_of_row - threshold[rows.labels[held]]
             losses[place, held] = np.maximum(aim * error, (aim - 1) * error)
     return losses
 
@@ -385,8 +399,7 @@ def _crossing(levels: FloatArray, grid: FloatArray, target: float) -> FloatArray
 
 def _blend(rows: _Rows, ingredients: list[tuple[str | int, float, float]]) -> Blend:
     """All ingredients in one, from all rows."""
-    everyone = np.arange(len(rows.labels))
-    own = rows.own_rows(everyone)
+    own = rows.own_rows()
     n = own.counts.astype(float)
     own_weight, normal_weight = np.zeros(len(n)), np.zeros(len(n))
     cluster_weights: dict[int, FloatArray] = {}
