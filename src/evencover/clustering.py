@@ -136,8 +136,12 @@ def _distance_to_cluster(
     place = np.arange(len(classes.scores)) - np.repeat(classes.offsets[:-1], counts)
     size = counts[class_of_score]
     largest = np.zeros(len(classes.scores))
-    for cluster in np.unique(cluster_of_class[cluster_of_class >= 0]):
-        rows = cluster_of_class[class_of_score] == cluster
+    cluster_of_score = cluster_of_class[class_of_score]
+    by_cluster = np.argsort(cluster_of_score, kind="stable")
+    clusters_found = np.unique(cluster_of_class[cluster_of_class >= 0])
+    bounds = np.searchsorted(cluster_of_score[by_cluster], [clusters_found, clusters_found + 1])
+    for cluster, start, stop in zip(clusters_found, *bounds, strict=True):
+        rows = by_cluster[start:stop]
         reference, own = clusters.of(cluster), classes.scores[rows]
         n_reference = max(len(reference), 1)
         at = np.searchsorted(reference, own, side="right") / n_reference
