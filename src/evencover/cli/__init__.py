@@ -1,0 +1,49 @@
+"""The commands, thin: read, call the library, show. Results on stdout, notes on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import cyclopts
+
+from evencover._validation import EvencoverWarning, InputError
+from evencover.cli import calibrate, compare, evaluate, info, predict, recommend, report
+from evencover.cli.shared import app
+from evencover.console import note
+
+# In the order in which help lists them.
+for command in (calibrate, predict, evaluate, report, info, recommend, compare):
+    app.command(command.run, name=command.__name__.rpartition(".")[2])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; bad input is one sentence on stderr and exit code 2."""
+    shown: set[str] = set()
+
+    def show_warning(message: Any, category: Any, *details: Any) -> None:
+        if issubclass(category, EvencoverWarning) and str(message) not in shown:
+            shown.add(str(message))
+            note(str(message))
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", EvencoverWarning)
+            warnings.showwarning = show_warning  # type: ignore[assignment]
+            app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output went away
+        _discard_stdout()
+        sys.exit(141)
+    except (InputError, cyclopts.CycloptsError, OSError) as error:
+        print(f"evencover: {' '.join(str(error).split())}", file=sys.stderr)
+        if isinstance(error, OSError):  # perhaps stdout itself is full
+            _discard_stdout()
+        sys.exit(2)
+
+
+def _discard_stdout() -> None:
+    """Let Python flush what is left at exit without complaining again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,99 @@
+"""``evencover compare``: compare methods and scores on repeated splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json, write_csv
+from evencover.console import note, print_table, watch
+from evencover.data.atomic import refuse_existing
+from evencover.data.source import as_source
+
+
+def run(
+    data: Path | None = None,
+    /,
+    *,
+    methods: str = "standard,classwise,clustered,pooled",
+    scores: str = "softmax,aps,raps",
+    alpha: str = "0.1",
+    n_splits: int = 10,
+    calibration_fraction: float | None = None,
+    n_per_class: int | None = None,
+    temperature: float = 1.0,
+    seed: int = 0,
+    as_json: Json = False,
+    csv: Path | None = None,
+    report: Path | None = None,
+    force: Switch = False,
+    read: Input = READ,
+) -> None:
+    """Compare methods and scores on repeated splits of one labelled data set.
+
+    Parameters
+    ----------
+    data
+        Probabilities and labels; by default the bundled data set (505 languages).
+    methods
+        Names, separated by commas.
+    scores
+        Names, separated by commas.
+    alpha
+        Miscoverage level.
+    n_splits
+        How many times the rows are split.
+    calibration_fraction
+        Share of the rows that calibrates; one half by default.
+    n_per_class
+        Calibrate on so many rows of each class instead.
+    temperature
+        Divides logits.
+    seed
+        Fixes every random choice.
+    as_json
+        Print every number as JSON.
+    csv
+        Also write the table to this file.
+    report
+        Also write a page (.html) with the table and a chart.
+    force
+        Overwrite an existing file.
+    """
+    from evencover.comparison import compare
+
+    if csv is not None:
+        refuse_existing(csv, force=force)
+    if report is not None:
+        from evencover.report import require_extra, write_comparison
+
+        require_extra()
+        refuse_existing(report, force=force)
+    if data is None:
+        from evencover.data import load_languages
+
+        bundled = load_languages()
+        source = watch(as_source(bundled.probabilities, bundled.labels), "comparing")
+        note(f"no file given: comparing on the bundled data ({source.n_classes} languages)")
+    else:
+        source = read.open(data, "comparing")
+    result = compare(
+        source,
+        methods=methods.split(","),
+        scores=scores.split(","),
+        alpha=number_if_float(alpha),
+        n_splits=n_splits,
+        calibration_fraction=calibration_fraction,
+        n_per_class=n_per_class,
+        temperature=temperature,
+        random_state=seed,
+    )
+    if csv is not None:
+        write_csv(csv, result.rows())
+    if report is not None:
+        name = "the bundled languages" if data is None else data.name
+        write_comparison(report, result, title=f"Comparison on {name}", force=force)
+    if as_json:
+        print_json(result.to_dict())
+        return
+    print_table(*result.table(), title=result.heading())
+    print(result.reason)

@@ -1,0 +1,51 @@
+"""``evencover evaluate``: measure coverage and set sizes on held-out rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evencover.cli.shared import READ, Input, Json, print_json
+from evencover.console import print_table
+
+if TYPE_CHECKING:
+    from evencover.evaluation import GroupCoverage
+
+
+def run(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    as_json: Json = False,
+    read: Input = READ,
+) -> None:
+    """Measure coverage, of every class and on average, and set sizes on held-out rows.
+
+    Parameters
+    ----------
+    model
+        Written by calibrate.
+    data
+        Probabilities and labels of rows that neither trained nor calibrated.
+    as_json
+        Print every number as JSON.
+    """
+    from evencover.persistence import load
+
+    predictor = load(model)
+    report = predictor.evaluate(read.open(data, "evaluating"), ids=read.row_ids())
+    if as_json:
+        print_json(report.to_dict())
+        return
+    print(report)
+    groups = report.by_calibration_count()
+    if report.cluster_of_class is not None:
+        groups += report.by_cluster()
+    titles = ["classes", "how many", "test rows", "coverage", "mean of classes", "CovGap"]
+    print_table(titles, [_group_cells(group) for group in groups])
+
+
+def _group_cells(group: GroupCoverage) -> list[str]:
+    numbers = [f"{group.coverage:.3f}", f"{group.mean_class_coverage:.3f}", f"{group.covgap:.2f}"]
+    return [group.group, str(group.n_classes), str(group.n_rows), *numbers]

@@ -1,0 +1,35 @@
+"""``evencover recommend``: say which method suits the labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from evencover._validation import InputError
+from evencover.cli.shared import READ, Input, Json, number_if_float, print_json
+
+
+def run(data: Path, /, *, alpha: str = "0.1", as_json: Json = False, read: Input = READ) -> None:
+    """Say which method suits these labels, why, what to expect, and what would change it.
+
+    Parameters
+    ----------
+    data
+        Probabilities and labels of the calibration rows.
+    alpha
+        Miscoverage level.
+    as_json
+        Print the advice as JSON.
+    """
+    from evencover.advice import recommend
+
+    source = read.open(data, "reading")
+    if not source.has_labels:
+        raise InputError(f"Advice needs labels. Got none with {source.name}; pass --labels.")
+    labels = np.concatenate([np.asarray(block.labels) for block in source.blocks()])
+    advice = recommend(labels, source.n_classes, number_if_float(alpha))
+    if as_json:
+        print_json(advice.to_dict())
+    else:
+        print(advice)

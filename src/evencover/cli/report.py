@@ -1,0 +1,45 @@
+"""``evencover report``: write the page that shows which classes are let down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evencover.cli.shared import READ, Input, Output, Switch
+from evencover.data.atomic import refuse_existing
+
+
+def run(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    output: Output,
+    title: str | None = None,
+    force: Switch = False,
+    read: Input = READ,
+) -> None:
+    """Write a page that shows which classes are let down, and why: one HTML file, no network.
+
+    Parameters
+    ----------
+    model
+        Written by calibrate.
+    data
+        Probabilities and labels of rows that neither trained nor calibrated.
+    output
+        Where to write the page (.html).
+    title
+        What the page is called; by default after the data file.
+    force
+        Overwrite an existing file.
+    """
+    from evencover.persistence import load
+    from evencover.report import require_extra, write_report
+
+    require_extra()
+    output = refuse_existing(output, force=force)
+    predictor = load(model)
+    source = read.open(data, "reporting")
+    title = f"Coverage of {data.name}" if title is None else title
+    write_report(output, predictor, source, ids=read.row_ids(), title=title, force=force)
+    print(f"{output}: open it in a browser")

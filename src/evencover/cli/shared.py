@@ -1,0 +1,88 @@
+"""What the commands share: the application, common options, and how results are printed."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+import evencover
+from evencover.console import watch
+from evencover.data.atomic import atomic_path
+from evencover.data.source import Source, as_source
+
+app = App(
+    name="evencover",
+    help="Prediction sets that cover every class, not just the average one.",
+    version=f"evencover {evencover.__version__}",
+    help_format="plaintext",
+)
+
+Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+Switch = Annotated[bool, Parameter(negative="")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Input:
+    """How the data file is to be read."""
+
+    labels: Path | None = None
+    "File with one label per row (.npy, .npz or text), if they are not with the probabilities."
+    logits: Switch = False
+    "The numbers are logits; a softmax is applied."
+    ids: Path | None = None
+    "File with one stable id per row; the same id always gets the same random choices."
+
+    def open(self, data: Path, what: str) -> Source:
+        """The data as a source that shows its progress."""
+        from evencover.data.files import column_from_file
+
+        labels = None if self.labels is None else column_from_file(self.labels)
+        return watch(as_source(data, labels, logits=True if self.logits else None), what)
+
+    def row_ids(self) -> Any:
+        """The ids, or None."""
+        from evencover.data.files import column_from_file
+
+        return None if self.ids is None else column_from_file(self.ids, "ids")
+
+
+READ = Input()
+
+
+def number_if_float(alpha: str) -> Any:
+    """Keep alpha as it was written unless it is a plain decimal, which Python shows the same."""
+    try:
+        return float(alpha)
+    except ValueError:
+        return alpha
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Records as a table, whole or not at all."""
+    import csv
+
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def print_json(value: Any) -> None:
+    """Show a value as JSON."""
+    print(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """The same value with null for numbers that JSON lacks: NaN and infinite thresholds."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
