@@ -27,55 +27,44 @@ from evencover.scores import make_score
 
 ALPHA = 0.1
 N_FOLDS = 5
-CLUSTERS = (1, 4, 8)
-STRENGTHS = (30.0, 100.0, 300.0, inf)
+STRENGTHS = pooled.STRENGTHS
 
 
-def variant(
-    trust: float = 0.3,
-    strengths: tuple[float, ...] = STRENGTHS,
-    spread: float = 40.0,
-    clusters: tuple[int, ...] = CLUSTERS,
-    normal: bool = True,
-) -> dict[str, Any]:
-    """One setting of the constants; without arguments the one that is in use."""
-    kinds = {"normal": 1.0} if normal else {}
-    return {
-        "TRUST": kinds | dict.fromkeys(clusters, trust),
-        "STRENGTHS": strengths,
-        "SPREAD_ROWS": spread,
-    }
+def without_class_size(feature: Any, *others: Any) -> Any:
+    """The normal prior with one mean for all classes, whatever their size."""
+    return LINE(np.zeros_like(feature), *others)
 
 
-VARIANTS = {
-    "in use": variant(),
-    "clusters trusted 0.1": variant(trust=0.1),
-    "clusters trusted 1": variant(trust=1.0),
-    "spread counts 10 rows": variant(spread=10.0),
-    "spread counts 160 rows": variant(spread=160.0),
-    "c = 10, 30, 100, 300, inf": variant(strengths=(10.0, *STRENGTHS)),
-    "c = 30, 100, 300": variant(strengths=STRENGTHS[:-1]),
-    "c = 100, 300, inf": variant(strengths=STRENGTHS[1:]),
-    "c = 3, 10, 30, 100, 300, 1000, inf": variant(strengths=(3.0, 10.0, *STRENGTHS[:3], 1e3, inf)),
-    "normal prior alone": variant(clusters=()),
-    "soft clusters alone": variant(normal=False),
-    "M = 1, 4": variant(clusters=(1, 4)),
-    "M = 1, 4, 8, 16": variant(clusters=(1, 4, 8, 16)),
+LINE = pooling._line
+# What is changed in each variant: attribute of a module, and its value.
+VARIANTS: dict[str, dict[tuple[Any, str], Any]] = {
+    "in use": {},
+    "normal prior without the class size": {(pooling, "_line"): without_class_size},
+    "normal prior alone": {(pooled, "PRIORS"): ("normal",)},
+    "soft clusters alone": {(pooled, "PRIORS"): (1, 4, 8)},
+    "M = 1, 4": {(pooled, "PRIORS"): ("normal", 1, 4)},
+    "M = 1, 4, 8, 16": {(pooled, "PRIORS"): ("normal", 1, 4, 8, 16)},
+    "c = 30, 100, 300": {(pooled, "STRENGTHS"): STRENGTHS[:-1]},
+    "c = 100, 300, inf": {(pooled, "STRENGTHS"): STRENGTHS[1:]},
+    "c = 3, 10, 30, 100, 300, 1000, inf": {
+        (pooled, "STRENGTHS"): (3.0, 10.0, *STRENGTHS[:-1], 1e3, inf)
+    },
+    "the common spread counts 10 rows": {(pooling, "SPREAD_ROWS"): 10.0},
+    "the common spread counts 160 rows": {(pooling, "SPREAD_ROWS"): 160.0},
 }
 
 
 @contextmanager
-def constants(values: dict[str, Any]) -> Iterator[None]:
+def changed(values: dict[tuple[Any, str], Any]) -> Iterator[None]:
     """The method with other constants, for a while."""
-    homes = {"TRUST": pooled, "STRENGTHS": pooled, "SPREAD_ROWS": pooling}
-    before = {name: getattr(homes[name], name) for name in values}
-    for name, value in values.items():
-        setattr(homes[name], name, value)
+    before = {(home, name): getattr(home, name) for home, name in values}
     try:
+        for (home, name), value in values.items():
+            setattr(home, name, value)
         yield
     finally:
-        for name, value in before.items():
-            setattr(homes[name], name, value)
+        for (home, name), value in before.items():
+            setattr(home, name, value)
 
 
 def held_out_loss(scores: Any, labels: Any, n_classes: int) -> float:
@@ -105,7 +94,7 @@ def run(sets: dict[str, tuple[Any, Any]]) -> dict[str, list[float]]:
                 true = make_score(score).true_label(rows[chosen], labels[chosen])
                 losses = {}
                 for name, values in VARIANTS.items():
-                    with constants(values):
+                    with changed(values):
                         losses[name] = held_out_loss(true, labels[chosen], rows.shape[1])
                 for name, loss in losses.items():
                     relative[name].append(loss / losses["in use"])

@@ -81,9 +81,7 @@ def threshold_columns(predictor: BasePredictor) -> dict[str, Any]:
 
 
 def say_columns(predictor: BasePredictor) -> dict[str, Any]:
-    """How much of each class's threshold comes from its own rows, from the model of how classes
-    differ, and from soft clusters; nothing for methods that do not weigh these.
-    """
+    """What each class's threshold comes from, in shares; nothing if the method has no such."""
     if not hasattr(predictor, "own_weight_"):
         return {}
     clusters = predictor.cluster_weights_.sum(axis=1)  # type: ignore[attr-defined]
