@@ -94,9 +94,7 @@ class _CommonClasses(Source):
                 total = rows.sum(axis=1, keepdims=True, dtype=np.float64)
                 wrong = ~((total[:, 0] > 0) & np.isfinite(total[:, 0]))
                 if wrong.any():
-                    self._refuse(
-                        block.rows[places[wrong.argmax()]], block.start + places[wrong.argmax()]
-                    )
+                    _refuse(block, int(places[wrong.argmax()]))
                 rows = (rows / total).astype(block.rows.dtype)
             yield rows, labels[places]
 
