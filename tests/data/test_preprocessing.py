@@ -69,7 +69,21 @@ def test_too_few_common_classes_are_refused(example: tuple[np.ndarray, np.ndarra
 
 def test_rows_without_mass_on_what_remains_are_refused() -> None:
     rows = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]
-    with pytest.raises(InputError, match="Row 1 gives them none"):
+    with pytest.raises(InputError, match="none in row 1"):
+        list(drop_rare_classes(rows, [0, 1, 0], min_count=1).blocks())
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([3.0, 1.0, 2.0], "Row 1 sums to 6"),
+        ([1.5, -0.5, 0.0], "-0.5 in row 1, class 1"),
+        ([np.nan, 0.5, 0.5], "NaN in row 1, class 0"),
+    ],
+)
+def test_bad_rows_are_not_hidden_by_the_division(row: list[float], message: str) -> None:
+    rows = [[0.5, 0.5, 0.0], row, [0.5, 0.5, 0.0]]
+    with pytest.raises(InputError, match=message):
         list(drop_rare_classes(rows, [0, 1, 0], min_count=1).blocks())
 
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array, InputError, IntArray, raise_bad_row, whole_number
-from evencover.data.source import Block, IterableSource, Source, as_source
+from evencover._validation import (
+    Array,
+    InputError,
+    IntArray,
+    raise_bad_row,
+    sum_tolerance,
+    whole_number,
+)
+from evencover.data.source import IterableSource, Source, as_source
 
 
-def drop_rare_classes(probabilities: Any, labels: Any = None, *, min_count: int = 250) -> Source:
+def drop_rare_classes(
+    probabilities: Any, labels: Any = None, *, min_count: int = 250
+) -> CommonClasses:
     """Leave out classes with fewer than `min_count` examples, as if the model never knew them.
 
     Rows of these classes are dropped, the probabilities of the others are divided by their sum
@@ -29,8 +38,8 @@ def drop_rare_classes(probabilities: Any, labels: Any = None, *, min_count: int 
 
     Returns
     -------
-    Source
-        The remaining rows; ``kept_classes`` has the old number of each remaining class.
+    CommonClasses
+        A `Source` of the remaining rows; ``kept_classes`` has the old number of each class.
 
     Examples
     --------
@@ -46,11 +55,17 @@ def drop_rare_classes(probabilities: Any, labels: Any = None, *, min_count: int 
     [[0.67, 0.33], [0.5, 0.5], [0.33, 0.67], [0.67, 0.33]]
     """
     whole_number(min_count, "min_count", "drop_rare_classes", 1)
-    return _CommonClasses(as_source(probabilities, labels), min_count)
+    return CommonClasses(as_source(probabilities, labels), min_count)
 
 
-class _CommonClasses(Source):
-    """The rows and columns of the classes that have enough examples."""
+class CommonClasses(Source):
+    """The rows and columns of the classes that have enough examples.
+
+    Attributes
+    ----------
+    kept_classes
+        (K,) the number that each class had before.
+    """
 
     has_labels = True
 
@@ -89,22 +104,22 @@ class _CommonClasses(Source):
             places = np.flatnonzero(labels >= 0)
             if len(places) == 0:
                 continue
-            rows = block.rows[places][:, self.kept_classes]
-            if not self.logits:
-                total = rows.sum(axis=1, keepdims=True, dtype=np.float64)
-                wrong = ~((total[:, 0] > 0) & np.isfinite(total[:, 0]))
-                if wrong.any():
-                    _refuse(block, int(places[wrong.argmax()]))
-                rows = (rows / total).astype(block.rows.dtype)
-            yield rows, labels[places]
-
-
-def _refuse(block: Block, place: int) -> NoReturn:
-    """Say why a row cannot be divided by its sum."""
-    row, index = block.rows[place], block.start + place
-    if np.isfinite(row).all() and row.sum() > 0:
-        raise InputError(
-            "The probabilities of the remaining classes are divided by their sum. Row "
-            f"{index} gives them none at all; use a smaller 'min_count', or leave it out."
-        )
-    raise_bad_row(row, index, logits=False)
+            rows = block.rows[places]
+            if self.logits:
+                yield rows[:, self.kept_classes], labels[places]
+                continue
+            # Dividing would hide what is wrong with a row, so the rows are checked before.
+            is_off = np.abs(rows.sum(axis=1, dtype=np.float64) - 1) > sum_tolerance(rows.dtype)
+            wrong = is_off | ~(rows.min(axis=1) >= 0)
+            if wrong.any():
+                place = int(wrong.argmax())
+                raise_bad_row(rows[place], block.start + int(places[place]), logits=False)
+            kept = rows[:, self.kept_classes]
+            total = kept.sum(axis=1, keepdims=True, dtype=np.float64)
+            if not total.all():
+                raise InputError(
+                    "The remaining classes must have some probability in every row. They have "
+                    f"none in row {block.start + places[total.argmin()]}; leave that row out, or "
+                    "use a smaller 'min_count'."
+                )
+            yield (kept / total).astype(rows.dtype), labels[places]
