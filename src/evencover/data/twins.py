@@ -186,11 +186,12 @@ def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
 
     Notes
     -----
-    A row of class y is a point x = c_y + s e of a latent space, where c_y is the centre of its
-    class, e standard noise and s = s_y s_row its scale: classes differ in difficulty, and so do
-    the rows of a class. The logits are those of linear discriminant analysis, x . c_k - |c_k|^2 /
-    2, times a sharpness that falls with s, as far as the model is aware of the difficulty. The
-    probabilities are proportional to v + haze v^(1/4), v = exp(logit - largest logit).
+    A row of class y is a point ``x = c_y + s e`` of a latent space, where c_y is the centre of its
+    class, e standard noise and ``s = s_y s_row`` its scale: classes differ in difficulty, and so
+    do the rows of a class. The logits are those of linear discriminant analysis,
+    ``x . c_k - |c_k|^2 / 2``, times a sharpness that falls with s, as far as the model is aware of
+    the difficulty. The probabilities are proportional to ``v + haze v^(1/4)``, where
+    ``v = exp(logit - largest logit)``.
 
     Class counts follow the quantiles of the score files of Ding et al. (2023), "Class-conditional
     conformal prediction with many classes"; the other parameters were tuned by
