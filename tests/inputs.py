@@ -1,10 +1,15 @@
 """One small input, and what every reader must make of it."""
 
+import json
+
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
+import zarr
+from safetensors.numpy import save_file
 
 import evencover.data.source as source_module
 from evencover import InputError
@@ -67,3 +72,31 @@ def write_table(path, table, rows_per_group=7):
     else:
         with ipc.new_file(path, table.schema) as writer:
             writer.write_table(table, max_chunksize=rows_per_group)
+
+
+def write_arrays(folder, kind, *, names=None, **arrays):
+    """A file of this kind with the arrays and class names."""
+    if kind == "safetensors":
+        path = folder / "p.safetensors"
+        metadata = None if names is None else {"class_names": json.dumps(names)}
+        save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, path, metadata)
+    elif kind.endswith("h5"):
+        path = folder / "p.h5"
+        with h5py.File(path, "w") as file:
+            for key, values in arrays.items():
+                is_packed = "chunked" in kind and values.ndim == 2
+                packed = {"chunks": (3, *values.shape[1:]), "compression": "gzip"}
+                file.create_dataset(key, data=values, **(packed if is_packed else {}))
+            if names is not None:
+                file["class_names"] = names
+    else:
+        path = folder / "p.zarr"
+        group = zarr.open_group(path, mode="w", zarr_format=2 if kind == "zarr 2" else 3)
+        for key, values in arrays.items():
+            cut = {"chunks": (2, *values.shape[1:])}
+            if kind == "sharded zarr":
+                cut["shards"] = (6, *values.shape[1:])
+            group.create_array(key, data=values, **cut)
+        if names is not None:
+            group.attrs["class_names"] = names
+    return path

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from inputs import LABELS, NAMES, ROWS, assert_holds
+from inputs import LABELS, NAMES, ROWS, assert_holds, pa, write_arrays, write_table
 
 from evencover import InputError
 from evencover.data import as_source
@@ -57,3 +57,38 @@ def test_pickled_columns_are_refused(tmp_path):
             column_from_file(tmp_path / name)
     with pytest.raises(InputError, match=r"must hold 'ids'. Got \['labels'\]"):
         column_from_file(tmp_path / "y.npz", "ids")
+
+
+@pytest.mark.parametrize("labels", [LABELS, np.array(NAMES)[LABELS]])
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "tsv"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_column_of_a_table(tmp_path, labels, ending, named):
+    path = tmp_path / f"y.{ending}"
+    if ending in ("csv", "tsv"):
+        mark = "," if ending == "csv" else "\t"
+        lines = [f"{i}{mark}{y}" if named else str(y) for i, y in enumerate(labels)]
+        path.write_text("\n".join([f"id{mark}label"] * named + lines), encoding="utf-8")
+    else:
+        columns = {"id": np.arange(len(labels)), "label": labels} if named else {"truth": labels}
+        write_table(path, pa.table(columns))
+    assert column_from_file(path).tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "h5", "zarr 3"])
+def test_a_column_of_an_array_file(tmp_path, kind):
+    path = write_arrays(tmp_path, kind, label=LABELS, ids=LABELS + 5)
+    assert column_from_file(path).tolist() == LABELS.tolist()
+    assert column_from_file(path, "ids").tolist() == (LABELS + 5).tolist()
+    with pytest.raises(InputError, match="must hold 'none'"):
+        column_from_file(path, "none")
+
+
+def test_tables_without_the_column(tmp_path):
+    write_table(tmp_path / "y.parquet", pa.table({"a": LABELS, "b": LABELS}))
+    (tmp_path / "y.csv").write_text("a,b\n1,2\n")
+    for name in ("y.parquet", "y.csv"):
+        with pytest.raises(InputError, match=f"{name}' must have a column 'labels'. Got a, b"):
+            column_from_file(tmp_path / name)
+    (tmp_path / "y.csv").write_text("id,label\n1,2\n3\n")
+    with pytest.raises(InputError, match=r"y\.csv' must have a value. Got none in row 1"):
+        column_from_file(tmp_path / "y.csv")

@@ -230,4 +230,4 @@ class ArrowSource(TableSource):
         pa = import_pyarrow()
         if isinstance(self.location, Path):
             return pa.memory_map(str(self.location))
-        return pa.PythonFile(self.location.open("rb"))
+        return pa.PythonFile(self.location.open("rb"), mode="r")
