@@ -93,7 +93,8 @@ class Source(ABC):
 
     def place(self, row: int) -> str:
         """What a message calls a row of this source."""
-        return f"row {self.first_row + row} of {self.name}"
+        of_file = "" if self.name == Source.name else f" of {self.name}"
+        return f"row {self.first_row + row}{of_file}"
 
     def attach_labels(self, labels: Any) -> None:
         """Use these labels, one per row, instead of any that come with the rows."""
