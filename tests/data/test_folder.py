@@ -96,6 +96,16 @@ def test_another_number_of_classes(tmp_path, ending):
         as_source(folder)
 
 
+def test_a_part_that_changes_its_width_is_named(tmp_path):
+    folder = write_parts(tmp_path, "parquet")
+    rows = [*ROWS[:4].tolist(), *ROWS[:4, :3].tolist()]
+    write_table(folder / "part-2.parquet", pa.table({"probs": rows, "label": LABELS[:8]}), 4)
+    with pytest.raises(
+        InputError, match=r"Got (4 .* and )?3 (in|from) row 4( of '.*part-2.parquet')?"
+    ):
+        read(as_source(folder))
+
+
 def test_other_names_labels_or_kinds(tmp_path):
     folder = write_parts(tmp_path, "npz", names=NAMES)
     other = folder / "part-2.npz"

@@ -116,7 +116,7 @@ class Source(ABC):
             if rows.shape[1] != self.n_classes:
                 raise InputError(
                     f"All rows of {self.name} must have {self.n_classes} classes. "
-                    f"Got {rows.shape[1]} from row {start} on."
+                    f"Got {rows.shape[1]} from {self.place(start)} on."
                 )
             stop = start + len(rows)
             if start == 0:  # before all labels, so that block sizes do not matter
