@@ -14,7 +14,9 @@ import evencover
 from evencover._validation import Array, InputError, IntArray, NotFittedError
 from evencover.clustering import ClusterGuarantee
 from evencover.data.atomic import atomic_path, refuse_existing
-from evencover.data.files import existing_file, reading
+from evencover.data.location import as_location, existing_file
+from evencover.data.reading import reading
+from evencover.data.safetensors_files import safetensors_metadata
 from evencover.pooling import FINE_BINS
 from evencover.predictors import (
     PREDICTORS,
@@ -71,7 +73,8 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
 
 def load(path: str | os.PathLike[str]) -> BasePredictor:
     """Read a predictor that `save` wrote, and check that it is whole and consistent."""
-    path = existing_file(path)
+    path = Path(path)
+    existing_file(path)
     about, arrays = _read(path)
     try:
         predictor = _unfitted(about)
@@ -102,6 +105,15 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
     if problem:
         raise InputError(f"Cannot read '{path}': the model is damaged ({problem}).")
     return predictor
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says that `save` wrote it; safetensors may also hold data."""
+    location = as_location(path)
+    if location.suffix.lower() != ".safetensors":
+        return False
+    with reading(existing_file(location)):
+        return _KEY in safetensors_metadata(location)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -3,103 +3,124 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
 from evencover._validation import Array, InputError
+from evencover.data.arrays import ArraysSource, OpenArrays, array_column
+from evencover.data.arrow import ArrowSource, ParquetSource, TableSource
+from evencover.data.hdf5 import hdf5_arrays
+from evencover.data.location import Address, Location, as_location, existing_file, expand
+from evencover.data.numpy_files import npy_arrays, npz_arrays
+from evencover.data.reading import reading
+from evencover.data.safetensors_files import safetensors_arrays
 from evencover.data.source import Source
+from evencover.data.text import TextSource, text_column
+from evencover.data.zarr_stores import is_zarr, zarr_arrays
 
-PROBABILITY_KEYS = ("probs", "probabilities", "softmax")
-LOGIT_KEY = "logits"
-LABEL_KEYS = ("labels", "label")
-NAMES_KEY = "class_names"
+# Files of named arrays, and other kinds. What a reader needs beyond NumPy it imports when it reads.
+ARRAYS: dict[str, OpenArrays] = {
+    ".npy": npy_arrays,
+    ".npz": npz_arrays,
+    ".safetensors": safetensors_arrays,
+    ".h5": hdf5_arrays,
+    ".hdf5": hdf5_arrays,
+    ".zarr": zarr_arrays,
+}
+TABLES: dict[str, type[TableSource] | type[TextSource]] = {
+    ".parquet": ParquetSource,
+    ".arrow": ArrowSource,
+    ".feather": ArrowSource,
+    ".csv": TextSource,
+    ".tsv": TextSource,
+}
 
 
-def open_file(path: str | os.PathLike[str]) -> Source:
-    """A source that reads .npy, .npz, .parquet, .arrow and .feather files block by block."""
-    path = existing_file(path)
-    readers: dict[str, Callable[[Path], Source]] = {
-        ".npy": _numpy_array,
-        ".npz": _numpy_archive,
-        ".parquet": _parquet,
-        ".arrow": _arrow,
-        ".feather": _arrow,
-    }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+def open_file(path: str | os.PathLike[str] | Address) -> Source:
+    """A source that reads a file, or the files of a folder or a pattern, block by block."""
+    location = as_location(path)
+    if _is_zarr(location):
+        return ArraysSource(location, zarr_arrays)
+    many = expand(location)
+    if many is None:
+        return _open_one(existing_file(location))
+    return _open_many(location, many)
+
+
+def _open_one(location: Location) -> Source:
+    ending = location.suffix.lower()
+    if ending in ARRAYS:
+        return ArraysSource(location, ARRAYS[ending])
+    if ending in TABLES:
+        return TABLES[ending](location)
+    raise InputError(
+        f"Cannot read '{location}': its ending must be one of {', '.join([*ARRAYS, *TABLES])}. "
+        f"Got {ending or 'none'!r} instead."
+    )
+
+
+def _open_many(location: Location, files: list[Location]) -> Source:
+    from evencover.data.folder import PartsSource
+
+    known = {*ARRAYS, *TABLES}
+    if location.is_dir():  # notes and manifests may lie beside the data; a pattern is meant as said
+        files = [file for file in files if file.suffix.lower() in known]
+    if not files:
         raise InputError(
-            f"Cannot read '{path}': its ending must be one of {', '.join(readers)}. "
-            f"Got {path.suffix or 'none'!r} instead."
+            f"Cannot read '{location}': the folder holds no file that ends in "
+            f"{', '.join(sorted(known))}."
         )
-    return reader(path)
-
-
-def existing_file(path: str | os.PathLike[str]) -> Path:
-    """The path of a file that is there."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"Cannot read '{path}': there is no such file.")
-    return path
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn what libraries say about a broken file into one sentence that names it."""
-    try:
-        yield
-    except InputError:
-        raise
-    except MemoryError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    endings = sorted({file.suffix.lower() for file in files})
+    if len(endings) > 1:
         raise InputError(
-            f"Cannot read '{path}': the file is truncated or not of the kind its ending says "
-            f"({reason})."
-        ) from error
+            f"Cannot read '{location}': its parts must be of one kind. Got {', '.join(endings)}; "
+            f"choose one with a pattern such as '*{endings[0]}'."
+        )
+    return PartsSource([_open_one(file) for file in files], str(location))
 
 
-def column_from_file(path: str | os.PathLike[str], key: str = "labels") -> Array:
-    """One value per row from a file of its own: .npy, .npz (under `key`), or text, one per line."""
-    path = existing_file(path)
-    with reading(path):
-        if path.suffix.lower() == ".npy":
-            return np.array(np.lib.format.open_memmap(path, mode="r"))
-        if path.suffix.lower() == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                if key not in archive:
-                    raise InputError(f"'{path}' must hold {key!r}. Got {archive.files}.")
-                return archive[key]
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    values = [line.strip() for line in lines if line.strip()]
-    try:
-        return np.array([int(value) for value in values], dtype=np.int64)
-    except (ValueError, OverflowError):
-        return np.array(values)
+def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
+    """One value per row from files of their own, which hold nothing else or name it `key`.
+
+    Any kind of file that holds data will do, or text with one value per line; a folder or a
+    pattern is read end to end.
+    """
+    return _joined([_column(file, key) for file in _files(as_location(path))])
 
 
-def _numpy_array(path: Path) -> Source:
-    from evencover.data.numpy_files import NpySource
+def labels_for(source: Source, path: str | os.PathLike[str] | Address) -> Array:
+    """The labels of all rows; of many files, each must fit the part beside it."""
+    from evencover.data.folder import PartsSource
 
-    return NpySource(path)
-
-
-def _numpy_archive(path: Path) -> Source:
-    from evencover.data.numpy_files import NpzSource
-
-    return NpzSource(path)
-
-
-def _parquet(path: Path) -> Source:
-    from evencover.data.arrow import ParquetSource
-
-    return ParquetSource(path)
+    files = _files(as_location(path))
+    columns = [_column(file, "labels") for file in files]
+    if len(files) > 1 and isinstance(source, PartsSource):
+        source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
+    return _joined(columns)
 
 
-def _arrow(path: Path) -> Source:
-    from evencover.data.arrow import ArrowSource
+def _joined(columns: list[Array]) -> Array:
+    """End to end; an empty one has no say in the type."""
+    filled = [column for column in columns if len(column)] or columns[:1]
+    return filled[0] if len(filled) == 1 else np.concatenate(filled)
 
-    return ArrowSource(path)
+
+def _files(location: Location) -> list[Location]:
+    if _is_zarr(location):
+        return [location]
+    return expand(location) or [existing_file(location)]
+
+
+def _is_zarr(location: Location) -> bool:
+    return location.is_dir() and is_zarr(location)
+
+
+def _column(location: Location, key: str) -> Array:
+    ending = location.suffix.lower()
+    with reading(location):
+        if ending in ARRAYS or _is_zarr(location):
+            return array_column(location, ARRAYS.get(ending, zarr_arrays), key)
+        source = TABLES.get(ending)
+        if source is not None and issubclass(source, TableSource):
+            return source.column_of(location, key)
+        return text_column(location, key)
