@@ -201,7 +201,8 @@ def test_one_thread_and_three_give_the_identical_result(
     results = []
     for threads in ("1", "3"):
         monkeypatch.setenv("EVENCOVER_THREADS", threads)
-        predictor = make_predictor(method, score=score, exact=True)
+        exact = PREDICTORS[method].supports_exact
+        predictor = make_predictor(method, score=score, exact=exact)
         quietly(predictor, rows[:1000], labels[:1000])
         sets, p = predictor.predict_set(rows), predictor.predict_p(rows)
         report = predictor.evaluate(rows[1000:], labels[1000:]).to_dict()
@@ -368,7 +369,7 @@ def test_constructor_only_stores_what_it_is_given():
 @pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint64(7), np.uint8(7)])
 def test_a_numpy_seed_is_its_number(simulate, quietly, method, seed):
     rows, labels = simulate(400, 8)
-    parameters = {"score": "aps", "exact": True}
+    parameters = {"score": "aps", "exact": PREDICTORS[method].supports_exact}
     if method == "clustered":
         parameters |= GIVEN
     a = quietly(make_predictor(method, **parameters, random_state=7), rows, labels)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import evencover
-from evencover._validation import Array, InputError, IntArray, NotFittedError
+from evencover._validation import Array, EvencoverWarning, InputError, IntArray, NotFittedError
 from evencover.clustering import ClusterGuarantee
 from evencover.data.atomic import atomic_path, refuse_existing
 from evencover.data.files import existing_file, reading
@@ -20,8 +21,13 @@ from evencover.predictors import (
     PREDICTORS,
     BasePredictor,
     ClusteredPredictor,
+    FuzzyPredictor,
+    GroupedPredictor,
+    MacroPredictor,
     PooledPredictor,
+    RC3PPredictor,
 )
+from evencover.predictors.by_class import ByClassPredictor
 from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import GroupedScores
 from evencover.scores import Score, make_score
@@ -30,19 +36,28 @@ FORMAT = 1
 _KEY = "evencover"
 _WHOLE_NUMBERS = (
     *("class_counts_", "group_offsets_", "group_of_class_", "cluster_of_class_"),
-    *("own_places_", "own_offsets_"),
+    *("own_places_", "own_offsets_", "own_ranks_", "rank_limits_"),
+    *("row_groups_", "row_ids_"),
 )
 # One letter per dimension: K classes, L = K + 1, B bins; "?" is any size, others must agree.
 _SHAPES = {
     "group_scores_": "?",
     "group_offsets_": "?",
     "calibration_levels_": "?",
+    "tails_": "?",
+    "held_out_": "?",
+    "own_scores_": "R",
+    "own_ranks_": "R",
+    "row_scores_": "R",
+    "row_groups_": "R",
+    "row_ids_": "R",
     "pooled_scores_": "N",
     "own_places_": "N",
     "own_offsets_": "L",
     "cluster_weights_": "KM",
     "cluster_functions_": "MB",
 }
+_NOT_FOLLOWING = "its thresholds do not follow from its scores"
 _ROUNDING = 1e-9  # how far a level may differ between machines
 _ONLY_IF_EXACT = ("lower_thresholds_", "upper_probability_")
 
@@ -93,6 +108,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
             _wrong_array(predictor)
             or _wrong_value(predictor)
             or _wrong_cluster(predictor)
+            or _wrong_rows(predictor)
             or _wrong_threshold(predictor)
         )
     except KeyError as error:
@@ -203,7 +219,54 @@ def _wrong_threshold(predictor: BasePredictor) -> str | None:
         return _wrong_groups(groups) or _unlike(predictor, groups, group_of_class)
     if isinstance(predictor, PooledPredictor):
         return _wrong_pool(predictor) or _wrong_level(predictor)
+    with warnings.catch_warnings():  # what was said when it was fitted
+        warnings.simplefilter("ignore", EvencoverWarning)
+        expected = predictor._kept_thresholds()
+    if expected is not None and not all(map(_same, expected, predictor.limits_)):
+        return _NOT_FOLLOWING
     return None
+
+
+def _wrong_rows(predictor: BasePredictor) -> str | None:
+    """Rows must be as many as were read, in order, and of classes that exist."""
+    n_rows, counts = predictor.n_calibration_, predictor.class_counts_
+    if isinstance(predictor, ByClassPredictor):
+        if not np.array_equal(predictor.classes_.counts, counts) or predictor.own_offsets_[0] != 0:
+            return "its rows do not fit its classes"
+        if len(predictor.own_scores_) != n_rows:
+            return "its scores do not fit its rows"
+        problem = _wrong_groups(predictor.classes_)
+        if isinstance(predictor, RC3PPredictor) and not problem:
+            ranks = GroupedScores(predictor.own_ranks_.astype(float), predictor.own_offsets_)
+            if not 1 <= ranks.scores.min() <= ranks.scores.max() <= predictor.n_classes_:
+                return "its ranks do not fit its classes"
+            return _wrong_groups(ranks)
+        return problem
+    if isinstance(predictor, MacroPredictor):
+        if len(predictor.pooled_scores_) != n_rows or len(predictor.tails_) != n_rows + 1:
+            return "its scores do not fit its rows"
+        if (np.diff(predictor.tails_) > 0).any() or not (
+            0 < predictor.tails_[-1] <= predictor.tails_[0] == 1
+        ):
+            return "its weights are not sorted"
+        return _wrong_order(predictor.pooled_scores_)
+    if isinstance(predictor, FuzzyPredictor):
+        if len(predictor.held_out_) >= n_rows or not np.isfinite(predictor.class_limits_).all():
+            return "its scores do not fit its rows"
+        return _wrong_order(predictor.held_out_)
+    if isinstance(predictor, GroupedPredictor):
+        names, groups = predictor._read_groups()
+        if names != predictor.group_names_ or not _same(groups, predictor.group_of_class_):
+            return "its groups do not fit its classes"
+        by_group = np.bincount(groups, weights=counts, minlength=len(names))
+        rows = predictor.row_groups_
+        if rows.min() < 0 or not np.array_equal(np.bincount(rows, minlength=len(names)), by_group):
+            return "its rows do not fit its groups"
+    return None
+
+
+def _wrong_order(scores: Array) -> str | None:
+    return "its scores are not sorted" if (scores[1:] < scores[:-1]).any() else None
 
 
 def _wrong_groups(groups: GroupedScores) -> str | None:
@@ -218,9 +281,8 @@ def _unlike(
     predictor: BasePredictor, groups: GroupedScores, group_of_class: IntArray
 ) -> str | None:
     expected = groups.thresholds(predictor.alpha, exact=predictor.exact).of_classes(group_of_class)
-    stored = (predictor.thresholds_, predictor.lower_thresholds_, predictor.upper_probability_)
-    same = all(_same(mine, theirs) for mine, theirs in zip(expected, stored, strict=True))
-    return None if same else "its thresholds do not follow from its scores"
+    same = all(map(_same, expected, predictor.limits_))
+    return None if same else _NOT_FOLLOWING
 
 
 def _same(mine: Array | None, theirs: Array | None) -> bool:
@@ -266,7 +328,7 @@ def _wrong_level(predictor: PooledPredictor) -> str | None:
             low = predictor._scores_at(blend, float(level[0]) - _ROUNDING)
             high = predictor._scores_at(blend, float(level[0]) + _ROUNDING)
             same = bool(((low <= thresholds) & (thresholds <= high)).all())
-    return None if same else "its thresholds do not follow from its scores"
+    return None if same else _NOT_FOLLOWING
 
 
 def _plain(value: Any) -> Any:

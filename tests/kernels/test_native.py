@@ -368,8 +368,8 @@ def test_random_numbers(seed, use, ids):
 
 @dataclass(frozen=True)
 class Doubled(APS):
-    def formula(self, p, before, rank, u):
-        return 2 * super().formula(p, before, rank, u)
+    def formula(self, at):
+        return 2 * super().formula(at)
 
 
 def test_a_score_of_the_user_runs_on_the_reference():
