@@ -195,7 +195,7 @@ def interpolated_thresholds(scores, labels, n_classes, alpha, tau, largest):
         if all(q == INFINITY for _, q in parts):
             result.append(INFINITY)
         else:
-            result.append(sum(weight * min(q, largest) for weight, q in parts))
+            result.append(sum(weight * (largest if q == INFINITY else q) for weight, q in parts))
     return result
 
 

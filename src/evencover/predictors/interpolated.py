@@ -73,9 +73,10 @@ class InterpolatedPredictor(ByClassPredictor):
 
     def _between(self, own: FloatArray, common: FloatArray) -> FloatArray:
         largest = make_score(self.score).maximum(self.n_classes_)
-        blend = self.tau * np.minimum(own, largest) + (1 - self.tau) * np.minimum(common, largest)
-        always = ((own == np.inf) | (self.tau == 0)) & ((common == np.inf) | (self.tau == 1))
-        return np.where(always, np.inf, blend)
+        no_own, no_common = own == np.inf, common == np.inf
+        own, common = np.where(no_own, largest, own), np.where(no_common, largest, common)
+        always = (no_own | (self.tau == 0)) & (no_common | (self.tau == 1))
+        return np.where(always, np.inf, self.tau * own + (1 - self.tau) * common)
 
     def _p_of_scores(
         self, scores: FloatArray, classes: IntArray, own_share: FloatArray
