@@ -186,7 +186,7 @@ def p_values(matrix, groups):
 
 
 def interpolated_thresholds(scores, labels, n_classes, alpha, tau, largest):
-    """Interp-Q; an infinite threshold counts as the score's maximum if something finite is mixed in."""
+    """Interp-Q; an infinite threshold counts as the maximum if something finite is mixed in."""
     common = conformal_quantile(scores, alpha)
     result = []
     for own_scores in classwise_groups(scores, labels, n_classes):
@@ -233,7 +233,7 @@ def macro_threshold(scores, labels, n_classes, alpha):
 
 
 def fuzzy_limits(scores, labels, n_classes, bandwidth, alpha):
-    """Quantile at 1 - alpha of all scores under a Gaussian kernel on the classes' places by size."""
+    """Quantile at 1 - alpha of all scores, by a Gaussian kernel on the classes' places by size."""
     counts = class_counts(labels, n_classes)
     order = sorted(range(n_classes), key=lambda y: (counts[y], y))
     place = [order.index(y) / n_classes for y in range(n_classes)]

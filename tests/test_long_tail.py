@@ -114,7 +114,9 @@ def test_macro_is_its_formula(data, score):
         assert fitted.predict_set(data.rows).to_lists() == sets_within(matrix, [threshold] * 12)
     p = [
         [
-            float(min(1, max(weights) + sum(w for t, w in zip(true, weights, strict=True) if t >= s)))
+            float(
+                min(1, max(weights) + sum(w for t, w in zip(true, weights, strict=True) if t >= s))
+            )
             for s in row
         ]
         for row in matrix[:6]
@@ -378,7 +380,7 @@ def test_bad_parameters_are_refused(predictor, words):
 
 @pytest.mark.parametrize("method", [m for m in NEW if not PREDICTORS[m].supports_exact])
 def test_exact_is_refused_where_there_is_no_single_rank(method):
-    with pytest.raises(InputError, match="'exact' parameter of .* must be False, because"):
+    with pytest.raises(InputError, match=r"'exact' parameter of .* must be False, because"):
         make_predictor(method, exact=True).fit(GOOD, LABELS)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from evencover.randomness import Use, uniforms
-from evencover.scores import APS, PAS, RAPS, SAPS, SCORES, Softmax, make_score
+from evencover.scores import APS, RAPS, SAPS, SCORES, Softmax, make_score
 
 ALL = [
     *(Softmax(), APS(), APS(randomize=False), RAPS(), RAPS(randomize=False)),

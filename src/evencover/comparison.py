@@ -30,7 +30,10 @@ from evencover.trials import ScoredRows, Trial
 # What is compared unless something else is asked for; "all" is everything there is.
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")
 DEFAULT_SCORES = ("softmax", "aps", "raps")
-METRICS = ("covgap", "avg_size", "frac_undercovered", "macro_coverage", "marginal_coverage")
+METRICS = (
+    *("covgap", "avg_size", "frac_undercovered", "frac_below_half", "undercov_gap"),
+    *("macro_coverage", "marginal_coverage"),
+)
 
 
 class Difference(NamedTuple):
@@ -195,8 +198,8 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Column titles and cells for people."""
-        titles = ["method", "score", "CovGap", "above best", "AvgSize", "FracUnderCov", "MacroCov"]
-        titles += ["coverage", "Pareto"]
+        titles = ["method", "score", "CovGap", "above best", "AvgSize", "FracUnderCov"]
+        titles += ["FracBelow50", "MacroCov", "coverage", "Pareto"]
         cells = []
         for candidate, row in zip(self.candidates, self.rows(), strict=True):
             above = "best" if candidate is self.best else f"{row['covgap_above_best']:+.2f}"
@@ -208,7 +211,8 @@ class Comparison:
                     f"{row['covgap']:.2f} ({row['covgap_se']:.2f})",
                     above + mark,
                     f"{row['avg_size']:.2f} ({row['avg_size_se']:.2f})",
-                    f"{row['frac_undercovered']:.3f} ({row['frac_undercovered_se']:.3f})",
+                    f"{row['frac_undercovered']:.3f}",
+                    f"{row['frac_below_half']:.3f}",
                     f"{row['macro_coverage']:.3f}",
                     f"{row['marginal_coverage']:.3f}",
                     "*" if row["on_pareto_front"] else "",

@@ -260,7 +260,9 @@ def _wrong_rows(predictor: BasePredictor) -> str | None:
             return "its groups do not fit its classes"
         by_group = np.bincount(groups, weights=counts, minlength=len(names))
         rows = predictor.row_groups_
-        if rows.min() < 0 or not np.array_equal(np.bincount(rows, minlength=len(names)), by_group):
+        if not 0 <= rows.min() <= rows.max() < len(names) or not np.array_equal(
+            np.bincount(rows, minlength=len(names)), by_group
+        ):
             return "its rows do not fit its groups"
     return None
 
