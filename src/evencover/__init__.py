@@ -23,6 +23,7 @@ _HOME = {
     "RC3PPredictor": "predictors",
     "MacroPredictor": "predictors",
     "GroupedPredictor": "predictors",
+    "RowGroupedPredictor": "predictors",
     "ConformalClassifier": "classifier",
     "PredictionSets": "sets",
     "CoverageReport": "evaluation",
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from evencover.predictors import MacroPredictor as MacroPredictor
     from evencover.predictors import PooledPredictor as PooledPredictor
     from evencover.predictors import RC3PPredictor as RC3PPredictor
+    from evencover.predictors import RowGroupedPredictor as RowGroupedPredictor
     from evencover.predictors import StandardPredictor as StandardPredictor
     from evencover.report import write_report as write_report
     from evencover.scores import APS as APS

@@ -18,7 +18,7 @@ from evencover.data.atomic import atomic_path, refuse_existing
 from evencover.data.files import existing_file, reading
 from evencover.pooling import FINE_BINS
 from evencover.predictors import (
-    PREDICTORS,
+    SAVED_PREDICTORS,
     BasePredictor,
     ClusteredPredictor,
     FuzzyPredictor,
@@ -26,8 +26,10 @@ from evencover.predictors import (
     MacroPredictor,
     PooledPredictor,
     RC3PPredictor,
+    RowGroupedPredictor,
 )
 from evencover.predictors.by_class import ByClassPredictor
+from evencover.predictors.grouped import OverGroups
 from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import GroupedScores
 from evencover.scores import Score, make_score
@@ -60,6 +62,7 @@ _SHAPES = {
 _NOT_FOLLOWING = "its thresholds do not follow from its scores"
 _ROUNDING = 1e-9  # how far a level may differ between machines
 _ONLY_IF_EXACT = ("lower_thresholds_", "upper_probability_")
+_PER_THRESHOLD = ("thresholds_", *_ONLY_IF_EXACT)
 
 
 def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -145,7 +148,9 @@ def _refuse_newer(path: Path, about: Any) -> None:
 
 def _unfitted(about: dict[str, Any]) -> BasePredictor:
     stored = about["parameters"]
-    predictor = PREDICTORS[about["method"]](**{**stored, "score": make_score(stored["score"])})
+    predictor = SAVED_PREDICTORS[about["method"]](
+        **{**stored, "score": make_score(stored["score"])}
+    )
     missing = predictor.get_params().keys() - stored.keys()
     if missing:
         raise InputError(f"it lacks {', '.join(sorted(missing))}")
@@ -165,6 +170,8 @@ def _wrong_array(predictor: BasePredictor) -> str | None:
         if values.dtype != (np.int64 if name in _WHOLE_NUMBERS else np.float64):
             return f"{name} has the type {values.dtype}"
         letters = _SHAPES.get(name, "K")
+        if isinstance(predictor, RowGroupedPredictor) and name in _PER_THRESHOLD:
+            letters = "G"
         if values.ndim != len(letters) or any(
             letter != "?" and sizes.setdefault(letter, size) != size
             for letter, size in zip(letters, values.shape, strict=True)
@@ -254,16 +261,19 @@ def _wrong_rows(predictor: BasePredictor) -> str | None:
         if len(predictor.held_out_) >= n_rows or not np.isfinite(predictor.class_limits_).all():
             return "its scores do not fit its rows"
         return _wrong_order(predictor.held_out_)
-    if isinstance(predictor, GroupedPredictor):
-        names, groups = predictor._read_groups()
-        if names != predictor.group_names_ or not _same(groups, predictor.group_of_class_):
-            return "its groups do not fit its classes"
-        by_group = np.bincount(groups, weights=counts, minlength=len(names))
-        rows = predictor.row_groups_
-        if not 0 <= rows.min() <= rows.max() < len(names) or not np.array_equal(
-            np.bincount(rows, minlength=len(names)), by_group
-        ):
+    if isinstance(predictor, OverGroups):
+        names, rows = predictor.group_names_, predictor.row_groups_
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return "its groups must have names"
+        if len(rows) != n_rows or not 0 <= rows.min() <= rows.max() < len(names):
             return "its rows do not fit its groups"
+        if isinstance(predictor, GroupedPredictor):
+            expected, groups = predictor._read_groups()
+            by_group = np.bincount(groups, weights=counts, minlength=len(expected))
+            if names != expected or not _same(groups, predictor.group_of_class_):
+                return "its groups do not fit its classes"
+            if not np.array_equal(np.bincount(rows, minlength=len(names)), by_group):
+                return "its rows do not fit its groups"
     return None
 
 

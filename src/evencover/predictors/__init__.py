@@ -14,6 +14,7 @@ from evencover.predictors.interpolated import InterpolatedPredictor
 from evencover.predictors.macro import MacroPredictor
 from evencover.predictors.pooled import PooledPredictor
 from evencover.predictors.rc3p import RC3PPredictor
+from evencover.predictors.row_grouped import RowGroupedPredictor
 from evencover.predictors.standard import StandardPredictor
 
 PREDICTORS: dict[str, type[BasePredictor]] = {
@@ -30,6 +31,9 @@ PREDICTORS: dict[str, type[BasePredictor]] = {
         GroupedPredictor,
     )
 }
+
+# What a file may hold: also the method that needs more than probabilities and labels.
+SAVED_PREDICTORS = PREDICTORS | {RowGroupedPredictor.method: RowGroupedPredictor}
 
 
 def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredictor:
@@ -51,6 +55,7 @@ def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredic
 
 __all__ = [
     "PREDICTORS",
+    "SAVED_PREDICTORS",
     "BasePredictor",
     "ClasswisePredictor",
     "ClusteredPredictor",
@@ -60,6 +65,7 @@ __all__ = [
     "MacroPredictor",
     "PooledPredictor",
     "RC3PPredictor",
+    "RowGroupedPredictor",
     "StandardPredictor",
     "make_predictor",
 ]

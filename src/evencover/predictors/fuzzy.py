@@ -69,7 +69,7 @@ class FuzzyPredictor(BasePredictor):
         *,
         alpha: Alpha = 0.1,
         score: Score | str = "softmax",
-        bandwidth: float = 0.1,
+        bandwidth: float = 0.03,
         holdout: float = 0.2,
         exact: bool = False,
         allow_empty: bool = True,

@@ -38,7 +38,74 @@ OVER_GROUPS: dict[str, type[BasePredictor]] = {
 }
 
 
-class GroupedPredictor(BasePredictor):
+class OverGroups(BasePredictor):
+    """A method over groups in place of classes; it keeps the rows' scores and groups."""
+
+    fitted_arrays: ClassVar[tuple[str, ...]] = (
+        *BasePredictor.fitted_arrays,
+        "row_scores_",
+        "row_groups_",
+        "row_ids_",
+    )
+    fitted_values: ClassVar[tuple[str, ...]] = (*BasePredictor.fitted_values, "group_names_")
+
+    over_groups: str
+    group_names_: list[str]
+    over_groups_: BasePredictor
+    row_scores_: FloatArray
+    row_groups_: IntArray
+    row_ids_: IntArray
+
+    def _keep_rows(self, scores: FloatArray, groups: IntArray, ids: Array) -> None:
+        self.row_scores_, self.row_groups_ = scores, groups
+        self.row_ids_ = ids.astype(np.uint64).view(np.int64)
+
+    def _group_thresholds(self) -> Thresholds:
+        """Fit the method over groups to the rows kept."""
+        fitted = self._over_groups()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", EvencoverWarning)
+            fitted.fit_scores(
+                self.row_scores_,
+                self.row_groups_,
+                len(self.group_names_),
+                ids=self.row_ids_.view(np.uint64),
+            )
+        for warning in caught:
+            sentence = str(warning.message).replace("classes", "groups")
+            warnings.warn(sentence, warning.category, stacklevel=6)
+        self.over_groups_ = fitted
+        return fitted.limits_
+
+    def _over_groups(self) -> BasePredictor:
+        return OVER_GROUPS[self.over_groups](
+            alpha=self.alpha, exact=self.exact, random_state=self.random_state
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.over_groups not in OVER_GROUPS:
+            raise_unknown("method over groups", self.over_groups, OVER_GROUPS)
+        self._over_groups()._check_parameters()
+
+
+def name_groups(groups: Any, n: int, of_what: str) -> tuple[list[str], IntArray]:
+    """The names of the groups, sorted, and the group of each of n classes or rows."""
+    values = plain_array(groups)
+    if values.shape != (n,):
+        raise InputError(
+            f"'groups' must have one entry per {of_what}. Got shape {values.shape} for {n} of them."
+        )
+    try:
+        names, index = np.unique(values, return_inverse=True)
+    except TypeError:
+        raise InputError(
+            "'groups' must be all names or all numbers. Got a mixture; turn the numbers into text."
+        ) from None
+    return [str(name) for name in names.tolist()], index.astype(np.int64)
+
+
+class GroupedPredictor(OverGroups):
     """A method applied to groups of classes, as if each group were one class.
 
     All classes of a group share a threshold. By default, "classwise", every group
@@ -77,21 +144,9 @@ class GroupedPredictor(BasePredictor):
     """
 
     method: ClassVar[str] = "grouped"
-    fitted_arrays: ClassVar[tuple[str, ...]] = (
-        *BasePredictor.fitted_arrays,
-        "group_of_class_",
-        "row_scores_",
-        "row_groups_",
-        "row_ids_",
-    )
-    fitted_values: ClassVar[tuple[str, ...]] = (*BasePredictor.fitted_values, "group_names_")
+    fitted_arrays: ClassVar[tuple[str, ...]] = (*OverGroups.fitted_arrays, "group_of_class_")
 
     group_of_class_: IntArray
-    group_names_: list[str]
-    over_groups_: BasePredictor
-    row_scores_: FloatArray
-    row_groups_: IntArray
-    row_ids_: IntArray
 
     def __init__(
         self,
@@ -120,50 +175,15 @@ class GroupedPredictor(BasePredictor):
 
     def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
         self.group_names_, self.group_of_class_ = self._read_groups()
-        self.row_scores_, self.row_groups_ = scores, self.group_of_class_[labels]
-        self.row_ids_ = ids.astype(np.uint64).view(np.int64)
+        self._keep_rows(scores, self.group_of_class_[labels], ids)
         return self._kept_thresholds()
 
     def _kept_thresholds(self) -> Thresholds:
-        fitted = self._over_groups()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", EvencoverWarning)
-            fitted.fit_scores(
-                self.row_scores_,
-                self.row_groups_,
-                len(self.group_names_),
-                ids=self.row_ids_.view(np.uint64),
-            )
-        for warning in caught:
-            sentence = str(warning.message).replace("classes", "groups")
-            warnings.warn(sentence, warning.category, stacklevel=5)
-        self.over_groups_ = fitted
-        return fitted.limits_.of_classes(self.group_of_class_)
-
-    def _over_groups(self) -> BasePredictor:
-        return OVER_GROUPS[self.over_groups](
-            alpha=self.alpha, exact=self.exact, random_state=self.random_state
-        )
+        return self._group_thresholds().of_classes(self.group_of_class_)
 
     def _read_groups(self) -> tuple[list[str], IntArray]:
-        """The names of the groups, and the group of each class."""
-        if self.groups is None:
-            classes = np.arange(self.n_classes_)
-            return [str(y) for y in classes], classes
-        groups = plain_array(self.groups)
-        if groups.shape != (self.n_classes_,):
-            raise InputError(
-                "The 'groups' parameter of GroupedPredictor must have one entry per class. "
-                f"Got shape {groups.shape} for {self.n_classes_} classes."
-            )
-        try:
-            names, group_of_class = np.unique(groups, return_inverse=True)
-        except TypeError:
-            raise InputError(
-                "The 'groups' parameter of GroupedPredictor must be all names or all numbers. "
-                "Got a mixture; turn the numbers into text."
-            ) from None
-        return [str(name) for name in names.tolist()], group_of_class.astype(np.int64)
+        groups = np.arange(self.n_classes_) if self.groups is None else self.groups
+        return name_groups(groups, self.n_classes_, "class")
 
     def _p_of_scores(
         self, scores: FloatArray, classes: IntArray, own_share: FloatArray
@@ -172,9 +192,3 @@ class GroupedPredictor(BasePredictor):
 
     def _fate_of_missing_classes(self) -> str:
         return "they use the threshold of their group"
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.over_groups not in OVER_GROUPS:
-            raise_unknown("method over groups", self.over_groups, OVER_GROUPS)
-        self._over_groups()._check_parameters()

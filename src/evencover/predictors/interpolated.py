@@ -21,9 +21,9 @@ class InterpolatedPredictor(ByClassPredictor):
     the more so the smaller tau. With tau near 1 its threshold stays near the largest score: for
     the softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
 
-    Guarantee (their Proposition): marginal coverage of at least 1 - 2 alpha, for exchangeable
-    rows; in practice it is near 1 - alpha. tau = 0 is STANDARD and tau = 1 is CLASSWISE, with
-    their guarantees. No class is promised anything in between.
+    Guarantee: marginal coverage of at least 1 - 2 alpha, for exchangeable rows, because a score
+    above the blend is above one of the two thresholds. tau = 0 is STANDARD and tau = 1 is
+    CLASSWISE, with their guarantees. No class is promised anything in between.
 
     A p-value is the level at which y leaves the set, found by a search over levels; it inherits
     the factor: P(p <= a) <= 2 a.
