@@ -208,8 +208,7 @@ def test_one_group_is_standard_and_every_class_its_own_is_the_method(data, score
         other = make_predictor(method, **how).fit(*data)
         assert grouped.thresholds_.tolist() == other.thresholds_.tolist()
         assert grouped.predict_set(data.rows) == other.predict_set(data.rows)
-        if over != "pooled":
-            assert grouped.predict_p(data.rows).tolist() == other.predict_p(data.rows).tolist()
+        assert grouped.predict_p(data.rows).tolist() == other.predict_p(data.rows).tolist()
 
 
 def test_groups_of_classes_share_the_threshold_of_their_rows(data):
