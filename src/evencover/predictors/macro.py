@@ -62,6 +62,9 @@ class MacroPredictor(BasePredictor):
         limit = np.append(self.pooled_scores_, np.inf)[n_inside - 1]
         return Thresholds(np.full(self.n_classes_, limit))
 
+    def _fate_of_missing_classes(self) -> str:
+        return "they use the common threshold, and the promise leaves them out"
+
     def _p_of_scores(
         self, scores: FloatArray, classes: IntArray, own_share: FloatArray
     ) -> FloatArray:

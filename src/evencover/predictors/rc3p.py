@@ -103,6 +103,9 @@ class RC3PPredictor(ByClassPredictor):
             score_ranks[y] = conformal_rank(n, alpha - Fraction(n_beyond, n))
         return Thresholds(classes.at_ranks(score_ranks), rank_limit=rank_limits)
 
+    def _fate_of_missing_classes(self) -> str:
+        return "rc3p puts them in every set"
+
     def _p_values(
         self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
     ) -> tuple[FloatArray, int]:
