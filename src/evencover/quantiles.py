@@ -91,15 +91,19 @@ def group_quantiles(scores: Any, groups: Any, n_groups: int, alpha: Alpha) -> Fl
     return GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups).quantiles(alpha)
 
 
-def randomized_group_quantiles(scores: Any, groups: Any, n_groups: int, alpha: Alpha) -> Thresholds:
+def randomized_group_quantiles(
+    scores: Any, groups: Any, n_groups: int, alpha: Alpha
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The pair of thresholds, and the probability of the upper one, that covers exactly 1 - alpha.
 
     The paper's auxiliary randomisation: rank k overshoots by b, rank k - 1 undershoots by c, and
     choosing rank k with probability c / (b + c) hits the level. Rank 0 is -inf.
     """
-    return GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups).thresholds(
-        alpha, exact=True
-    )
+    sorted_groups = GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups)
+    upper, lower, probability, _ = sorted_groups.thresholds(alpha, exact=True)
+    assert lower is not None
+    assert probability is not None
+    return upper, lower, probability
 
 
 class Thresholds(NamedTuple):
