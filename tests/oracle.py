@@ -31,6 +31,8 @@ def score_row(name, row, u=1.0, penalty=0.01, k_reg=5):
     row = [float(p) for p in row]
     if name == "softmax":
         return [1.0 - p for p in row]
+    if name == "saps":
+        return saps_row(row, float(u))
     scores, ahead = [0.0] * len(row), 0
     for rank, y in enumerate(decreasing_order(row), start=1):
         scores[y] = ahead / SCALE + float(u) * row[y]
@@ -40,6 +42,21 @@ def score_row(name, row, u=1.0, penalty=0.01, k_reg=5):
     return scores
 
 
+def saps_row(row, u, penalty=0.2):
+    """Huang et al. 2024: u p_max for the first, p_max + lambda (rank - 2 + u) for the others."""
+    scores = [0.0] * len(row)
+    order = decreasing_order(row)
+    top = row[order[0]]
+    for rank, y in enumerate(order, start=1):
+        scores[y] = u * top if rank == 1 else top + penalty * (rank - 2 + u)
+    return scores
+
+
+def pas_row(row, prevalence):
+    """Ding, Fermanian, Salmon 2025: -p / prevalence, p rounded as 1 - p rounds it."""
+    return [-(1.0 - (1.0 - float(p))) / n for p, n in zip(row, prevalence, strict=True)]
+
+
 def exact_score(name, row, label, u=1, penalty=Fraction(1, 100), k_reg=5):
     """The paper's formula for one class in exact arithmetic, without any rounding at all."""
     row = [Fraction(float(p)) for p in row]
@@ -47,6 +64,9 @@ def exact_score(name, row, label, u=1, penalty=Fraction(1, 100), k_reg=5):
         return 1 - row[label]
     order = decreasing_order(row)
     rank = order.index(label) + 1
+    if name == "saps":
+        u, top = Fraction(float(u)), row[order[0]]
+        return u * top if rank == 1 else top + Fraction(1, 5) * (rank - 2 + u)
     score = sum((row[y] for y in order[: rank - 1]), Fraction(0)) + Fraction(float(u)) * row[label]
     return score + (max(0, penalty * (rank - k_reg)) if name == "raps" else 0)
 
@@ -162,6 +182,77 @@ def p_values(matrix, groups):
     ]
 
 
+# Methods of others, from their papers ------------------------------------------------------------
+
+
+def interpolated_thresholds(scores, labels, n_classes, alpha, tau, largest):
+    """Interp-Q; an infinite threshold counts as the maximum if something finite is mixed in."""
+    common = conformal_quantile(scores, alpha)
+    result = []
+    for own_scores in classwise_groups(scores, labels, n_classes):
+        parts = [(tau, conformal_quantile(own_scores, alpha)), (1 - tau, common)]
+        parts = [(weight, q) for weight, q in parts if weight > 0]
+        if all(q == INFINITY for _, q in parts):
+            result.append(INFINITY)
+        else:
+            result.append(sum(weight * (largest if q == INFINITY else q) for weight, q in parts))
+    return result
+
+
+def rc3p_limits(scores, ranks, labels, n_classes, alpha):
+    """(q_y, k_y): the smallest k with top-k error below alpha, and the level that is left."""
+    alpha = Fraction(alpha)
+    own_ranks = classwise_groups(ranks, labels, n_classes)
+    result = []
+    for own, seen in zip(classwise_groups(scores, labels, n_classes), own_ranks, strict=True):
+        if not own:
+            result.append((INFINITY, n_classes))
+            continue
+        for k in range(1, n_classes + 1):
+            error = Fraction(sum(r > k for r in seen), len(seen))
+            if error < alpha:
+                break
+        result.append((conformal_quantile(own, alpha - error), k))
+    return result
+
+
+def macro_weights(labels, n_classes):
+    counts = class_counts(labels, n_classes)
+    n_seen = sum(n > 0 for n in counts)
+    return [Fraction(1, n_seen * counts[y]) for y in labels]
+
+
+def macro_threshold(scores, labels, n_classes, alpha):
+    """The smallest score up to which the weights reach 1 - (alpha - max weight)."""
+    weights = macro_weights(labels, n_classes)
+    level = 1 - (Fraction(alpha) - max(weights))
+    for q in sorted(scores):
+        if sum(w for s, w in zip(scores, weights, strict=True) if s <= q) >= level:
+            return q
+    return INFINITY
+
+
+def fuzzy_limits(scores, labels, n_classes, bandwidth, alpha):
+    """Quantile at 1 - alpha of all scores, by a Gaussian kernel on the classes' places by size."""
+    counts = class_counts(labels, n_classes)
+    order = sorted(range(n_classes), key=lambda y: (counts[y], y))
+    place = [order.index(y) / n_classes for y in range(n_classes)]
+    result = []
+    for y in range(n_classes):
+        width = bandwidth / math.sqrt(counts[y] + 1)
+        weight = [math.exp(-0.5 * ((place[y] - place[z]) / width) ** 2) for z in range(n_classes)]
+        rows = sorted((s, weight[z]) for s, z in zip(scores, labels, strict=True))
+        aim = float(1 - Fraction(alpha)) * (sum(w for _, w in rows) + 1)
+        running, limit = 0.0, INFINITY
+        for s, w in rows:
+            running += w
+            if running >= aim * (1 - 1e-12):
+                limit = s
+                break
+        result.append(limit)
+    return result
+
+
 # Clusters (sections 2.2 and 3.1) -----------------------------------------------------------------
 
 
@@ -249,6 +340,7 @@ def metrics(sets, labels, n_classes, alpha):
         "frac_undercovered": Fraction(
             sum(c <= level - Fraction(1, 10) for c in coverage), len(coverage)
         ),
+        "frac_below_half": Fraction(sum(c < Fraction(1, 2) for c in coverage), len(coverage)),
         "avg_size": Fraction(sum(len(m) for m in sets), len(sets)),
         "n_classes_evaluated": len(coverage),
     }

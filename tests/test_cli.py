@@ -19,9 +19,11 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import evencover
-from evencover import load
+from evencover import PAS, RAPS, SAPS, load
 from evencover.cli import main
 from evencover.data import load_languages
+from evencover.predictors import PREDICTORS
+from evencover.scores import SCORES
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -322,6 +324,58 @@ def test_compare_prints_a_table_and_a_reason(folder, run, data):
     assert covgaps == [row["covgap"] for row in result.rows()]
 
 
+def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):
+    arguments = ("compare", "cal.npz", "--n-splits", 2, "--json")
+    about = json.loads(succeeded(run(*arguments, "--methods", "all", "--scores", "all")).out)
+    assert [(row["method"], row["score"]) for row in about["candidates"]] == [
+        (method, score) for score in SCORES for method in PREDICTORS
+    ]
+    everything = ("--methods", "interpolated,clustered", "--scores", "saps,raps,aps")
+    settings = ("--set", "tau=0", "--set", "penalty=0.5", "--set", "n-clusters=2")
+    about = json.loads(succeeded(run(*arguments, *everything, *settings)).out)
+    first = about["candidates"][0]
+    plain = json.loads(
+        succeeded(
+            run(*arguments, "--methods", "standard", "--scores", "saps", "--set", "penalty=0.5")
+        ).out
+    )
+    assert first["covgap"] == plain["candidates"][0]["covgap"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--method", "interpolated", "--set", "tau=0.9"), {"tau": 0.9}),
+        (("--method", "fuzzy", "--set", "bandwidth=inf", "--exact"), {"bandwidth": np.inf}),
+        (("--method", "rc3p", "--score", "raps", "--k-reg", "2"), {"score": RAPS(k_reg=2)}),
+        (("--method", "macro", "--score", "saps", "--penalty", "0.3"), {"score": SAPS(True, 0.3)}),
+        (("--method", "clustered", "--set", "gamma=0.4", "--n-clusters", "2"), {"gamma": 0.4}),
+        (
+            ("--method", "grouped", "--groups", "groups.txt", "--set", "over-groups=pooled"),
+            {"groups": ["a", "a", "b", "b", "c", "c"], "over_groups": "pooled"},
+        ),
+        (
+            ("--method", "standard", "--score", "pas", "--prevalence", "counts.npy"),
+            {"score": PAS([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])},
+        ),
+        (("--method", "classwise", "--score", "pas"), {"score": PAS()}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_every_method_and_score_is_calibrated_by_name(folder, run, data, arguments, expected):
+    Path("groups.txt").write_text("a\na\nb\nb\nc\nc\n")
+    np.save("counts.npy", np.arange(1, 7))
+    succeeded(run("calibrate", "cal.npz", "-o", "m.safetensors", *arguments))
+    fitted = load("m.safetensors")
+    assert {name: fitted.get_params()[name] for name in expected} == expected
+    again = type(fitted)(**fitted.get_params()).fit(data.rows[:300], data.labels[:300])
+    assert again.thresholds_.tolist() == fitted.thresholds_.tolist()
+    succeeded(run("predict", "m.safetensors", "new.npy", "-o", "sets.npz"))
+    sets = again.predict_set(data.rows[300:])
+    assert np.load("sets.npz")["indices"].tolist() == sets.indices.tolist()
+    assert_found("FracBelow50", succeeded(run("evaluate", "m.safetensors", "test.npz")).out)
+
+
 def test_compare_without_a_file_uses_the_bundled_languages(run):
     arguments = ("--methods", "standard", "--scores", "softmax", "--n-splits", 2, "--json")
     shown = succeeded(run("compare", *arguments))
@@ -437,6 +491,18 @@ def test_bad_options_of_calibrate(folder, run, arguments, words):
         (("compare", "cal.npz", "--methods", "standrd"), "did you mean 'standard'"),
         (("compare", "cal.npz", "--scores", "softmax,"), "Unknown score ''"),
         (("compare", "cal.npz", "--n-splits", "1"), "'n_splits'"),
+        (("compare", "cal.npz", "--set", "tau=0.5"), "Unknown setting 'tau'"),
+        (("compare", "cal.npz", "--set", "gama=0.5"), "did you mean 'gamma'"),
+        (("compare", "cal.npz", "--set", "gamma"), "--set takes name=value"),
+        (("compare", "cal.npz", "--set", "alpha=0.2"), "--set takes name=value"),
+        (("compare", "cal.npz", "--groups", "labels.npy"), "Unknown setting 'groups'"),
+        (("compare", "cal.npz", "--methods", "grouped", "--groups", "none.txt"), "no such file"),
+        (("compare", "cal.npz", "--scores", "pas", "--prevalence", "readme.txt"), "one number per"),
+        (("calibrate", "cal.npz", "-o", "m.safetensors", "--set", "tau=0.5"), "Unknown setting"),
+        (
+            ("calibrate", "cal.npz", "-o", "m.safetensors", "--method", "macro", "--exact"),
+            "'exact' parameter of MacroPredictor must be False",
+        ),
         (("compare", "cal.npz", "--csv", "readme.txt"), "exists already"),
         (("compare", "new.npy"), "Labels are needed"),
         (("compare", "cal.npz", "--calibration-fraction", "1.5"), "'calibration_fraction'"),

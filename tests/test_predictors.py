@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from evencover import ClasswisePredictor, ClusteredPredictor, InputError, StandardPredictor
+from evencover import (
+    ClasswisePredictor,
+    ClusteredPredictor,
+    FuzzyPredictor,
+    GroupedPredictor,
+    InputError,
+    InterpolatedPredictor,
+    MacroPredictor,
+    StandardPredictor,
+)
 from evencover.data import source
 from evencover.evaluation import evaluate
 from evencover.predictors import PREDICTORS, make_predictor
@@ -132,6 +141,10 @@ METHODS = st.sampled_from(
         (ClasswisePredictor, {}),
         (ClusteredPredictor, {}),
         (ClusteredPredictor, {"gamma": 0.5, "n_clusters": 2}),
+        (InterpolatedPredictor, {"tau": 0.7}),
+        (FuzzyPredictor, {"bandwidth": 0.4}),
+        (MacroPredictor, {}),
+        (GroupedPredictor, {"groups": list("aabbcc")}),
     ]
 )
 anything = given(
@@ -146,10 +159,11 @@ anything = given(
 
 def make(method, **parameters):
     cls, own = method
+    parameters["exact"] &= cls.supports_exact
     return cls(**own, **parameters)
 
 
-@settings(max_examples=60)
+@settings(max_examples=120)
 @anything
 def test_permuting_rows_with_their_ids_changes_nothing(
     simulate, quietly, method, score, exact, ties, alpha, seed
@@ -165,7 +179,7 @@ def test_permuting_rows_with_their_ids_changes_nothing(
     assert (a.predict_p(rows, ids=ids)[order] == b.predict_p(rows[order], ids=ids[order])).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=120)
 @anything
 def test_any_split_into_blocks_gives_the_identical_result(
     simulate, quietly, method, score, exact, ties, alpha, seed
@@ -201,7 +215,8 @@ def test_one_thread_and_three_give_the_identical_result(
     results = []
     for threads in ("1", "3"):
         monkeypatch.setenv("EVENCOVER_THREADS", threads)
-        predictor = make_predictor(method, score=score, exact=True)
+        exact = PREDICTORS[method].supports_exact
+        predictor = make_predictor(method, score=score, exact=exact)
         quietly(predictor, rows[:1000], labels[:1000])
         sets, p = predictor.predict_set(rows), predictor.predict_p(rows)
         report = predictor.evaluate(rows[1000:], labels[1000:]).to_dict()
@@ -251,7 +266,7 @@ def test_calibration_and_prediction_use_the_same_number(simulate, quietly, score
     assert covered.sum() >= 509
 
 
-@settings(max_examples=60)
+@settings(max_examples=120)
 @anything
 def test_the_set_is_where_the_p_value_exceeds_alpha(
     simulate, quietly, method, score, exact, ties, alpha, seed
@@ -368,7 +383,7 @@ def test_constructor_only_stores_what_it_is_given():
 @pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint64(7), np.uint8(7)])
 def test_a_numpy_seed_is_its_number(simulate, quietly, method, seed):
     rows, labels = simulate(400, 8)
-    parameters = {"score": "aps", "exact": True}
+    parameters = {"score": "aps", "exact": PREDICTORS[method].supports_exact}
     if method == "clustered":
         parameters |= GIVEN
     a = quietly(make_predictor(method, **parameters, random_state=7), rows, labels)

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from evencover.randomness import Use, uniforms
-from evencover.scores import APS, RAPS, SCORES, Softmax, make_score
+from evencover.scores import APS, RAPS, SAPS, SCORES, Softmax, make_score
 
-ALL = [Softmax(), APS(), APS(randomize=False), RAPS(), RAPS(randomize=False)]
+ALL = [
+    *(Softmax(), APS(), APS(randomize=False), RAPS(), RAPS(randomize=False)),
+    *(SAPS(), SAPS(randomize=False)),
+]
 TIES = [None, "saturated", "duplicated", "quantised"]
 
 
@@ -128,4 +131,4 @@ def test_a_score_is_rebuilt_from_its_description(score):
 
 def test_scores_have_names():
     assert {name: type(make_score(name.upper())) for name in SCORES} == SCORES
-    assert list(SCORES) == ["softmax", "aps", "raps"]
+    assert list(SCORES) == ["softmax", "aps", "raps", "saps", "pas"]

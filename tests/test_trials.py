@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import evencover.data.source as source_module
-from evencover import APS, RAPS, InputError, PredictionSets, Softmax
+from evencover import APS, PAS, RAPS, SAPS, InputError, PredictionSets, Softmax
 from evencover.data import as_source
 from evencover.evaluation import Tally
-from evencover.predictors import make_predictor
+from evencover.predictors import PREDICTORS, make_predictor
 from evencover.trials import ScoredRows, Trial
 
 SCORES = [Softmax(), APS(), APS(randomize=False), RAPS(penalty=0.1, k_reg=2)]
+MORE = [PAS(), PAS([1, 2, 3, 4, 5, 6, 7]), SAPS()]
 SEED = 5
 
 
@@ -73,6 +74,36 @@ def test_one_pass_counts_what_every_trial_alone_counts(data, alpha, exact, allow
     n_empty = sum(tally.sizes[0] for tally in tallies)
     assert n_empty > 0 if alpha == 0.4 and allow_empty else n_empty < 10
     assert allow_empty or n_empty == 0
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("allow_empty", [False, True])
+def test_every_method_and_score_counts_the_same_in_one_pass(data, allow_empty):
+    """With rank limits, and with scores whose parameters come from each trial's labels."""
+    rows = scored(data, [*SCORES, *MORE], with_ranks=True)
+    trials = []
+    for place, method in enumerate(PREDICTORS):
+        for score in rows.true_scores:
+            predictor = make_predictor(
+                method, score=score, random_state=SEED, allow_empty=allow_empty, alpha=0.3
+            )
+            rows.calibrate(predictor, score, np.arange(20 * place, 120 + 15 * place))
+            trials.append(Trial(score, predictor, np.arange(300) % 3 == 0))
+    assert_equal(rows.tally(trials), [alone(trial, data) for trial in trials])
+    limits = [trial.thresholds.rank_limit for trial in trials]
+    assert any(limit is not None and limit.min() < 7 for limit in limits)
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+def test_a_trial_is_the_predictor_fitted_on_its_rows(data):
+    rows = scored(data, [PAS()], with_ranks=True)
+    some = np.arange(40, 190)
+    for method in PREDICTORS:
+        trial = make_predictor(method, score="pas", random_state=SEED)
+        rows.calibrate(trial, PAS(), some)
+        plain = make_predictor(method, score="pas", random_state=SEED)
+        plain.fit(data.rows[some], data.labels[some], ids=some)
+        np.testing.assert_array_equal(trial.thresholds_, plain.thresholds_)
 
 
 def test_blocks_do_not_matter(data, monkeypatch):

@@ -12,7 +12,12 @@ from evencover import (
     ClasswisePredictor,
     ClusteredPredictor,
     EvencoverWarning,
+    FuzzyPredictor,
+    GroupedPredictor,
     InputError,
+    InterpolatedPredictor,
+    MacroPredictor,
+    RC3PPredictor,
     Softmax,
     StandardPredictor,
 )
@@ -296,7 +301,15 @@ def test_prediction_needs_the_classes_of_calibration():
 
 @pytest.mark.parametrize(
     ("method", "fate"),
-    [(StandardPredictor, "standard threshold"), (ClasswisePredictor, "in every set")],
+    [
+        (StandardPredictor, "standard threshold"),
+        (ClasswisePredictor, "in every set"),
+        (RC3PPredictor, "in every set"),
+        (MacroPredictor, "promise leaves them out"),
+        (FuzzyPredictor, "rarest classes"),
+        (InterpolatedPredictor, "largest score"),
+        (lambda: GroupedPredictor(groups=[0, 1, 1]), "threshold of their group"),
+    ],
 )
 def test_a_class_never_seen_is_a_warning_with_the_count(method, fate):
     with pytest.warns(EvencoverWarning, match=f"1 of 3 classes have no calibration.*{fate}"):

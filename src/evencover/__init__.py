@@ -10,12 +10,20 @@ __version__ = "0.1.0"
 # Public name -> its module. Loaded on first use, so that importing evencover costs next to nothing.
 _HOME = {
     "APS": "scores",
+    "PAS": "scores",
     "RAPS": "scores",
+    "SAPS": "scores",
     "Softmax": "scores",
     "StandardPredictor": "predictors",
     "ClasswisePredictor": "predictors",
     "ClusteredPredictor": "predictors",
     "PooledPredictor": "predictors",
+    "InterpolatedPredictor": "predictors",
+    "FuzzyPredictor": "predictors",
+    "RC3PPredictor": "predictors",
+    "MacroPredictor": "predictors",
+    "GroupedPredictor": "predictors",
+    "RowGroupedPredictor": "predictors",
     "ConformalClassifier": "classifier",
     "PredictionSets": "sets",
     "CoverageReport": "evaluation",
@@ -47,11 +55,19 @@ if TYPE_CHECKING:
     from evencover.persistence import save as save
     from evencover.predictors import ClasswisePredictor as ClasswisePredictor
     from evencover.predictors import ClusteredPredictor as ClusteredPredictor
+    from evencover.predictors import FuzzyPredictor as FuzzyPredictor
+    from evencover.predictors import GroupedPredictor as GroupedPredictor
+    from evencover.predictors import InterpolatedPredictor as InterpolatedPredictor
+    from evencover.predictors import MacroPredictor as MacroPredictor
     from evencover.predictors import PooledPredictor as PooledPredictor
+    from evencover.predictors import RC3PPredictor as RC3PPredictor
+    from evencover.predictors import RowGroupedPredictor as RowGroupedPredictor
     from evencover.predictors import StandardPredictor as StandardPredictor
     from evencover.report import write_report as write_report
     from evencover.scores import APS as APS
+    from evencover.scores import PAS as PAS
     from evencover.scores import RAPS as RAPS
+    from evencover.scores import SAPS as SAPS
     from evencover.scores import Softmax as Softmax
     from evencover.sets import PredictionSets as PredictionSets
 

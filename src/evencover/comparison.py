@@ -27,7 +27,13 @@ from evencover.randomness import Use, check_random_state, places, random_order
 from evencover.scores import SCORES, Score, make_score
 from evencover.trials import ScoredRows, Trial
 
-METRICS = ("covgap", "avg_size", "frac_undercovered", "macro_coverage", "marginal_coverage")
+# What is compared unless something else is asked for; "all" is everything there is.
+DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")
+DEFAULT_SCORES = ("softmax", "aps", "raps")
+METRICS = (
+    *("covgap", "avg_size", "frac_undercovered", "frac_below_half", "undercov_gap"),
+    *("macro_coverage", "marginal_coverage"),
+)
 
 
 class Difference(NamedTuple):
@@ -192,8 +198,8 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Column titles and cells for people."""
-        titles = ["method", "score", "CovGap", "above best", "AvgSize", "FracUnderCov", "MacroCov"]
-        titles += ["coverage", "Pareto"]
+        titles = ["method", "score", "CovGap", "above best", "AvgSize", "FracUnderCov"]
+        titles += ["FracBelow50", "MacroCov", "coverage", "Pareto"]
         cells = []
         for candidate, row in zip(self.candidates, self.rows(), strict=True):
             above = "best" if candidate is self.best else f"{row['covgap_above_best']:+.2f}"
@@ -205,7 +211,8 @@ class Comparison:
                     f"{row['covgap']:.2f} ({row['covgap_se']:.2f})",
                     above + mark,
                     f"{row['avg_size']:.2f} ({row['avg_size_se']:.2f})",
-                    f"{row['frac_undercovered']:.3f} ({row['frac_undercovered_se']:.3f})",
+                    f"{row['frac_undercovered']:.3f}",
+                    f"{row['frac_below_half']:.3f}",
                     f"{row['macro_coverage']:.3f}",
                     f"{row['marginal_coverage']:.3f}",
                     "*" if row["on_pareto_front"] else "",
@@ -235,8 +242,8 @@ def compare(
     probabilities: Any,
     labels: Any = None,
     *,
-    methods: Sequence[str | BasePredictor] = tuple(PREDICTORS),
-    scores: Sequence[str | Score] = tuple(SCORES),
+    methods: Sequence[str | BasePredictor] | str = DEFAULT_METHODS,
+    scores: Sequence[str | Score] | str = DEFAULT_SCORES,
     alpha: Alpha = 0.1,
     n_splits: int = 10,
     calibration_fraction: float | None = None,
@@ -255,7 +262,7 @@ def compare(
         (N,) class indices; may come with the file.
     methods, scores
         What to compare: names, or predictors and scores with parameters of their own (a
-        predictor's alpha, score and random_state are replaced).
+        predictor's alpha, score and random_state are replaced), or "all" there are.
     alpha
         The level.
     n_splits
@@ -276,7 +283,8 @@ def compare(
     level = exact_alpha(alpha, "compare")
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
-    predictors = [make_predictor(method) for method in methods]
+    predictors = [make_predictor(each) for each in _all_if(methods, PREDICTORS)]
+    scores = _all_if(scores, SCORES)
     if not predictors or not scores:
         raise InputError("There must be at least one method and one score to compare. Got none.")
     rows = ScoredRows(
@@ -285,6 +293,7 @@ def compare(
         from_logits=from_logits,
         temperature=real_number(temperature, "temperature", "compare", 0, open_low=True),
         random_state=seed,
+        with_ranks=any(predictor.needs_ranks for predictor in predictors),
     )
     splits = [
         calibration_rows(
@@ -319,6 +328,13 @@ def compare(
     return Comparison(
         tuple(candidates), float(level), n_splits, n_calibration, len(rows.labels) - n_calibration
     )
+
+
+def _all_if(wanted: Sequence[Any] | str, known: dict[str, Any]) -> Sequence[Any]:
+    """The names there are for "all"; a single name is a list of one."""
+    if wanted == "all":
+        return tuple(known)
+    return [wanted] if isinstance(wanted, str) else wanted
 
 
 def _names(items: Sequence[Any], attribute: str) -> list[str]:
@@ -378,12 +394,7 @@ def _trial(
     fitted.set_params(alpha=alpha, score=score, random_state=seed)
     with warnings.catch_warnings():  # what a split lacks is in the table, not news
         warnings.simplefilter("ignore", EvencoverWarning)
-        fitted.fit_scores(
-            rows.true_scores[score][calibration],
-            rows.labels[calibration],
-            rows.source.n_classes,
-            ids=calibration,
-        )
+        rows.calibrate(fitted, score, calibration)
     is_test = np.ones(len(rows.labels), dtype=bool)
     is_test[calibration] = False
     return Trial(score, fitted, is_test)

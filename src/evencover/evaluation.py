@@ -235,6 +235,11 @@ class CoverageReport:
         return float(np.mean(is_under))
 
     @property
+    def frac_below_half(self) -> float:
+        """Share of classes with coverage below 1/2 (FracBelow50 of Ding et al. 2025)."""
+        return float((2 * self.class_covered < self.class_counts)[self.evaluated].mean())
+
+    @property
     def macro_coverage(self) -> float:
         """Mean coverage over classes, each counted once."""
         return float(self.class_coverage[self.evaluated].mean())
@@ -340,6 +345,7 @@ class CoverageReport:
         "covgap_noise_floor",
         "avg_size",
         "frac_undercovered",
+        "frac_below_half",
         "macro_coverage",
         "undercov_gap",
         "overcov_gap",
@@ -396,6 +402,8 @@ class CoverageReport:
             ("CovGap", f"{self.covgap:.2f}", "mean distance of a class's coverage from the aim"),
             ("noise floor", f"{self.covgap_noise_floor:.2f}", "CovGap of a perfect method here"),
             ("FracUnderCov", f"{self.frac_undercovered:.3f}", under),
+            ("FracBelow50", f"{self.frac_below_half:.3f}", "of classes are covered less than half"),
+            ("UnderCovGap", f"{self.undercov_gap:.2f}", "mean shortfall of a class from the aim"),
             ("MacroCov", f"{self.macro_coverage:.3f}", "mean coverage of a class"),
             ("AvgSize", f"{self.avg_size:.2f}", size),
         ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import evencover
-from evencover._validation import Array, InputError, IntArray, NotFittedError
+from evencover._validation import Array, EvencoverWarning, InputError, IntArray, NotFittedError
 from evencover.clustering import ClusterGuarantee
 from evencover.data.atomic import atomic_path, refuse_existing
 from evencover.data.location import as_location, existing_file
@@ -19,11 +20,18 @@ from evencover.data.reading import reading
 from evencover.data.safetensors_files import safetensors_metadata
 from evencover.pooling import FINE_BINS
 from evencover.predictors import (
-    PREDICTORS,
+    SAVED_PREDICTORS,
     BasePredictor,
     ClusteredPredictor,
+    FuzzyPredictor,
+    GroupedPredictor,
+    MacroPredictor,
     PooledPredictor,
+    RC3PPredictor,
+    RowGroupedPredictor,
 )
+from evencover.predictors.by_class import ByClassPredictor
+from evencover.predictors.grouped import OverGroups
 from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import GroupedScores
 from evencover.scores import Score, make_score
@@ -32,21 +40,31 @@ FORMAT = 1
 _KEY = "evencover"
 _WHOLE_NUMBERS = (
     *("class_counts_", "group_offsets_", "group_of_class_", "cluster_of_class_"),
-    *("own_places_", "own_offsets_"),
+    *("own_places_", "own_offsets_", "own_ranks_", "rank_limits_"),
+    *("row_groups_", "row_ids_"),
 )
 # One letter per dimension: K classes, L = K + 1, B bins; "?" is any size, others must agree.
 _SHAPES = {
     "group_scores_": "?",
     "group_offsets_": "?",
     "calibration_levels_": "?",
+    "tails_": "?",
+    "held_out_": "?",
+    "own_scores_": "R",
+    "own_ranks_": "R",
+    "row_scores_": "R",
+    "row_groups_": "R",
+    "row_ids_": "R",
     "pooled_scores_": "N",
     "own_places_": "N",
     "own_offsets_": "L",
     "cluster_weights_": "KM",
     "cluster_functions_": "MB",
 }
+_NOT_FOLLOWING = "its thresholds do not follow from its scores"
 _ROUNDING = 1e-9  # how far a level may differ between machines
 _ONLY_IF_EXACT = ("lower_thresholds_", "upper_probability_")
+_PER_THRESHOLD = ("thresholds_", *_ONLY_IF_EXACT)
 
 
 def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -96,6 +114,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
             _wrong_array(predictor)
             or _wrong_value(predictor)
             or _wrong_cluster(predictor)
+            or _wrong_rows(predictor)
             or _wrong_threshold(predictor)
         )
     except KeyError as error:
@@ -141,7 +160,9 @@ def _refuse_newer(path: Path, about: Any) -> None:
 
 def _unfitted(about: dict[str, Any]) -> BasePredictor:
     stored = about["parameters"]
-    predictor = PREDICTORS[about["method"]](**{**stored, "score": make_score(stored["score"])})
+    predictor = SAVED_PREDICTORS[about["method"]](
+        **{**stored, "score": make_score(stored["score"])}
+    )
     missing = predictor.get_params().keys() - stored.keys()
     if missing:
         raise InputError(f"it lacks {', '.join(sorted(missing))}")
@@ -161,6 +182,8 @@ def _wrong_array(predictor: BasePredictor) -> str | None:
         if values.dtype != (np.int64 if name in _WHOLE_NUMBERS else np.float64):
             return f"{name} has the type {values.dtype}"
         letters = _SHAPES.get(name, "K")
+        if isinstance(predictor, RowGroupedPredictor) and name in _PER_THRESHOLD:
+            letters = "G"
         if values.ndim != len(letters) or any(
             letter != "?" and sizes.setdefault(letter, size) != size
             for letter, size in zip(letters, values.shape, strict=True)
@@ -215,7 +238,59 @@ def _wrong_threshold(predictor: BasePredictor) -> str | None:
         return _wrong_groups(groups) or _unlike(predictor, groups, group_of_class)
     if isinstance(predictor, PooledPredictor):
         return _wrong_pool(predictor) or _wrong_level(predictor)
+    with warnings.catch_warnings():  # what was said when it was fitted
+        warnings.simplefilter("ignore", EvencoverWarning)
+        expected = predictor._kept_thresholds()
+    if expected is not None and not all(map(_same, expected, predictor.limits_)):
+        return _NOT_FOLLOWING
     return None
+
+
+def _wrong_rows(predictor: BasePredictor) -> str | None:
+    """Rows must be as many as were read, in order, and of classes that exist."""
+    n_rows, counts = predictor.n_calibration_, predictor.class_counts_
+    if isinstance(predictor, ByClassPredictor):
+        if not np.array_equal(predictor.classes_.counts, counts) or predictor.own_offsets_[0] != 0:
+            return "its rows do not fit its classes"
+        if len(predictor.own_scores_) != n_rows:
+            return "its scores do not fit its rows"
+        problem = _wrong_groups(predictor.classes_)
+        if isinstance(predictor, RC3PPredictor) and not problem:
+            ranks = GroupedScores(predictor.own_ranks_.astype(float), predictor.own_offsets_)
+            if not 1 <= ranks.scores.min() <= ranks.scores.max() <= predictor.n_classes_:
+                return "its ranks do not fit its classes"
+            return _wrong_groups(ranks)
+        return problem
+    if isinstance(predictor, MacroPredictor):
+        if len(predictor.pooled_scores_) != n_rows or len(predictor.tails_) != n_rows + 1:
+            return "its scores do not fit its rows"
+        if (np.diff(predictor.tails_) > 0).any() or not (
+            0 < predictor.tails_[-1] <= predictor.tails_[0] == 1
+        ):
+            return "its weights are not sorted"
+        return _wrong_order(predictor.pooled_scores_)
+    if isinstance(predictor, FuzzyPredictor):
+        if len(predictor.held_out_) >= n_rows or not np.isfinite(predictor.class_limits_).all():
+            return "its scores do not fit its rows"
+        return _wrong_order(predictor.held_out_)
+    if isinstance(predictor, OverGroups):
+        names, rows = predictor.group_names_, predictor.row_groups_
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return "its groups must have names"
+        if len(rows) != n_rows or not 0 <= rows.min() <= rows.max() < len(names):
+            return "its rows do not fit its groups"
+        if isinstance(predictor, GroupedPredictor):
+            expected, groups = predictor._read_groups()
+            by_group = np.bincount(groups, weights=counts, minlength=len(expected))
+            if names != expected or not _same(groups, predictor.group_of_class_):
+                return "its groups do not fit its classes"
+            if not np.array_equal(np.bincount(rows, minlength=len(names)), by_group):
+                return "its rows do not fit its groups"
+    return None
+
+
+def _wrong_order(scores: Array) -> str | None:
+    return "its scores are not sorted" if (scores[1:] < scores[:-1]).any() else None
 
 
 def _wrong_groups(groups: GroupedScores) -> str | None:
@@ -230,9 +305,8 @@ def _unlike(
     predictor: BasePredictor, groups: GroupedScores, group_of_class: IntArray
 ) -> str | None:
     expected = groups.thresholds(predictor.alpha, exact=predictor.exact).of_classes(group_of_class)
-    stored = (predictor.thresholds_, predictor.lower_thresholds_, predictor.upper_probability_)
-    same = all(_same(mine, theirs) for mine, theirs in zip(expected, stored, strict=True))
-    return None if same else "its thresholds do not follow from its scores"
+    same = all(map(_same, expected, predictor.limits_))
+    return None if same else _NOT_FOLLOWING
 
 
 def _same(mine: Array | None, theirs: Array | None) -> bool:
@@ -278,7 +352,7 @@ def _wrong_level(predictor: PooledPredictor) -> str | None:
             low = predictor._scores_at(blend, float(level[0]) - _ROUNDING)
             high = predictor._scores_at(blend, float(level[0]) + _ROUNDING)
             same = bool(((low <= thresholds) & (thresholds <= high)).all())
-    return None if same else "its thresholds do not follow from its scores"
+    return None if same else _NOT_FOLLOWING
 
 
 def _plain(value: Any) -> Any:

@@ -91,27 +91,33 @@ def group_quantiles(scores: Any, groups: Any, n_groups: int, alpha: Alpha) -> Fl
     return GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups).quantiles(alpha)
 
 
-def randomized_group_quantiles(scores: Any, groups: Any, n_groups: int, alpha: Alpha) -> Thresholds:
+def randomized_group_quantiles(
+    scores: Any, groups: Any, n_groups: int, alpha: Alpha
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The pair of thresholds, and the probability of the upper one, that covers exactly 1 - alpha.
 
     The paper's auxiliary randomisation: rank k overshoots by b, rank k - 1 undershoots by c, and
     choosing rank k with probability c / (b + c) hits the level. Rank 0 is -inf.
     """
-    return GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups).thresholds(
-        alpha, exact=True
-    )
+    sorted_groups = GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups)
+    upper, lower, probability, _ = sorted_groups.thresholds(alpha, exact=True)
+    assert lower is not None
+    assert probability is not None
+    return upper, lower, probability
 
 
 class Thresholds(NamedTuple):
     """What a method learns: one limit per class, or a randomised pair of limits.
 
     ``upper`` (K,) is the threshold. For exact coverage ``lower`` (K,) is used instead with
-    probability ``1 - upper_probability`` (K,).
+    probability ``1 - upper_probability`` (K,). With ``rank_limit`` (K,) a class must also have at
+    most that rank in its row.
     """
 
     upper: FloatArray
     lower: FloatArray | None = None
     upper_probability: FloatArray | None = None
+    rank_limit: IntArray | None = None
 
     def of_classes(self, group_of_class: IntArray) -> Thresholds:
         """From one entry per group to one per class."""
@@ -119,6 +125,7 @@ class Thresholds(NamedTuple):
             self.upper[group_of_class],
             None if self.lower is None else self.lower[group_of_class],
             None if self.upper_probability is None else self.upper_probability[group_of_class],
+            None if self.rank_limit is None else self.rank_limit[group_of_class],
         )
 
 
@@ -149,9 +156,14 @@ class GroupedScores(NamedTuple):
 
     def at_ranks(self, ranks: IntArray) -> FloatArray:
         """The ranks[g]-th smallest score of each group; rank 0 is -inf, beyond the last +inf."""
-        inside = (ranks >= 1) & (ranks <= self.counts)
+        return self.score_at(np.arange(len(self.counts)), ranks)
+
+    def score_at(self, groups: IntArray, ranks: IntArray) -> FloatArray:
+        """The ranks[i]-th smallest score of groups[i], likewise."""
+        groups, ranks = np.broadcast_arrays(groups, ranks)
+        inside = (ranks >= 1) & (ranks <= self.counts[groups])
         values = np.where(ranks < 1, -np.inf, np.inf)
-        values[inside] = self.scores[(self.offsets[:-1] + ranks - 1)[inside]]
+        values[inside] = self.scores[(self.offsets[groups] + ranks - 1)[inside]]
         return values
 
     def quantiles(self, alpha: Alpha) -> FloatArray:

@@ -7,7 +7,7 @@ sizes of the sets need the rows again, and one pass counts them for every trial 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,9 +31,8 @@ class Trial(NamedTuple):
 
     @property
     def thresholds(self) -> Thresholds:
-        """What the predictor learnt."""
-        fitted = self.predictor
-        return Thresholds(fitted.thresholds_, fitted.lower_thresholds_, fitted.upper_probability_)
+        """What the predictor learnt, as limits of the base score."""
+        return self.predictor.score_.base_thresholds(self.predictor.limits_)
 
 
 class ScoredRows:
@@ -44,11 +43,14 @@ class ScoredRows:
     labels
         (N,) true classes.
     true_scores
-        For each score, the scores of the true labels (N,).
+        For each score, the base scores of the true labels (N,).
+    true_ranks
+        Their ranks (N,); empty unless asked for.
     """
 
     labels: IntArray
     true_scores: dict[Score, FloatArray]
+    true_ranks: IntArray
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class ScoredRows:
         from_logits: bool,
         temperature: float,
         random_state: int,
+        with_ranks: bool = False,
     ) -> None:
         if isinstance(source, IterableSource):
             raise InputError(
@@ -69,66 +72,82 @@ class ScoredRows:
         self.source = source
         self.logits = from_logits if source.logits is None else source.logits
         self.temperature, self.random_state = temperature, random_state
-        parts = list(map_blocks(lambda block: self._true_scores(block, scores), source.blocks()))
-        self.labels = np.concatenate([labels for labels, _ in parts])
-        self.true_scores = {
-            score: np.concatenate([values[place] for _, values in parts])
-            for place, score in enumerate(scores)
-        }
+        bases = list(dict.fromkeys(score.base for score in scores))
+        parts = list(
+            map_blocks(lambda block: self._true_labels(block, bases, with_ranks), source.blocks())
+        )
+        self.labels, self.true_ranks, *columns = (
+            np.concatenate(part) for part in zip(*parts, strict=True)
+        )
+        base_scores = dict(zip(bases, columns, strict=True))
+        self.true_scores = {score: base_scores[score.base] for score in scores}
+
+    def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
+        """Fit a predictor on some of the rows."""
+        labels, n_classes = self.labels[rows], self.source.n_classes
+        known = score.known(np.bincount(labels, minlength=n_classes))
+        scores = known.from_base(self.true_scores[score][rows], labels)
+        more: dict[str, Any] = {"ranks": self.true_ranks[rows]} if predictor.needs_ranks else {}
+        predictor.fit_scores(scores, labels, n_classes, ids=rows, **more)
 
     def tally(self, trials: Sequence[Trial]) -> list[Tally]:
         """Count coverage and set sizes of every trial on its test rows."""
+        limits = [trial.thresholds for trial in trials]
         totals = [Tally.zeros(self.source.n_classes) for _ in trials]
-        for parts in map_blocks(lambda block: self._tallies(block, trials), self.source.blocks()):
+        for parts in map_blocks(
+            lambda block: self._tallies(block, trials, limits), self.source.blocks()
+        ):
             totals = [total + part for total, part in zip(totals, parts, strict=True)]
         return totals
 
-    def _true_scores(
-        self, block: Block, scores: Sequence[Score]
-    ) -> tuple[IntArray, list[FloatArray]]:
+    def _true_labels(
+        self, block: Block, bases: Sequence[Score], with_ranks: bool
+    ) -> tuple[Array, ...]:
+        """The labels of a block, their ranks (none unless asked for), and their scores."""
         assert block.labels is not None
         ids = places(block.start, block.start + len(block.rows))
+        options: Any = {"logits": self.logits, "temperature": self.temperature}
         values = []
-        for score in scores:
-            u = score.row_uniforms(self.random_state, ids)
-            result, bad = _kernels.true_label_scores(
-                score,
-                block.rows,
-                block.labels,
-                u,
-                logits=self.logits,
-                temperature=self.temperature,
-            )
+        for base in bases:
+            u = base.row_uniforms(self.random_state, ids)
+            result, bad = _kernels.true_label_scores(base, block.rows, block.labels, u, **options)
             if bad >= 0:
                 row = block.start + bad
                 place = self.source.place(row)
                 raise_bad_row(block.rows[bad], row, logits=self.logits, place=place)
             values.append(result)
-        return block.labels, values
+        ranks = np.empty(0, dtype=np.int64)
+        if with_ranks:
+            ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **options)
+        return block.labels, ranks, *values
 
-    def _tallies(self, block: Block, trials: Sequence[Trial]) -> list[Tally]:
+    def _tallies(
+        self, block: Block, trials: Sequence[Trial], limits: Sequence[Thresholds]
+    ) -> list[Tally]:
         rows = slice(block.start, block.start + len(block.rows))
         ids = places(rows.start, rows.stop)
         coin = uniforms(self.random_state, Use.EXACT, ids)
         labels, n_classes = self.labels[rows], self.source.n_classes
         top_is_true = block.rows.argmax(axis=1) == labels
         result: dict[int, Tally] = {}
-        for score, true_scores in self.true_scores.items():
-            own = [place for place, trial in enumerate(trials) if trial.score == score]
+        for base, true_scores in {s.base: v for s, v in self.true_scores.items()}.items():
+            own = [place for place, trial in enumerate(trials) if trial.score.base == base]
             if not own:
                 continue
             sizes, _ = _kernels.set_sizes(
-                score,
+                base,
                 block.rows,
-                score.row_uniforms(self.random_state, ids),
-                [trials[place].thresholds for place in own],
+                base.row_uniforms(self.random_state, ids),
+                [limits[place] for place in own],
                 coin,
                 logits=self.logits,
                 temperature=self.temperature,
             )
             for column, place in enumerate(own):
                 trial, size = trials[place], sizes[:, column]
-                covered = _covered(true_scores[rows], labels, trial.thresholds, coin)
+                covered = _covered(true_scores[rows], labels, limits[place], coin)
+                if (rank_limit := limits[place].rank_limit) is not None:
+                    covered &= self.true_ranks[rows] <= rank_limit[labels]
                 if not trial.predictor.allow_empty:
                     covered, size = covered | ((size == 0) & top_is_true), np.maximum(size, 1)
                 tested = trial.is_test[rows]

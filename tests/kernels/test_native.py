@@ -111,6 +111,10 @@ def compare_all(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds=K
     groups = GroupedScores.sort(np.round(rng.random(50), 2), groups_of_scores, 4)
     group_of_class = rng.integers(-1, 4, size=k)
     thresholds = [random_thresholds(rng, k, kind) for kind in kinds]
+    limited = [t._replace(rank_limit=rng.integers(1, k + 1, size=k)) for t in thresholds]
+    for kernel, arguments in [("true_label_ranks", (labels,)), ("rank_matrix", ())]:
+        ours = getattr(native, kernel)(rows, *arguments, **options)
+        assert_same(ours, getattr(reference, kernel)(rows, *arguments, **options))
     for score in scores:
         u = rng.random(n) if score.is_random else np.ones(n)
         for kernel, arguments in [
@@ -121,10 +125,12 @@ def compare_all(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds=K
             ("set_sizes", (u, thresholds, coin)),
             ("set_sizes", (u, [t for t in thresholds if t.lower is None], coin)),
             ("set_sizes", (u, thresholds[:1], coin)),
+            ("set_sizes", (u, [*thresholds[:2], *limited[-2:], thresholds[-1]], coin)),
+            ("set_sizes", (u, limited[:2], coin)),
         ]:
             ours = getattr(native, kernel)(score, rows, *arguments, **options)
             assert_same(ours, getattr(reference, kernel)(score, rows, *arguments, **options))
-        for each in thresholds:
+        for each in [*thresholds, limited[-1]]:
             for allow_empty in (True, False):
                 assert_same(
                     *(
@@ -368,8 +374,8 @@ def test_random_numbers(seed, use, ids):
 
 @dataclass(frozen=True)
 class Doubled(APS):
-    def formula(self, p, before, rank, u):
-        return 2 * super().formula(p, before, rank, u)
+    def formula(self, at):
+        return 2 * super().formula(at)
 
 
 def test_a_score_of_the_user_runs_on_the_reference():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from evencover import EvencoverWarning, InputError, evaluate
-from evencover.predictors import make_predictor
+from evencover.predictors import PREDICTORS, make_predictor
 from evencover.report.content import report_content
 from evencover.report.groups import score_bins
 
-METHODS = ["standard", "classwise", "clustered"]
+METHODS = list(PREDICTORS)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,8 @@ def test_the_metrics_are_those_of_evaluate(fitted, test_rows, method):
         view = report.class_view(index)
         pairs = content["classes"]["confused"][index]
         assert list(zip(pairs[::2], pairs[1::2], strict=True)) == list(view.confused_with)
-        assert content["classes"]["threshold"][index] == pytest.approx(view.threshold, rel=1e-5)
+        shown = content["classes"]["threshold"][index]
+        assert (np.inf if shown is None else shown) == pytest.approx(view.threshold, rel=1e-5)
 
 
 def test_every_count_is_what_counting_row_by_row_gives(fitted, test_rows):
@@ -62,6 +63,17 @@ def test_every_count_is_what_counting_row_by_row_gives(fitted, test_rows):
     assert content["classes"]["size"] == [round(np.mean(size), 2) for size in sizes]
     assert content["classes"]["histogram"] == histogram.ravel().tolist()
     assert content["sizes"]["count"] == np.bincount(sets.sizes).tolist()
+
+
+def test_scores_are_shown_in_the_units_of_their_thresholds(data, test_rows):
+    predictor = make_predictor("standard", score="pas").fit(data.rows[:2000], data.labels[:2000])
+    content = report_content(predictor, *test_rows)
+    scores = predictor.score_.true_label(*test_rows)
+    bins = np.searchsorted(score_bins(predictor).edges[1:-1], scores, side="left")
+    counts = np.bincount(bins, minlength=len(score_bins(predictor).edges) - 1)
+    shown = np.array(content["classes"]["histogram"]).reshape(20, -1).sum(axis=0)
+    assert shown.tolist() == counts.tolist()
+    assert (counts > 0).sum() > 10
 
 
 @pytest.mark.parametrize("ties", [None, "quantised", "duplicated"])
@@ -108,8 +120,9 @@ def test_a_stream_of_blocks_tells_the_same_as_the_whole(fitted, test_rows, metho
         assert report_content(fitted[method], blocks) == whole
 
 
-def test_content_is_plain_json(fitted, test_rows):
-    content = report_content(fitted["classwise"], *test_rows)
+@pytest.mark.parametrize("method", METHODS)
+def test_content_is_plain_json(fitted, test_rows, method):
+    content = report_content(fitted[method], *test_rows)
     assert json.loads(json.dumps(content, allow_nan=False)) == content
 
 

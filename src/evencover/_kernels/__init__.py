@@ -39,8 +39,10 @@ if TYPE_CHECKING:
         p_values,
         prediction_sets,
         random_bits,
+        rank_matrix,
         score_matrix,
         set_sizes,
+        true_label_ranks,
         true_label_scores,
         uniforms,
     )
@@ -50,8 +52,10 @@ else:
     p_values = _chosen.p_values
     prediction_sets = _chosen.prediction_sets
     random_bits = _chosen.random_bits
+    rank_matrix = _chosen.rank_matrix
     score_matrix = _chosen.score_matrix
     set_sizes = _chosen.set_sizes
+    true_label_ranks = _chosen.true_label_ranks
     true_label_scores = _chosen.true_label_scores
     uniforms = _chosen.uniforms
 
@@ -60,8 +64,10 @@ __all__ = [
     "p_values",
     "prediction_sets",
     "random_bits",
+    "rank_matrix",
     "score_matrix",
     "set_sizes",
+    "true_label_ranks",
     "true_label_scores",
     "uniforms",
 ]

@@ -63,6 +63,23 @@ def score_matrix(
     return (scores, -1) if bad < 0 else (np.empty((0, rows.shape[1])), bad)
 
 
+def true_label_ranks(
+    rows: Array, labels: IntArray, *, logits: bool, temperature: float
+) -> tuple[IntArray, int]:
+    """Rank of each row's own label (n,), from 1, and the first bad row (-1: none)."""
+    scores, bad = true_label_scores(
+        _rank_score(), rows, labels, np.zeros(len(rows)), logits=logits, temperature=temperature
+    )
+    return _ranks(scores), bad
+
+
+def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> tuple[IntArray, int]:
+    """Rank of every class in every row (n, K), and the first bad row (-1: none)."""
+    u = np.zeros(len(rows))
+    scores, bad = score_matrix(_rank_score(), rows, u, logits=logits, temperature=temperature)
+    return _ranks(scores), bad
+
+
 def prediction_sets(
     score: Score,
     rows: Array,
@@ -77,9 +94,9 @@ def prediction_sets(
     """Set sizes (n,), the classes of all sets one after the other (int32), the first bad row.
 
     Row i holds class y if its score is at most ``upper[y]``, or ``lower[y]`` when
-    ``coin[i] >= upper_probability[y]``.
+    ``coin[i] >= upper_probability[y]``; and its rank is at most ``rank_limit[y]``, if given.
     """
-    if not _is_built_in(score):
+    if not _is_built_in(score) or thresholds.rank_limit is not None:
         return reference.prediction_sets(
             score,
             rows,
@@ -109,8 +126,13 @@ def set_sizes(
     temperature: float,
 ) -> tuple[IntArray, int]:
     """Sizes (n, T) of the sets under each of T threshold vectors, from one pass over the rows."""
-    if not _is_built_in(score):
+    limited = [each.rank_limit is not None for each in thresholds]
+    if not _is_built_in(score) or all(limited):
         return reference.set_sizes(
+            score, rows, u, thresholds, coin, logits=logits, temperature=temperature
+        )
+    if any(limited):
+        return _mixed_set_sizes(
             score, rows, u, thresholds, coin, logits=logits, temperature=temperature
         )
     sizes = np.empty((len(rows), len(thresholds)), dtype=np.int64)
@@ -154,6 +176,38 @@ def p_values(
     return (result, -1) if bad < 0 else (result[:0], bad)
 
 
+def _mixed_set_sizes(
+    score: Score,
+    rows: Array,
+    u: FloatArray,
+    thresholds: Sequence[Thresholds],
+    coin: FloatArray,
+    **options: Any,
+) -> tuple[IntArray, int]:
+    """Those with a rank limit apart from the others."""
+    sizes = np.empty((len(rows), len(thresholds)), dtype=np.int64)
+    limited = np.array([each.rank_limit is not None for each in thresholds])
+    for part in (np.flatnonzero(~limited), np.flatnonzero(limited)):
+        counted, bad = set_sizes(
+            score, rows, u, [thresholds[place] for place in part.tolist()], coin, **options
+        )
+        if bad >= 0:
+            return sizes[:0], bad
+        sizes[:, part] = counted
+    return sizes, -1
+
+
+def _rank_score() -> Score:
+    """With u = 0 it is the mass before the class, which is less than 2, plus twice its rank."""
+    from evencover.scores import RAPS
+
+    return RAPS(randomize=False, penalty=2.0, k_reg=0)
+
+
+def _ranks(scores: FloatArray) -> IntArray:
+    return (scores // 2).astype(np.int64)
+
+
 def _is_built_in(score: Score) -> bool:
     """Exactly one of our classes: a subclass may have changed the formula."""
     from evencover.scores import APS, RAPS, Softmax
@@ -186,7 +240,7 @@ def _adjacent_columns(rows: Array) -> Array:
 
 
 def _limits(thresholds: Thresholds) -> tuple[Any, ...]:
-    return tuple(None if part is None else _floats(part) for part in thresholds)
+    return tuple(None if part is None else _floats(part) for part in thresholds[:3])
 
 
 def _floats(values: Array) -> FloatArray:

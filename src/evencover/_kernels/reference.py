@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -131,9 +131,21 @@ def true_label_scores(
     p, bad = probabilities(rows, logits=logits, temperature=temperature)
     if bad >= 0:
         return np.empty(0), bad
+    from evencover.scores import Place
+
     own = p[np.arange(len(labels)), labels]
     before, rank = label_position(p, labels) if score.needs_order else (own, labels)
-    return score.formula(own, before, rank, u), -1
+    return score.formula(Place(own, before, rank, p.max(axis=1), labels, u)), -1
+
+
+def true_label_ranks(
+    rows: Array, labels: IntArray, *, logits: bool, temperature: float
+) -> tuple[IntArray, int]:
+    """Rank of each row's own label (n,), from 1, and the first bad row (-1: none)."""
+    p, bad = probabilities(rows, logits=logits, temperature=temperature)
+    if bad >= 0:
+        return np.empty(0, dtype=np.int64), bad
+    return label_position(p, labels)[1], -1
 
 
 def score_matrix(
@@ -143,8 +155,19 @@ def score_matrix(
     p, bad = probabilities(rows, logits=logits, temperature=temperature)
     if bad >= 0:
         return np.empty((0, rows.shape[1])), bad
+    from evencover.scores import Place
+
     before, rank = positions(p) if score.needs_order else (p, np.empty(0, dtype=np.int64))
-    return score.formula(p, before, rank, u[:, None]), -1
+    top, classes = p.max(axis=1, keepdims=True), np.arange(p.shape[1])
+    return score.formula(Place(p, before, rank, top, classes, u[:, None])), -1
+
+
+def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> tuple[IntArray, int]:
+    """Rank of every class in every row (n, K), and the first bad row (-1: none)."""
+    p, bad = probabilities(rows, logits=logits, temperature=temperature)
+    if bad >= 0:
+        return np.empty((0, rows.shape[1]), dtype=np.int64), bad
+    return positions(p)[1], -1
 
 
 def prediction_sets(
@@ -161,12 +184,15 @@ def prediction_sets(
     """Set sizes (n,), the classes of all sets one after the other (int32), the first bad row.
 
     Row i holds class y if its score is at most ``upper[y]``, or ``lower[y]`` when
-    ``coin[i] >= upper_probability[y]``.
+    ``coin[i] >= upper_probability[y]``; and its rank is at most ``rank_limit[y]``, if given.
     """
-    scores, bad = score_matrix(score, rows, u, logits=logits, temperature=temperature)
+    options: Any = {"logits": logits, "temperature": temperature}
+    scores, bad = score_matrix(score, rows, u, **options)
     if bad >= 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), bad
     mask = scores <= _limits(thresholds, coin)
+    if thresholds.rank_limit is not None:
+        mask &= rank_matrix(rows, **options)[0] <= thresholds.rank_limit
     if not allow_empty:
         empty = np.flatnonzero(~mask.any(axis=1))
         mask[empty, rows[empty].argmax(axis=1)] = True
@@ -184,11 +210,20 @@ def set_sizes(
     temperature: float,
 ) -> tuple[IntArray, int]:
     """Sizes (n, T) of the sets under each of T threshold vectors, from one pass over the rows."""
-    scores, bad = score_matrix(score, rows, u, logits=logits, temperature=temperature)
+    options: Any = {"logits": logits, "temperature": temperature}
+    scores, bad = score_matrix(score, rows, u, **options)
     if bad >= 0:
         return np.empty((0, len(thresholds)), dtype=np.int64), bad
-    sizes = [(scores <= _limits(each, coin)).sum(axis=1) for each in thresholds]
-    return np.stack(sizes, axis=1), -1
+    ranks: Any = None
+    if any(each.rank_limit is not None for each in thresholds):
+        ranks, _ = rank_matrix(rows, **options)
+    sizes = np.empty((len(rows), len(thresholds)), dtype=np.int64)
+    for place, each in enumerate(thresholds):
+        mask = scores <= _limits(each, coin)
+        if each.rank_limit is not None:
+            mask &= ranks <= each.rank_limit
+        sizes[:, place] = mask.sum(axis=1)
+    return sizes, -1
 
 
 def p_values(
@@ -206,13 +241,20 @@ def p_values(
     scores, bad = score_matrix(score, rows, u, logits=logits, temperature=temperature)
     if bad >= 0:
         return scores, bad
+    return p_values_of(scores, groups, group_of_class, own_share), -1
+
+
+def p_values_of(
+    scores: FloatArray, groups: GroupedScores, group_of_class: IntArray, own_share: FloatArray
+) -> FloatArray:
+    """`p_values` from the scores (n, K)."""
     result = np.empty_like(scores)
     for group in np.unique(group_of_class):
         members = group_of_class == group
         calibration = groups.of(group)
         at_least = len(calibration) - np.searchsorted(calibration, scores[:, members], side="left")
         result[:, members] = (at_least + own_share[:, None]) / (len(calibration) + 1.0)
-    return result, -1
+    return result
 
 
 def _limits(thresholds: Thresholds, coin: FloatArray) -> FloatArray:

@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from evencover._validation import InputError
+from evencover.cli.choices import (
+    Settings,
+    make_methods,
+    make_scores,
+    read_settings,
+    refuse_unused,
+)
 from evencover.cli.shared import READ, Input, Output, Switch, number_if_float
 from evencover.data.atomic import refuse_existing
 
@@ -24,6 +31,9 @@ def run(
     k_reg: int | None = None,
     gamma: float | None = None,
     n_clusters: int | None = None,
+    groups: Path | None = None,
+    prevalence: Path | None = None,
+    settings: Settings = None,
     temperature: float = 1.0,
     seed: int = 0,
     force: Switch = False,
@@ -38,9 +48,9 @@ def run(
     output
         Where to write the model (.safetensors).
     method
-        standard, classwise, clustered or pooled.
+        standard, classwise, clustered, pooled, interpolated, fuzzy, rc3p, macro or grouped.
     score
-        softmax, aps or raps.
+        softmax, aps, raps, saps or pas.
     alpha
         Miscoverage level: sets aim at coverage 1 - alpha. A decimal or a fraction such as 1/3.
     exact
@@ -48,15 +58,24 @@ def run(
     allow_empty
         Whether sets may be empty; if not, an empty set is given the most probable class.
     randomize
-        Whether APS and RAPS draw a uniform number per row.
+        Whether APS, RAPS and SAPS draw a uniform number per row.
     penalty
-        RAPS: the price (lambda) of each rank beyond k-reg; 0.01 by default.
+        RAPS: the price (lambda) of each rank beyond k-reg, 0.01 by default; SAPS: of each rank,
+        0.2 by default.
     k_reg
         RAPS: the rank up to which nothing is paid; 5 by default.
     gamma
         Clustered: share of the rows that find the clusters; by the paper's rule by default.
     n_clusters
         Clustered: number of clusters; by the paper's rule by default.
+    groups
+        Grouped: file with the group of each class (.npy, .npz or text).
+    prevalence
+        PAS: file with one number per class, such as the training counts; by default the
+        calibration labels are counted.
+    settings
+        Any other parameter of the method or the score, as name=value, such as tau=0.9; may be
+        repeated.
     temperature
         Divides logits.
     seed
@@ -74,11 +93,17 @@ def run(
     parameters = {name: value for name, value in own.items() if value is not None}
     if parameters and method.lower() != "clustered":
         raise InputError("--gamma and --n-clusters belong to the method 'clustered'.")
+    more = read_settings(settings, groups, prevalence)
+    methods, for_method = make_methods([method], more)
+    scores, for_score = make_scores([score], more)
+    refuse_unused(more, for_method | for_score, [*methods, *scores])
+    parameters |= {name: more[name] for name in for_method}
+    of_score = {name: more[name] for name in for_score}
     source = read.open(data, "calibrating")
     predictor = make_predictor(
         method,
         alpha=number_if_float(alpha),
-        score=_score(score, randomize=randomize, penalty=penalty, k_reg=k_reg),
+        score=_score(score, of_score, randomize=randomize, penalty=penalty, k_reg=k_reg),
         exact=exact,
         allow_empty=allow_empty,
         from_logits=bool(source.logits),
@@ -94,11 +119,13 @@ def run(
     )
 
 
-def _score(name: str, *, randomize: bool, penalty: float | None, k_reg: int | None) -> Any:
+def _score(
+    name: str, own: dict[str, Any], *, randomize: bool, penalty: float | None, k_reg: int | None
+) -> Any:
     from evencover.scores import make_score
 
     given = {"penalty": penalty, "k_reg": k_reg}
-    parameters: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    parameters = own | {k: v for k, v in given.items() if v is not None}
     if not randomize:
         parameters["randomize"] = False
     return make_score({"name": name, **parameters})

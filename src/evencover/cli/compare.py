@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evencover.cli.choices import (
+    Settings,
+    make_methods,
+    make_scores,
+    read_settings,
+    refuse_unused,
+)
 from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json, write_csv
 from evencover.console import note, print_table, watch
 from evencover.data.atomic import refuse_existing
@@ -21,6 +28,9 @@ def run(
     n_splits: int = 10,
     calibration_fraction: float | None = None,
     n_per_class: int | None = None,
+    groups: Path | None = None,
+    prevalence: Path | None = None,
+    settings: Settings = None,
     temperature: float = 1.0,
     seed: int = 0,
     as_json: Json = False,
@@ -36,9 +46,9 @@ def run(
     data
         Probabilities and labels; by default the bundled data set (505 languages).
     methods
-        Names, separated by commas.
+        Names, separated by commas, or "all": also interpolated, fuzzy, rc3p, macro, grouped.
     scores
-        Names, separated by commas.
+        Names, separated by commas, or "all": also saps, pas.
     alpha
         Miscoverage level.
     n_splits
@@ -47,6 +57,13 @@ def run(
         Share of the rows that calibrates; one half by default.
     n_per_class
         Calibrate on so many rows of each class instead.
+    groups
+        Grouped: file with the group of each class (.npy, .npz or text).
+    prevalence
+        PAS: file with one number per class, such as the training counts.
+    settings
+        A parameter of methods or scores, as name=value, such as tau=0.9, for all that take it;
+        may be repeated.
     temperature
         Divides logits.
     seed
@@ -69,6 +86,10 @@ def run(
 
         require_extra()
         refuse_existing(report, force=force)
+    more = read_settings(settings, groups, prevalence)
+    predictors, for_methods = make_methods(methods.split(","), more)
+    with_scores, for_scores = make_scores(scores.split(","), more)
+    refuse_unused(more, for_methods | for_scores, [*predictors, *with_scores])
     if data is None:
         from evencover.data import load_languages
 
@@ -79,8 +100,8 @@ def run(
         source = read.open(data, "comparing")
     result = compare(
         source,
-        methods=methods.split(","),
-        scores=scores.split(","),
+        methods=predictors,
+        scores=with_scores,
         alpha=number_if_float(alpha),
         n_splits=n_splits,
         calibration_fraction=calibration_fraction,
@@ -96,5 +117,8 @@ def run(
     if as_json:
         print_json(result.to_dict())
         return
-    print_table(*result.table(), title=result.heading())
+    titles, cells = result.table()
+    print_table(
+        [title.replace("Frac", "Frac\n") for title in titles], cells, title=result.heading()
+    )
     print(result.reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -44,7 +45,7 @@ class BasePredictor(Parameters):
         Miscoverage level in (0, 1); sets aim at coverage 1 - alpha. Read as the decimal or
         fraction that was written, so ranks are exact.
     score
-        "softmax", "aps", "raps", or a `Score`.
+        "softmax", "aps", "raps", "saps", "pas", or a `Score`.
     exact
         Randomise between two neighbouring ranks so that coverage is 1 - alpha, not at least
         1 - alpha; a row's set then depends on its id and `random_state`.
@@ -72,6 +73,9 @@ class BasePredictor(Parameters):
     """
 
     method: ClassVar[str]
+    # Whether exact=True means something, and whether fit needs the ranks of the true labels.
+    supports_exact: ClassVar[bool] = True
+    needs_ranks: ClassVar[bool] = False
     # What `save` keeps of a fit, beside the parameters.
     fitted_arrays: ClassVar[tuple[str, ...]] = (
         "thresholds_",
@@ -123,7 +127,10 @@ class BasePredictor(Parameters):
         `class_counts_` and `n_classes_` are set when this is called.
         """
 
-    @abstractmethod
+    def _kept_thresholds(self) -> Thresholds | None:
+        """The thresholds from what the fit keeps, by which `load` checks them; None: elsewhere."""
+        return None
+
     def _p_values(
         self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
     ) -> tuple[FloatArray, int]:
@@ -131,6 +138,19 @@ class BasePredictor(Parameters):
 
         The row itself counts as `own_share` (n,) of one more calibration row.
         """
+        score, classes = self.score_, np.arange(self.n_classes_)
+        scores, bad = _kernels.score_matrix(
+            score.base, rows, u, logits=logits, temperature=self.temperature
+        )
+        if bad >= 0:
+            return scores, bad
+        return self._p_of_scores(score.from_base(scores, classes), classes, own_share), -1
+
+    def _p_of_scores(
+        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
+        """P-values from scores (n, J) of rows as members of `classes` (J,)."""
+        raise InputError(f"There are no p-values with the method '{self.method}' here.")
 
     def fit(
         self,
@@ -162,12 +182,16 @@ class BasePredictor(Parameters):
                 "(--labels on the command line)."
             )
         parts = list(self._map(source, ids, self._score_block))
+        scores, labels, *ranks = (np.concatenate(part) for part in zip(*parts, strict=True))
+        known = make_score(self.score).known(np.bincount(labels, minlength=source.n_classes))
+        more: dict[str, Any] = {"ranks": ranks[0]} if ranks else {}
         self.fit_scores(
-            np.concatenate([scores for scores, _ in parts]),
-            np.concatenate([labels for _, labels in parts]),
+            known.from_base(scores, labels),
+            labels,
             source.n_classes,
             ids=ids,
             class_names=source.class_names,
+            **more,
         )
         self.fingerprint_ = source.fingerprint
         return self
@@ -181,7 +205,7 @@ class BasePredictor(Parameters):
         ids: Any = None,
         class_names: Sequence[str] | None = None,
     ) -> Self:
-        """Learn the thresholds from the true labels' scores (N,): all that any method needs."""
+        """Learn the thresholds from the true labels' scores (N,): all that most methods need."""
         self._check_parameters()
         scores = calibration_scores(scores)
         labels = class_labels(labels, n_classes, len(scores))
@@ -192,23 +216,27 @@ class BasePredictor(Parameters):
         self.class_counts_ = np.bincount(labels, minlength=n_classes)
         ids = places(0, len(scores)) if ids is None else row_ids(ids, len(scores))
         thresholds = self._calibrate(scores, labels, ids)
-        self.thresholds_, self.lower_thresholds_, self.upper_probability_ = thresholds
+        self.thresholds_, self.lower_thresholds_, self.upper_probability_, _ = thresholds
         self._warn_of_missing_classes()
         return self
 
-    def _score_block(self, block: Block, ids: Array, logits: bool) -> tuple[FloatArray, IntArray]:
+    def _score_block(self, block: Block, ids: Array, logits: bool) -> tuple[Array, ...]:
+        """Base scores of the true labels, the labels, and the labels' ranks where needed."""
         assert block.labels is not None
         score = make_score(self.score)
+        options: Any = {"logits": logits, "temperature": self.temperature}
         scores, bad = _kernels.true_label_scores(
-            score,
+            score.base,
             block.rows,
             block.labels,
             score.row_uniforms(self.random_state, ids),
-            logits=logits,
-            temperature=self.temperature,
+            **options,
         )
         self._refuse(block, bad, logits)
-        return scores, block.labels
+        if not self.needs_ranks:
+            return scores, block.labels
+        ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **options)
+        return scores, block.labels, ranks
 
     def _warn_of_missing_classes(self) -> None:
         missing = int((self.class_counts_ == 0).sum())
@@ -222,6 +250,18 @@ class BasePredictor(Parameters):
 
     def _fate_of_missing_classes(self) -> str:
         return "they use the standard threshold"
+
+    @property
+    def score_(self) -> Score:
+        """The score, with what the calibration labels decide filled in."""
+        return make_score(self.score).known(self.class_counts_)
+
+    @property
+    def limits_(self) -> Thresholds:
+        """All that decides whether a class is in a set."""
+        rank_limits = getattr(self, "rank_limits_", None)
+        pair = self.lower_thresholds_, self.upper_probability_
+        return Thresholds(self.thresholds_, *pair, rank_limits)
 
     # ---- prediction --------------------------------------------------------------------------
 
@@ -298,12 +338,12 @@ class BasePredictor(Parameters):
         return self.fingerprint_ is not None and self.fingerprint_ == source.fingerprint
 
     def _set_block(self, block: Block, ids: Array, logits: bool) -> PredictionSets:
-        score = make_score(self.score)
+        score = self.score_
         sizes, indices, bad = _kernels.prediction_sets(
-            score,
+            score.base,
             block.rows,
             score.row_uniforms(self.random_state, ids),
-            Thresholds(self.thresholds_, self.lower_thresholds_, self.upper_probability_),
+            score.base_thresholds(self.limits_),
             self._coins(ids),
             allow_empty=self.allow_empty,
             logits=logits,
@@ -321,7 +361,9 @@ class BasePredictor(Parameters):
     def _p_block(self, block: Block, ids: Array, logits: bool) -> FloatArray:
         u = make_score(self.score).row_uniforms(self.random_state, ids)
         # Without a coin the row counts as one whole row more.
-        p, bad = self._p_values(block.rows, u, 1.0 - self._coins(ids), logits)
+        fitted = copy(self)  # `_p_values` may read the score as it was given
+        fitted.score = self.score_
+        p, bad = fitted._p_values(block.rows, u, 1.0 - self._coins(ids), logits)
         self._refuse(block, bad, logits)
         return p
 
@@ -398,5 +440,10 @@ class BasePredictor(Parameters):
         make_score(self.score)
         for name in ("exact", "allow_empty", "from_logits"):
             flag(getattr(self, name), name, owner)
+        if self.exact and not self.supports_exact:
+            raise InputError(
+                f"The 'exact' parameter of {owner} must be False, because its coverage does not "
+                "come from one conformal rank that could be randomised. Got True instead."
+            )
         real_number(self.temperature, "temperature", owner, 0, open_low=True)
         check_random_state(self.random_state, owner)

@@ -6,10 +6,10 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from evencover import _kernels
+from evencover._kernels.reference import p_values_of
 from evencover._validation import Array, FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.quantiles import GroupedScores, Thresholds
-from evencover.scores import make_score
 
 
 class GroupPredictor(BasePredictor):
@@ -46,8 +46,11 @@ class GroupPredictor(BasePredictor):
     def _p_values(
         self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
     ) -> tuple[FloatArray, int]:
+        score = self.score_
+        if score.base is not score:
+            return super()._p_values(rows, u, own_share, logits)
         return _kernels.p_values(
-            make_score(self.score),
+            score,
             rows,
             u,
             self.groups_,
@@ -56,3 +59,8 @@ class GroupPredictor(BasePredictor):
             logits=logits,
             temperature=self.temperature,
         )
+
+    def _p_of_scores(
+        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
+        return p_values_of(scores, self.groups_, self.group_of_class_[classes], own_share)

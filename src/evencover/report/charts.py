@@ -320,7 +320,12 @@ def _candidate_dots(data: Any) -> Any:
         "condition": {"test": "datum.is_pick", "value": {"expr": "calm"}},
         "value": {"expr": "muted"},
     }
-    shapes = alt.Scale(range=["circle", "square", "triangle-up", "diamond", "cross"])
+    shapes = alt.Scale(
+        range=[
+            *("circle", "square", "triangle-up", "diamond", "cross"),
+            *("triangle-down", "triangle-left", "triangle-right", "stroke"),
+        ]
+    )
     return data.mark_point(filled=True, opacity=1, size=110).encode(
         color=colour, shape=alt.Shape("method:N", legend=None, scale=shapes)
     )

@@ -113,7 +113,8 @@ def gather(
     def look(block: Block, block_ids: Array, logits: bool) -> _BlockView:
         assert block.labels is not None
         sets = predictor._set_block(block, block_ids, logits)
-        scores, _ = predictor._score_block(block, block_ids, logits)
+        scores, *_ = predictor._score_block(block, block_ids, logits)
+        scores = predictor.score_.from_base(scores, block.labels)
         return _BlockView(
             Tally.of(sets, block.labels),
             Confusions.of(block.labels, block.rows.argmax(axis=1), n_classes),

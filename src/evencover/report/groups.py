@@ -124,7 +124,9 @@ def group_scores(predictor: BasePredictor) -> GroupedScores:
 def group_of_class(predictor: BasePredictor) -> IntArray:
     """The group of each class (K,)."""
     nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
-    return np.asarray(getattr(predictor, "group_of_class_", nowhere))
+    if not hasattr(predictor, "group_scores_"):
+        return nowhere
+    return np.asarray(predictor.group_of_class_)  # type: ignore[attr-defined]
 
 
 def _kind(predictor: BasePredictor) -> str:

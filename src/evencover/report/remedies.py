@@ -37,6 +37,18 @@ class Needs(NamedTuple):
         return cls(least, max(least, ceil(float(level * (1 - level)) / 0.05**2 - 1e-9) - 2))
 
 
+# Why classes may be let down by methods that are no GroupPredictor.
+CAUSES = {
+    "interpolated": "Each threshold lies between the class's own and that of everyone, so hard "
+    "classes still get too little.",
+    "fuzzy": "Each class leans on those that are about as frequent, which may be easier.",
+    "rc3p": "Each class has a threshold and a limit on its rank; from few calibration rows the "
+    "two together fall short.",
+    "grouped": "The classes of a group share a threshold, so the hard ones among them get too "
+    "little.",
+}
+
+
 def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
     """One to four sentences or short paragraphs, the most useful first."""
     under = np.flatnonzero(class_states(report) == SURELY_UNDER)
@@ -68,8 +80,9 @@ def _for_method(predictor: BasePredictor, under: IntArray, needs: Needs) -> list
         return _for_pooled(predictor, under, needs)
     if getattr(predictor, "n_clusters_", 0):
         return _for_clusters(predictor, under, needs)
-    cause = (
-        "One threshold serves all classes, so hard classes get too little and easy ones too much."
+    cause = CAUSES.get(
+        predictor.method,
+        "One threshold serves all classes, so hard classes get too little and easy ones too much.",
     )
     rich = int((counts >= needs.enough).sum())
     ways = []
@@ -167,7 +180,11 @@ def _more_labels(
 
 def _costs(predictor: BasePredictor) -> list[str]:
     """Classes in every set are covered, but everybody pays for them."""
-    n_everywhere = int(np.isinf(predictor.thresholds_).sum())
+    rank_limit = predictor.limits_.rank_limit
+    everywhere = np.isinf(predictor.thresholds_)
+    if rank_limit is not None:
+        everywhere &= rank_limit == predictor.n_classes_
+    n_everywhere = int(everywhere.sum())
     if not n_everywhere:
         return []
     needs = Needs.at(predictor.alpha)

@@ -13,6 +13,8 @@ const COLUMNS = [
     cell: (row) => row.is_best ? "lowest" : el("span", { class: row.clearly_above_best ? null : "faint" }, `+${row.covgap_above_best.toFixed(2)}${row.clearly_above_best ? "" : " (noise)"}`) },
   { key: "avg_size", title: "AvgSize", number: true, cell: (row) => withError(row, "avg_size", 2) },
   { key: "frac_undercovered", title: "FracUnderCov", number: true, cell: (row) => withError(row, "frac_undercovered", 3) },
+  { key: "frac_below_half", title: "FracBelow50", number: true, cell: (row) => withError(row, "frac_below_half", 3) },
+  { key: "undercov_gap", title: "UnderCovGap", number: true, cell: (row) => withError(row, "undercov_gap", 2) },
   { key: "macro_coverage", title: "MacroCov", number: true, cell: (row) => withError(row, "macro_coverage", 3) },
   { key: "marginal_coverage", title: "Coverage", number: true, cell: (row) => withError(row, "marginal_coverage", 3) },
 ];

@@ -117,6 +117,9 @@ function whoHasASay(i) {
 
 function whyThreshold(i) {
   const g = G.of_class[i];
+  if (D.method === "rc3p") {
+    return `A class is in a set if its score is at most the threshold and its rank is within a limit, both found from the ${count(C.calibration[i], "calibration row")} of this class.`;
+  }
   if (G.kind === "pooled") {
     return `A class is in a set if its score is at most the threshold, which the method ${D.method} finds from the ${count(C.calibration[i], "calibration row")} of this class together with those of others.${whoHasASay(i)}`;
   }

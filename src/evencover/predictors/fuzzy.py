@@ -1,0 +1,185 @@
+"""FUZZY: every class borrows scores from the classes that are about as frequent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import floor
+from typing import ClassVar
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, InputError, IntArray, real_number
+from evencover.predictors.base import BasePredictor
+from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_alpha
+from evencover.randomness import Use, random_order
+from evencover.scores import Score, make_score
+
+# Classes whose weights are held at once, and bins that locate a quantile before it is counted.
+CLASSES_AT_ONCE, N_BINS = 256, 256
+
+
+class FuzzyPredictor(BasePredictor):
+    """Fuzzy classwise prediction (Ding, Fermanian, Salmon 2025): a weighted quantile per class.
+
+    Classes stand in a line by how many rows they have (equal ones by index), from 0 to 1. To
+    class y a row of class z weighs exp(-(distance / h_y)^2 / 2), with
+    h_y = bandwidth / sqrt(n_y + 1), so a class with many rows relies on itself. The limit l_y
+    is the quantile at 1 - alpha of all scores so weighted, a row at infinity included with
+    weight 1, or the score's maximum if that is infinite. Then one offset for all classes,
+    q_y = l_y + offset, restores marginal coverage: the conformal quantile of s_i - l_(y_i) over
+    rows that were held out.
+
+    Guarantee: marginal coverage P(Y in C(X)) >= 1 - alpha for exchangeable rows, exact in finite
+    samples, because the offset comes from rows that had no other part; equality with
+    ``exact=True`` and distinct scores. No class is promised anything. The authors draw the
+    places of equally frequent classes at random and use a variance of bandwidth / (n_y + 1).
+
+    A p-value counts held-out rows with s_i - l_(y_i) >= s - l_y; it is valid for any level,
+    and the limits are those of `alpha`.
+
+    Parameters
+    ----------
+    bandwidth
+        Standard deviation of the kernel for a class without rows, as a share of all classes.
+        Towards 0 the limits are CLASSWISE's, towards infinity those of all rows: STANDARD on the
+        held-out rows.
+    holdout
+        Share of the rows that is held out, in (0, 1).
+    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+        As for every predictor.
+
+    Attributes
+    ----------
+    class_limits_
+        (K,) l_y.
+    """
+
+    method: ClassVar[str] = "fuzzy"
+    fitted_arrays: ClassVar[tuple[str, ...]] = (
+        *BasePredictor.fitted_arrays,
+        "class_limits_",
+        "held_out_",
+    )
+
+    class_limits_: FloatArray
+    held_out_: FloatArray
+
+    def __init__(
+        self,
+        *,
+        alpha: Alpha = 0.1,
+        score: Score | str = "softmax",
+        bandwidth: float = 0.03,
+        holdout: float = 0.2,
+        exact: bool = False,
+        allow_empty: bool = True,
+        from_logits: bool = False,
+        temperature: float = 1.0,
+        random_state: int = 0,
+    ) -> None:
+        super().__init__(
+            alpha=alpha,
+            score=score,
+            exact=exact,
+            allow_empty=allow_empty,
+            from_logits=from_logits,
+            temperature=temperature,
+            random_state=random_state,
+        )
+        self.bandwidth = bandwidth
+        self.holdout = holdout
+
+    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
+        order = random_order(self.random_state, Use.SPLIT, ids)
+        n_held_out = floor(exact_alpha(self.holdout) * len(order))
+        held_out, learning = order[:n_held_out], order[n_held_out:]
+        limits = weighted_quantiles(
+            scores[learning], labels[learning], self.n_classes_, self.bandwidth, self.alpha
+        )
+        self.class_limits_ = np.minimum(limits, make_score(self.score).maximum(self.n_classes_))
+        self.held_out_ = np.sort(scores[held_out] - self.class_limits_[labels[held_out]])
+        return self._kept_thresholds()
+
+    def _kept_thresholds(self) -> Thresholds:
+        offsets = self._excess().thresholds(self.alpha, exact=self.exact)
+        offsets = offsets.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
+        lower = None if offsets.lower is None else largest_within(self.class_limits_, offsets.lower)
+        return offsets._replace(
+            upper=largest_within(self.class_limits_, offsets.upper), lower=lower
+        )
+
+    def _excess(self) -> GroupedScores:
+        return GroupedScores(self.held_out_, np.array([0, len(self.held_out_)]))
+
+    def _p_of_scores(
+        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
+        n, excess = len(self.held_out_), scores - self.class_limits_[classes]
+        at_least = n - np.searchsorted(self.held_out_, excess)
+        return np.asarray((at_least + own_share[:, None]) / (n + 1.0))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        owner = type(self).__name__
+        if self.bandwidth != np.inf:
+            real_number(self.bandwidth, "bandwidth", owner, 0, open_low=True)
+        if not real_number(self.holdout, "holdout", owner, 0, open_low=True) < 1:
+            raise InputError(
+                f"The 'holdout' parameter of {owner} must be a number in (0, 1). "
+                f"Got {self.holdout!r} instead."
+            )
+
+    def _fate_of_missing_classes(self) -> str:
+        return "they borrow from the rarest classes"
+
+
+def weighted_quantiles(
+    scores: FloatArray, labels: IntArray, n_classes: int, bandwidth: float, alpha: Alpha
+) -> FloatArray:
+    """Each class's quantile at 1 - alpha of all scores, weighted by the kernel (K,)."""
+    order = np.lexsort((labels, scores))
+    scores, labels = scores[order], labels[order]
+    counts = np.bincount(labels, minlength=n_classes)
+    edges = np.linspace(0, len(scores), N_BINS + 1).astype(np.int64)  # of bins of equal size
+    bins = np.repeat(np.arange(N_BINS), np.diff(edges))
+    binned = np.bincount(labels * N_BINS + bins, minlength=n_classes * N_BINS)
+    up_to = np.cumsum(binned.reshape(n_classes, N_BINS), axis=1).astype(np.float64)
+    level = float(1 - exact_alpha(alpha)) * (1 - 1e-12)  # a sum may be a little short of its value
+    result = np.full(n_classes, np.inf)
+    for first, weights in _kernel_weights(counts, bandwidth):
+        mass = weights @ up_to
+        aim = level * (mass[:, -1] + 1)
+        for place, bin_of_aim in enumerate((mass < aim[:, None]).sum(axis=1)):
+            if bin_of_aim == N_BINS:
+                continue
+            inside = slice(edges[bin_of_aim], edges[bin_of_aim + 1])
+            before = mass[place, bin_of_aim - 1] if bin_of_aim else 0.0
+            running = before + np.cumsum(weights[place, labels[inside]])
+            step = min(int(np.searchsorted(running, aim[place])), len(running) - 1)
+            result[first + place] = scores[inside][step]
+    return result
+
+
+def _kernel_weights(counts: IntArray, bandwidth: float) -> Iterator[tuple[int, FloatArray]]:
+    """What a row of each class weighs to a class, for some classes at a time."""
+    n_classes = len(counts)
+    place = np.empty(n_classes)
+    place[np.argsort(counts, kind="stable")] = np.arange(n_classes) / n_classes
+    for first in range(0, n_classes, CLASSES_AT_ONCE):
+        own = slice(first, first + CLASSES_AT_ONCE)
+        scale = np.sqrt(counts[own] + 1.0) / bandwidth
+        weights = np.exp(-0.5 * ((place[own, None] - place) * scale[:, None]) ** 2)
+        yield first, np.where(weights < 1e-30, 0.0, weights)  # subnormal numbers are slow
+
+
+def largest_within(limits: FloatArray, offsets: FloatArray) -> FloatArray:
+    """The largest s whose rounded difference s - limit is at most the offset; for each class."""
+    near = limits + offsets
+    with np.errstate(invalid="ignore"):
+        slack = 4 * np.spacing(np.maximum(np.abs(limits), np.abs(offsets)))
+        low, high = near - slack, near + slack
+        for _ in range(80):  # halves the slack far below any score's last digit
+            middle = low + (high - low) / 2
+            inside = middle - limits <= offsets
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return np.where(np.isinf(offsets), offsets, low)

@@ -1,0 +1,119 @@
+"""INTERPOLATED: between CLASSWISE and STANDARD, threshold by threshold (Interp-Q)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, InputError, IntArray, real_number
+from evencover.predictors.by_class import ByClassPredictor
+from evencover.quantiles import Alpha, Thresholds
+from evencover.scores import Score, make_score
+
+
+class InterpolatedPredictor(ByClassPredictor):
+    """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
+
+    An infinite threshold counts as the largest value of the score, unless both are infinite or
+    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not in every set, and
+    the more so the smaller tau. With tau near 1 its threshold stays near the largest score: for
+    the softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
+
+    Guarantee: marginal coverage of at least 1 - 2 alpha, for exchangeable rows, because a score
+    above the blend is above one of the two thresholds. tau = 0 is STANDARD and tau = 1 is
+    CLASSWISE, with their guarantees. No class is promised anything in between.
+
+    A p-value is the level at which y leaves the set, found by a search over levels; it inherits
+    the factor: P(p <= a) <= 2 a.
+
+    Parameters
+    ----------
+    tau
+        Weight of the class's own threshold, in [0, 1].
+    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+        As for every predictor; ``exact=True`` is refused, because two ranks are at work.
+
+    >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]
+    >>> InterpolatedPredictor(alpha=0.5, tau=0.5).fit(p, [0, 0, 1]).thresholds_
+    array([0.375, 0.25 ])
+    """
+
+    method: ClassVar[str] = "interpolated"
+    supports_exact: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        alpha: Alpha = 0.1,
+        score: Score | str = "softmax",
+        tau: float = 0.5,
+        exact: bool = False,
+        allow_empty: bool = True,
+        from_logits: bool = False,
+        temperature: float = 1.0,
+        random_state: int = 0,
+    ) -> None:
+        super().__init__(
+            alpha=alpha,
+            score=score,
+            exact=exact,
+            allow_empty=allow_empty,
+            from_logits=from_logits,
+            temperature=temperature,
+            random_state=random_state,
+        )
+        self.tau = tau
+
+    def _kept_thresholds(self) -> Thresholds:
+        return Thresholds(
+            self._between(self.classes_.quantiles(self.alpha), self.everyone_.quantiles(self.alpha))
+        )
+
+    def _between(self, own: FloatArray, common: FloatArray) -> FloatArray:
+        largest = make_score(self.score).maximum(self.n_classes_)
+        no_own, no_common = own == np.inf, common == np.inf
+        own, common = np.where(no_own, largest, own), np.where(no_common, largest, common)
+        always = (no_own | (self.tau == 0)) & (no_common | (self.tau == 1))
+        return np.where(always, np.inf, self.tau * own + (1 - self.tau) * common)
+
+    def _p_of_scores(
+        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
+        own, everyone = self.classes_, self.everyone_
+        m, m_all = own.counts[classes] + 1, len(self.own_scores_) + 1
+
+        def is_out(own_step: IntArray, step: IntArray) -> Array:
+            """Whether y is out with the (own_step + 1)-th largest own score, and so for all."""
+            at = np.maximum(m - own_step, 1), np.maximum(m_all - step, 1)
+            limit = self._between(own.score_at(classes, at[0]), everyone.score_at(0 * at[1], at[1]))
+            return scores > limit
+
+        # Everyone's rank moves at levels j / (N + 1), y's own at levels i / (n + 1).
+        last = np.full(scores.shape, m_all)
+        after = first_true(lambda j: is_out(j * m // m_all, j), np.ones_like(last), last)
+        low, high = (after - 1) * m // m_all + 1, np.minimum(after * m // m_all, m - 1)
+        step = first_true(lambda i: is_out(i, after - 1), low, high + 1)
+        return np.where(step <= high, np.minimum(step / m, after / m_all), after / m_all)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        owner = type(self).__name__
+        if real_number(self.tau, "tau", owner, 0) > 1:
+            raise InputError(
+                f"The 'tau' parameter of {owner} must be at most 1. Got {self.tau!r} instead."
+            )
+
+    def _fate_of_missing_classes(self) -> str:
+        return "the largest score stands for their own threshold"
+
+
+def first_true(holds: Callable[[IntArray], Array], low: IntArray, high: IntArray) -> IntArray:
+    """The first number from low to high - 1 at which a rising condition holds, else high."""
+    high = np.maximum(low, high)
+    while (low < high).any():
+        middle = (low + high) // 2
+        true = holds(middle) | (low >= high)
+        low, high = np.where(true, low, middle + 1), np.where(true, middle, high)
+    return low

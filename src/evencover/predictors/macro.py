@@ -1,0 +1,84 @@
+"""MACRO: one threshold for the mean coverage over classes, by weighting labels."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import lcm
+from typing import ClassVar
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, IntArray
+from evencover.predictors.base import BasePredictor
+from evencover.quantiles import Thresholds, exact_alpha
+
+
+class MacroPredictor(BasePredictor):
+    """One threshold: a quantile of all scores in which every class weighs the same.
+
+    A row of class y weighs w = 1 / (K n_y), K counting the classes with rows. The threshold is
+    the smallest score up to which the weights sum to 1 - (alpha - max w), or +inf if there is none
+    (Bhattacharyya, Ding, Barber 2026, arXiv 2606.28598).
+
+    Guarantee: *macro* coverage, the mean over these K classes of P(Y in C(X) | Y = y), is at
+    least 1 - alpha, in finite samples, for rows that are exchangeable within their class; the
+    class frequencies of test rows do not matter. Why: a test row of class y may change places with
+    any calibration row of y, which moves the weighted distribution by at most max w; so the
+    mean miss rate is at most the weight of the calibration rows whose upper tail weighs at
+    most alpha, which is at most alpha. A single class is promised nothing.
+
+    A p-value is max w + the weight of the calibration scores that are at least s(x, y), the
+    level at which y leaves the set; their mean over classes of P(p <= a) is at most a.
+
+    Parameters
+    ----------
+    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+        As for every predictor; ``exact=True`` is refused, because weights are no ranks.
+
+    >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]
+    >>> MacroPredictor(alpha=0.8).fit(p, [0, 0, 1]).thresholds_
+    array([0.25, 0.25])
+    """
+
+    method: ClassVar[str] = "macro"
+    supports_exact: ClassVar[bool] = False
+    fitted_arrays: ClassVar[tuple[str, ...]] = (
+        *BasePredictor.fitted_arrays,
+        "pooled_scores_",
+        "tails_",
+    )
+
+    pooled_scores_: FloatArray
+    tails_: FloatArray
+
+    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
+        order = np.argsort(scores, kind="stable")
+        self.pooled_scores_ = scores[order]
+        self.tails_ = _tail_weights(labels[order], self.class_counts_)
+        return self._kept_thresholds()
+
+    def _kept_thresholds(self) -> Thresholds:
+        n_inside = int((self.tails_ > float(exact_alpha(self.alpha))).sum())
+        limit = np.append(self.pooled_scores_, np.inf)[n_inside - 1]
+        return Thresholds(np.full(self.n_classes_, limit))
+
+    def _fate_of_missing_classes(self) -> str:
+        return "they use the common threshold, and the promise leaves them out"
+
+    def _p_of_scores(
+        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
+        return self.tails_[np.searchsorted(self.pooled_scores_, scores)]
+
+
+def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:
+    """The largest weight, plus the weight of the rows from each place on (N + 1,); at most 1.
+
+    Summed in whole numbers: weights are multiples of 1 / (K lcm of all counts).
+    """
+    counts = class_counts.tolist()
+    unit = lcm(*{n for n in counts if n})
+    weights = [unit // n if n else 0 for n in counts]
+    total = unit * sum(n > 0 for n in counts)
+    sums = accumulate((weights[y] for y in labels[::-1].tolist()), initial=max(weights))
+    return np.fromiter((min(total, tail) / total for tail in sums), np.float64)[::-1]

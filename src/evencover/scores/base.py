@@ -1,0 +1,138 @@
+"""What every score is: a formula of a class's place in its row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from evencover import _kernels
+from evencover._validation import (
+    Array,
+    FloatArray,
+    IntArray,
+    class_labels,
+    raise_bad_row,
+    real_number,
+    score_rows,
+)
+from evencover.quantiles import Thresholds
+from evencover.randomness import Use, check_random_state, places, row_ids, uniforms
+
+
+class Place(NamedTuple):
+    """Where classes stand in their rows: all that a score may depend on.
+
+    The order is by decreasing probability, equal ones by class index.
+    """
+
+    p: FloatArray  # the class's probability
+    before: FloatArray  # the mass of the classes before it
+    rank: IntArray  # from 1
+    top: FloatArray  # the largest probability of the row
+    classes: IntArray
+    u: FloatArray  # the row's uniform
+
+
+@dataclass(frozen=True)
+class Score(ABC):
+    """A stateless conformal score; subclasses supply the formula.
+
+    A score may be an increasing function, class by class, of another one, its `base`. Then rows
+    are read with the base, and only scores of true labels and thresholds are translated.
+    """
+
+    name: ClassVar[str]
+    needs_order: ClassVar[bool] = True
+
+    @abstractmethod
+    def formula(self, at: Place) -> Any:
+        """The score of classes from their places; arrays that broadcast."""
+
+    @abstractmethod
+    def maximum(self, n_classes: int) -> float:
+        """The largest value that the score can have."""
+
+    def known(self, class_counts: IntArray) -> Score:
+        """The same score with what the calibration labels decide filled in."""
+        return self
+
+    @property
+    def base(self) -> Score:
+        """The score that the rows are read with."""
+        return self
+
+    def from_base(self, scores: FloatArray, classes: IntArray) -> FloatArray:
+        """Scores from the base score of each class."""
+        return scores
+
+    def base_thresholds(self, thresholds: Thresholds) -> Thresholds:
+        """Thresholds on the base score that admit exactly what these admit."""
+        return thresholds
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the score depends on the row's uniform."""
+        return bool(getattr(self, "randomize", False))
+
+    def true_label(
+        self,
+        probabilities: Any,
+        labels: Any,
+        *,
+        random_state: int = 0,
+        ids: Any = None,
+        from_logits: bool = False,
+        temperature: float = 1.0,
+    ) -> FloatArray:
+        """Score of each row's true label (N,): one pass over the rows, no sort.
+
+        Agrees bit for bit with the label's entry of `matrix` for the same `random_state` and
+        `ids` (by default a row's id is its place). What a score takes from the labels is taken
+        from these.
+        """
+        temperature = real_number(temperature, "temperature", "true_label", 0, open_low=True)
+        rows = score_rows(probabilities)
+        labels = class_labels(labels, rows.shape[1], len(rows))
+        u = self.row_uniforms(check_random_state(random_state, "true_label"), _ids(ids, len(rows)))
+        scores, bad = _kernels.true_label_scores(
+            self.base, rows, labels, u, logits=from_logits, temperature=temperature
+        )
+        if bad >= 0:
+            raise_bad_row(rows[bad], bad, logits=from_logits)
+        counts = np.bincount(labels, minlength=rows.shape[1])
+        return self.known(counts).from_base(scores, labels)
+
+    def matrix(
+        self,
+        probabilities: Any,
+        *,
+        random_state: int = 0,
+        ids: Any = None,
+        from_logits: bool = False,
+        temperature: float = 1.0,
+    ) -> FloatArray:
+        """Score of every class in every row (N, K)."""
+        temperature = real_number(temperature, "temperature", "matrix", 0, open_low=True)
+        rows = score_rows(probabilities)
+        u = self.row_uniforms(check_random_state(random_state, "matrix"), _ids(ids, len(rows)))
+        scores, bad = _kernels.score_matrix(
+            self.base, rows, u, logits=from_logits, temperature=temperature
+        )
+        if bad >= 0:
+            raise_bad_row(rows[bad], bad, logits=from_logits)
+        return self.from_base(scores, np.arange(rows.shape[1]))
+
+    def row_uniforms(self, random_state: int, ids: Array) -> FloatArray:
+        """The rows' uniforms; u = 1, the class's whole own mass, where nothing is random."""
+        return uniforms(random_state, Use.SCORE, ids) if self.is_random else np.ones(len(ids))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and parameters, as `make_score` takes them."""
+        return {"name": self.name, **asdict(self)}
+
+
+def _ids(ids: Any, n_rows: int) -> Array:
+    return places(0, n_rows) if ids is None else row_ids(ids, n_rows)

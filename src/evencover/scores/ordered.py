@@ -1,0 +1,117 @@
+"""Scores of a class's place in the decreasing order of probabilities.
+
+The paper lists the order ascending, which is a slip: Romano et al. (2020) and every published
+number use decreasing order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evencover._validation import flag, real_number, whole_number
+from evencover.scores.base import Place, Score
+
+
+@dataclass(frozen=True)
+class APS(Score):
+    """Adaptive Prediction Sets (Romano, Sesia, Candès 2020): mass before y, plus u p_y.
+
+    Parameters
+    ----------
+    randomize
+        Draw one u per row; if False, u = 1 and the class's whole mass counts.
+
+    >>> APS(randomize=False).matrix([[0.5, 0.125, 0.375]])
+    array([[0.5  , 1.   , 0.875]])
+    """
+
+    randomize: bool = True
+
+    name: ClassVar[str] = "aps"
+
+    def __post_init__(self) -> None:
+        flag(self.randomize, "randomize", type(self).__name__)
+
+    def formula(self, at: Place) -> Any:
+        """Before + u p."""
+        return at.before + at.u * at.p
+
+    def maximum(self, n_classes: int) -> float:
+        """1."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class RAPS(APS):
+    """Regularised APS (Angelopoulos et al. 2021): APS + max(0, lambda (rank - k_reg)).
+
+    Parameters
+    ----------
+    randomize
+        As in APS.
+    penalty
+        The paper's lambda, the price of each rank beyond `k_reg`.
+    k_reg
+        The rank up to which nothing is paid.
+
+    >>> RAPS(randomize=False, penalty=1, k_reg=2).matrix([[0.5, 0.125, 0.375]])
+    array([[0.5  , 2.   , 0.875]])
+    """
+
+    penalty: float = 0.01
+    k_reg: int = 5
+
+    name: ClassVar[str] = "raps"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        real_number(self.penalty, "penalty", "RAPS", 0)
+        whole_number(self.k_reg, "k_reg", "RAPS", 0)
+
+    def formula(self, at: Place) -> Any:
+        """APS, plus the penalty for the rank."""
+        return (at.before + at.u * at.p) + self.penalty * np.maximum(at.rank - self.k_reg, 0)
+
+    def maximum(self, n_classes: int) -> float:
+        """1, plus the penalty of the last rank."""
+        return 1.0 + self.penalty * max(n_classes - self.k_reg, 0)
+
+
+@dataclass(frozen=True)
+class SAPS(Score):
+    """Sorted APS (Huang et al. 2024): only the largest probability counts, the rest by rank.
+
+    s = u p_max for the most probable class, else p_max + lambda (rank - 2 + u): small
+    probabilities, which are mostly noise, have no say.
+
+    Parameters
+    ----------
+    randomize
+        As in APS.
+    penalty
+        The authors' lambda, the price of each rank. They tune it; it is not tuned here.
+
+    >>> SAPS(randomize=False, penalty=0.25).matrix([[0.5, 0.125, 0.375]])
+    array([[0.5 , 1.  , 0.75]])
+    """
+
+    randomize: bool = True
+    penalty: float = 0.2
+
+    name: ClassVar[str] = "saps"
+
+    def __post_init__(self) -> None:
+        flag(self.randomize, "randomize", "SAPS")
+        real_number(self.penalty, "penalty", "SAPS", 0)
+
+    def formula(self, at: Place) -> Any:
+        """The top class's share of its mass, or the top mass and the price of the rank."""
+        behind = at.top + self.penalty * (at.rank - 2 + at.u)
+        return np.where(at.rank == 1, at.u * at.top, behind)
+
+    def maximum(self, n_classes: int) -> float:
+        """1, plus the price of the last rank."""
+        return 1.0 + self.penalty * (n_classes - 1)

@@ -1,0 +1,139 @@
+"""Scores of a class's own probability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evencover._validation import FloatArray, InputError, IntArray, plain_array
+from evencover.quantiles import Thresholds
+from evencover.scores.base import Place, Score
+
+
+@dataclass(frozen=True)
+class Softmax(Score):
+    """s(x, y) = 1 - p_y(x).
+
+    >>> Softmax().matrix([[0.5, 0.25, 0.25]])
+    array([[0.5 , 0.75, 0.75]])
+    """
+
+    name: ClassVar[str] = "softmax"
+    needs_order: ClassVar[bool] = False
+
+    def formula(self, at: Place) -> Any:
+        """1 - p."""
+        return 1.0 - at.p
+
+    def maximum(self, n_classes: int) -> float:
+        """1."""
+        return 1.0
+
+
+# 1 - p is a whole multiple of this for every probability p, so (1 - p) - 1 is exact.
+GRID = 2.0**-53
+
+
+@dataclass(frozen=True)
+class PAS(Score):
+    """Prevalence-adjusted softmax (Ding, Fermanian, Salmon 2025): s(x, y) = -p_y(x) / prevalence_y.
+
+    For a model with correct probabilities, one threshold on p_y / prevalence_y gives the smallest
+    sets of a given macro coverage (the mean over classes), as one on p_y does for marginal
+    coverage: with STANDARD it lifts rare classes. Within a class it orders rows as `Softmax`
+    does, so CLASSWISE sets are the same.
+
+    With prevalences from elsewhere every method keeps its guarantee. "auto" takes them from the
+    calibration labels: they are then not independent of the calibration rows. CLASSWISE keeps its
+    guarantee, which is conditional on the labels; the marginal guarantee of the others holds up
+    to the error of the estimated prevalences, and no longer exactly.
+
+    Parameters
+    ----------
+    prevalence
+        One positive number per class, such as the training counts (only ratios matter), or
+        "auto": the counts of the calibration labels, a class without any counting as one row.
+
+    >>> PAS(prevalence=[8, 1, 1]).matrix([[0.5, 0.25, 0.25]])
+    array([[-0.0625, -0.25  , -0.25  ]])
+    """
+
+    prevalence: str | Sequence[float] = "auto"
+
+    name: ClassVar[str] = "pas"
+    needs_order: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.prevalence, str) and self.prevalence == "auto":
+            return
+        object.__setattr__(self, "prevalence", _positive_numbers(self.prevalence))
+
+    def formula(self, at: Place) -> Any:
+        """-p / prevalence, p being rounded as `Softmax` rounds it."""
+        return ((1.0 - at.p) - 1.0) / self._prevalence()[at.classes]
+
+    def maximum(self, n_classes: int) -> float:
+        """0."""
+        return 0.0
+
+    def known(self, class_counts: IntArray) -> Score:
+        """With the prevalences of the calibration labels, if they are "auto"."""
+        if self.prevalence == "auto":
+            return PAS(tuple(np.maximum(class_counts, 1).tolist()))
+        if len(self.prevalence) != len(class_counts):
+            raise InputError(
+                "The 'prevalence' parameter of PAS must have one number per class. "
+                f"Got {len(self.prevalence)} for {len(class_counts)} classes."
+            )
+        return self
+
+    @property
+    def base(self) -> Score:
+        """`Softmax`."""
+        return Softmax()
+
+    def from_base(self, scores: FloatArray, classes: IntArray) -> FloatArray:
+        """((1 - p) - 1) / prevalence."""
+        return (scores - 1.0) / self._prevalence()[classes]
+
+    def base_thresholds(self, thresholds: Thresholds) -> Thresholds:
+        """The largest softmax score of each class whose PAS is within the limit."""
+        lower = None if thresholds.lower is None else self._base_limits(thresholds.lower)
+        return thresholds._replace(upper=self._base_limits(thresholds.upper), lower=lower)
+
+    def _base_limits(self, limits: FloatArray) -> FloatArray:
+        classes = np.arange(len(limits))
+        near = np.floor(np.clip(1.0 + limits * self._prevalence(), -1.0, 2.0) / GRID)
+        result = np.full(len(limits), -np.inf)
+        for step in (-2, -1, 0, 1, 2):  # rounding moves the limit by less than two steps
+            candidate = (near + step) * GRID
+            inside = self.from_base(candidate, classes) <= limits
+            result = np.where(inside, candidate, result)
+        return np.where(limits == np.inf, np.inf, result)
+
+    def _prevalence(self) -> FloatArray:
+        if self.prevalence == "auto":
+            raise InputError(
+                "The score PAS takes its prevalences from calibration labels, which are not known "
+                "here; give 'prevalence', or calibrate a predictor."
+            )
+        return np.array(self.prevalence, dtype=np.float64)
+
+
+def _positive_numbers(values: Any) -> tuple[float, ...]:
+    numbers = plain_array(values)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or numbers.dtype.kind == "b":
+        raise InputError(
+            "The 'prevalence' parameter of PAS must be 'auto' or one number per class. "
+            f"Got {values!r} instead."
+        )
+    if not (np.isfinite(numbers) & (numbers > 0)).all():
+        worst = int((~(np.isfinite(numbers) & (numbers > 0))).argmax())
+        raise InputError(
+            "The 'prevalence' parameter of PAS must be finite and above 0. "
+            f"Got {numbers[worst]} for class {worst}; count a class never seen as 1."
+        )
+    return tuple(numbers.tolist())

@@ -1,0 +1,395 @@
+"""Methods beyond the paper's, against plain transcriptions of their formulas, and their limits."""
+
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+
+from evencover import (
+    APS,
+    PAS,
+    RAPS,
+    SAPS,
+    ClasswisePredictor,
+    FuzzyPredictor,
+    GroupedPredictor,
+    InputError,
+    InterpolatedPredictor,
+    MacroPredictor,
+    PooledPredictor,
+    RC3PPredictor,
+    Softmax,
+    StandardPredictor,
+)
+from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors.fuzzy import largest_within, weighted_quantiles
+from evencover.quantiles import Thresholds
+from evencover.randomness import Use, random_order, uniforms
+
+ALPHAS = {0.05: Fraction(1, 20), 0.1: Fraction(1, 10), 0.35: Fraction(35, 100)}
+SCORES = [Softmax(), APS(), RAPS(penalty=0.1, k_reg=2), SAPS(), PAS()]
+NEW = ["interpolated", "fuzzy", "rc3p", "macro", "grouped"]
+CASES = {
+    "plain": {},
+    "long tail": {"long_tail": True},
+    "quantised": {"ties": "quantised"},
+    "saturated tail": {"long_tail": True, "ties": "saturated"},
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+
+
+@pytest.fixture(params=CASES)
+def data(request, simulate):
+    return simulate(260, 12, seed=4, **CASES[request.param])
+
+
+def oracle_matrix(score, rows, labels):
+    """All scores by the oracle, PAS with the prevalences of `labels`."""
+    if score.name == "pas":
+        counts = [max(n, 1) for n in oracle.class_counts(labels, rows.shape[1])]
+        return [oracle.pas_row(row, counts) for row in rows]
+    u = uniforms(0, Use.SCORE, np.arange(len(rows))) if score.is_random else np.ones(len(rows))
+    if score.name == "raps":
+        return oracle.score_matrix("raps", rows, u, penalty=0.1, k_reg=2)
+    return oracle.score_matrix(score.name, rows, u)
+
+
+def oracle_ranks(rows):
+    orders = [oracle.decreasing_order([float(p) for p in row]) for row in rows]
+    return [[order.index(y) + 1 for y in range(len(order))] for order in orders]
+
+
+def sets_within(matrix, limits):
+    return [[y for y, q in enumerate(limits) if row[y] <= q] for row in matrix]
+
+
+# ---- each method is its formula ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
+@pytest.mark.parametrize("tau", [0, 0.3, 0.5, 0.99, 1])
+def test_interpolated_is_its_formula(data, score, tau):
+    matrix = oracle_matrix(score, data.rows, data.labels)
+    true = oracle.true_scores(matrix, data.labels)
+    largest = {"softmax": 1, "aps": 1, "raps": 1 + 0.1 * 10, "saps": 1 + 0.2 * 11, "pas": 0}
+    for alpha, meant in ALPHAS.items():
+        fitted = InterpolatedPredictor(alpha=alpha, score=score, tau=tau).fit(*data)
+        expected = oracle.interpolated_thresholds(
+            true, data.labels, 12, meant, tau, largest[score.name]
+        )
+        assert fitted.thresholds_ == pytest.approx(expected, rel=1e-12)
+        sets = sets_within(matrix, fitted.thresholds_)
+        assert fitted.predict_set(data.rows).to_lists() == sets
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
+def test_rc3p_is_its_formula(data, score):
+    matrix, ranks = oracle_matrix(score, data.rows, data.labels), oracle_ranks(data.rows)
+    true = oracle.true_scores(matrix, data.labels)
+    for alpha, meant in ALPHAS.items():
+        fitted = RC3PPredictor(alpha=alpha, score=score).fit(*data)
+        limits = oracle.rc3p_limits(
+            true, oracle.true_scores(ranks, data.labels), data.labels, 12, meant
+        )
+        assert fitted.thresholds_.tolist() == [q for q, _ in limits]
+        assert fitted.rank_limits_.tolist() == [k for _, k in limits]
+        expected = [
+            [y for y, (q, k) in enumerate(limits) if s[y] <= q and r[y] <= k]
+            for s, r in zip(matrix, ranks, strict=True)
+        ]
+        assert fitted.predict_set(data.rows).to_lists() == expected
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
+def test_macro_is_its_formula(data, score):
+    matrix = oracle_matrix(score, data.rows, data.labels)
+    true = oracle.true_scores(matrix, data.labels)
+    weights = oracle.macro_weights(data.labels, 12)
+    for alpha, meant in ALPHAS.items():
+        fitted = MacroPredictor(alpha=alpha, score=score).fit(*data)
+        threshold = oracle.macro_threshold(true, data.labels, 12, meant)
+        assert fitted.thresholds_.tolist() == [threshold] * 12
+        assert fitted.predict_set(data.rows).to_lists() == sets_within(matrix, [threshold] * 12)
+    p = [
+        [
+            float(
+                min(1, max(weights) + sum(w for t, w in zip(true, weights, strict=True) if t >= s))
+            )
+            for s in row
+        ]
+        for row in matrix[:6]
+    ]
+    assert fitted.predict_p(data.rows[:6]).tolist() == p
+
+
+@pytest.mark.parametrize("bandwidth", [0.02, 0.3, np.inf])
+def test_fuzzy_is_its_formula(data, bandwidth):
+    true = oracle.true_scores(oracle.score_matrix("softmax", data.rows), data.labels)
+    order = random_order(0, Use.SPLIT, np.arange(260)).tolist()
+    held_out, learning = order[:52], order[52:]
+    for alpha, meant in ALPHAS.items():
+        fitted = FuzzyPredictor(alpha=alpha, bandwidth=bandwidth).fit(*data)
+        limits = oracle.fuzzy_limits(
+            [true[i] for i in learning], data.labels[learning], 12, bandwidth, meant
+        )
+        limits = [min(limit, 1.0) for limit in limits]
+        assert fitted.class_limits_.tolist() == limits
+        excess = [true[i] - limits[data.labels[i]] for i in held_out]
+        offset = oracle.conformal_quantile(excess, meant)
+        assert fitted.held_out_.tolist() == sorted(excess)
+        mask = [
+            [1 - p - q <= offset for p, q in zip(row, limits, strict=True)] for row in data.rows
+        ]
+        assert fitted.predict_set(data.rows).to_mask().tolist() == mask
+
+
+def test_weighted_quantiles_do_not_depend_on_how_they_are_counted(simulate):
+    """Bins, and classes at a time: more rows than bins, more classes than are held at once."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 300, 900) * (rng.random(900) < 0.7)
+    scores = np.round(rng.random(900), 3)
+    for bandwidth in (0.01, 1.0, np.inf):
+        ours = weighted_quantiles(scores, labels, 300, bandwidth, 0.1)
+        assert ours.tolist() == oracle.fuzzy_limits(
+            scores.tolist(), labels.tolist(), 300, bandwidth, Fraction(1, 10)
+        )
+
+
+def test_the_largest_score_within_an_offset_is_the_largest():
+    rng = np.random.default_rng(1)
+    limits, offsets = rng.random(2000), rng.normal(size=2000) * 10.0 ** rng.integers(-17, 1, 2000)
+    largest = largest_within(limits, offsets)
+    assert (largest - limits <= offsets).all()
+    assert (np.nextafter(largest, np.inf) - limits > offsets)[np.abs(largest) > 1e-9].all()
+    assert largest_within(np.ones(2), np.array([np.inf, -np.inf])).tolist() == [np.inf, -np.inf]
+
+
+# ---- limits: what the methods turn into ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
+def test_interpolated_is_standard_at_0_and_classwise_at_1(data, score):
+    for tau, method in ((0, StandardPredictor), (1, ClasswisePredictor)):
+        fitted, other = InterpolatedPredictor(tau=tau, score=score), method(score=score)
+        assert fitted.fit(*data).thresholds_.tolist() == other.fit(*data).thresholds_.tolist()
+        assert fitted.predict_p(data.rows).tolist() == other.predict_p(data.rows).tolist()
+
+
+def test_fuzzy_with_an_infinite_bandwidth_is_standard_on_what_was_held_out(data):
+    held_out = random_order(0, Use.SPLIT, np.arange(260))[:52]
+    fuzzy = FuzzyPredictor(bandwidth=np.inf).fit(*data)
+    standard = StandardPredictor().fit(data.rows[held_out], data.labels[held_out])
+    assert fuzzy.predict_set(data.rows) == standard.predict_set(data.rows)
+    assert fuzzy.predict_p(data.rows).tolist() == standard.predict_p(data.rows).tolist()
+
+
+def test_fuzzy_with_a_tiny_bandwidth_has_classwise_limits(data):
+    learning = random_order(0, Use.SPLIT, np.arange(260))[52:]
+    fuzzy = FuzzyPredictor(bandwidth=1e-9).fit(*data)
+    classwise = ClasswisePredictor().fit(data.rows[learning], data.labels[learning])
+    assert fuzzy.class_limits_.tolist() == np.minimum(classwise.thresholds_, 1).tolist()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
+def test_one_group_is_standard_and_every_class_its_own_is_the_method(data, score, exact):
+    how = {"score": score, "exact": exact}
+    for groups, over, method in (
+        (["all"] * 12, "classwise", "standard"),
+        (range(12), "classwise", "classwise"),
+        (None, "classwise", "classwise"),
+        (list("abcdefghijkl"), "pooled", "pooled"),
+        (np.arange(12), "clustered", "clustered"),
+        ([0] * 12, "standard", "standard"),
+    ):
+        grouped = GroupedPredictor(groups=groups, over_groups=over, **how).fit(*data)
+        other = make_predictor(method, **how).fit(*data)
+        assert grouped.thresholds_.tolist() == other.thresholds_.tolist()
+        assert grouped.predict_set(data.rows) == other.predict_set(data.rows)
+        assert grouped.predict_p(data.rows).tolist() == other.predict_p(data.rows).tolist()
+
+
+def test_groups_of_classes_share_the_threshold_of_their_rows(data):
+    names = ["b", "a", "a", "c"] * 3
+    fitted = GroupedPredictor(groups=names).fit(*data)
+    assert fitted.group_names_ == ["a", "b", "c"]
+    true = oracle.true_scores(oracle.score_matrix("softmax", data.rows), data.labels)
+    for y, name in enumerate(names):
+        own = [s for s, label in zip(true, data.labels, strict=True) if names[label] == name]
+        assert fitted.thresholds_[y] == oracle.conformal_quantile(own, Fraction(1, 10))
+        scores = 1 - data.rows[:5, y]
+        p = [(1 + sum(t >= s for t in own)) / (len(own) + 1) for s in scores]
+        assert fitted.predict_p(data.rows[:5])[:, y].tolist() == p
+
+
+def test_pooling_over_groups_is_pooling_their_scores(data):
+    groups = np.arange(12) // 2
+    grouped = GroupedPredictor(groups=groups, over_groups="pooled").fit(*data)
+    scores = Softmax().true_label(*data)
+    alone = PooledPredictor().fit_scores(scores, groups[data.labels], 6)
+    assert grouped.thresholds_.tolist() == alone.thresholds_[groups].tolist()
+
+
+def test_rc3p_without_a_rank_limit_is_classwise(data):
+    scores = Softmax().true_label(*data)
+    rc3p = RC3PPredictor().fit_scores(scores, data.labels, 12, ranks=np.full(260, 12))
+    classwise = ClasswisePredictor().fit(*data)
+    assert rc3p.thresholds_.tolist() == classwise.thresholds_.tolist()
+    assert rc3p.predict_set(data.rows) == classwise.predict_set(data.rows)
+
+
+def test_pas_with_equal_prevalences_is_softmax_and_classwise_always(data):
+    for score in (PAS([3] * 12), PAS([0.1] * 12)):
+        for method in ("standard", "clustered"):
+            adjusted = make_predictor(method, score=score).fit(*data)
+            plain = make_predictor(method).fit(*data)
+            assert adjusted.predict_set(data.rows) == plain.predict_set(data.rows)
+    adjusted, plain = ClasswisePredictor(score="pas").fit(*data), ClasswisePredictor().fit(*data)
+    assert adjusted.predict_set(data.rows) == plain.predict_set(data.rows)
+    assert adjusted.predict_p(data.rows).tolist() == plain.predict_p(data.rows).tolist()
+
+
+# ---- p-values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
+@pytest.mark.parametrize("method", ["interpolated", "fuzzy", "macro", "grouped", "standard"])
+def test_the_set_is_where_the_p_value_exceeds_alpha(data, method, score):
+    for alpha in ALPHAS:
+        fitted = make_predictor(method, alpha=alpha, score=score).fit(*data)
+        mask = fitted.predict_set(data.rows).to_mask()
+        assert (mask == (fitted.predict_p(data.rows) > alpha)).all()
+
+
+@pytest.mark.parametrize("tau", [0.2, 0.5, 0.9])
+def test_interpolated_p_values_are_the_levels_at_which_classes_leave(simulate, tau):
+    rows, labels = simulate(70, 5, seed=2, long_tail=True)
+    p = InterpolatedPredictor(tau=tau).fit(rows, labels).predict_p(rows[:10])
+    for level in np.linspace(0.003, 0.997, 120):
+        fitted = InterpolatedPredictor(tau=tau, alpha=float(level)).fit(rows, labels)
+        assert (fitted.predict_set(rows[:10]).to_mask() == (p > level)).all()
+
+
+def test_rc3p_p_values_are_the_last_levels_that_hold_a_class(simulate):
+    rows, labels = simulate(60, 6, seed=1, long_tail=True)
+    p = RC3PPredictor().fit(rows, labels).predict_p(rows)
+    levels = [Fraction(k, 2000) for k in range(1, 2000)]
+    last = np.zeros(p.shape)
+    for level in levels:
+        mask = RC3PPredictor(alpha=level).fit(rows, labels).predict_set(rows).to_mask()
+        last[mask] = float(level)
+    seen = np.bincount(labels, minlength=6) > 0
+    assert np.abs(last - p)[:, seen].max() <= 1 / 2000 + 1e-12
+    assert (p[:, ~seen] == 1).all()
+    assert (RC3PPredictor().fit(rows, labels).predict_set(rows).to_mask() <= (p > 0.1)).all()
+
+
+# ---- scores --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_pas_is_its_formula_and_reads_rows_once_for_all_methods(simulate, dtype):
+    rows, labels = simulate(50, 9, seed=3, long_tail=True, dtype=dtype)
+    prevalence = [5, 1, 2, 8, 13, 1, 1, 0.5, 3]
+    expected = [oracle.pas_row(row, prevalence) for row in rows]
+    score = PAS(prevalence)
+    assert score.matrix(rows).tolist() == expected
+    assert score.true_label(rows, labels).tolist() == oracle.true_scores(expected, labels)
+    counts = np.maximum(np.bincount(labels, minlength=9), 1)
+    auto = oracle.true_scores([oracle.pas_row(row, counts) for row in rows], labels)
+    assert PAS().true_label(rows, labels).tolist() == auto
+
+
+def test_pas_limits_of_softmax_scores_are_exact():
+    """Whatever the limit, a class is within it in one scale if and only if it is in the other."""
+    rng = np.random.default_rng(5)
+    prevalence = np.exp(rng.normal(size=400) * 6)
+    score = PAS(prevalence)
+    p = np.concatenate([rng.random(200), rng.random(100) ** 30, 1 - rng.random(98) ** 30, [0, 1]])
+    base = 1 - p
+    exact = score.from_base(base, np.arange(400))
+    for wobble in (-1, 0, 1):  # limits at a class's own score, and next to it
+        upper = exact.copy() if wobble == 0 else np.nextafter(exact, wobble * np.inf)
+        limits = score.base_thresholds(Thresholds(upper))
+        assert ((base <= limits.upper) == (exact <= upper)).all()
+    infinite = score.base_thresholds(Thresholds(np.full(400, np.inf)))
+    assert (infinite.upper == np.inf).all()
+    never = score.base_thresholds(Thresholds(np.full(400, -np.inf)))
+    assert (never.upper == -np.inf).all()
+
+
+@pytest.mark.parametrize("score", [Softmax(), APS(), RAPS(), RAPS(penalty=2, k_reg=1), SAPS()])
+def test_no_score_is_above_the_maximum(simulate, score):
+    rows = simulate(300, 7, ties="quantised").rows
+    scores = score.matrix(rows)
+    assert scores.max() <= score.maximum(7)
+    assert scores.max() > score.maximum(7) - 0.3
+
+
+@pytest.mark.parametrize(
+    ("prevalence", "words"),
+    [
+        ("rare", "must be 'auto' or one number per class"),
+        ([[1, 2]], "must be 'auto' or one number per class"),
+        (None, "must be 'auto' or one number per class"),
+        ([1, 0, 2], "above 0. Got 0 for class 1"),
+        ([1, np.nan], "finite and above 0"),
+        ([1, 2], "one number per class. Got 2 for 3 classes"),
+    ],
+)
+def test_prevalences_are_positive_numbers(prevalence, words):
+    rows = np.full((4, 3), 1 / 3)
+    with pytest.raises(InputError, match=words):
+        StandardPredictor(score=PAS(prevalence)).fit(rows, [0, 1, 2, 0])
+
+
+def test_prevalences_of_calibration_need_calibration():
+    with pytest.raises(InputError, match="give 'prevalence', or calibrate a predictor"):
+        PAS().matrix([[0.5, 0.5]])
+
+
+# ---- parameters ----------------------------------------------------------------------------------
+
+GOOD, LABELS = np.full((20, 4), 0.25), np.arange(20) % 4
+
+
+@pytest.mark.parametrize(
+    ("predictor", "words"),
+    [
+        (InterpolatedPredictor(tau=-0.1), "'tau' parameter of InterpolatedPredictor must"),
+        (InterpolatedPredictor(tau=1.5), "at most 1. Got 1.5"),
+        (InterpolatedPredictor(tau="half"), "'tau' parameter"),
+        (FuzzyPredictor(bandwidth=0), "'bandwidth' parameter of FuzzyPredictor must"),
+        (FuzzyPredictor(bandwidth=np.nan), "'bandwidth' parameter"),
+        (FuzzyPredictor(holdout=1.0), r"'holdout' parameter .* in \(0, 1\)"),
+        (FuzzyPredictor(holdout=0), "'holdout' parameter"),
+        (GroupedPredictor(groups=[0, 1]), "one entry per class. Got shape .2,. for 4"),
+        (GroupedPredictor(groups=["a", 1, None, 2]), "all names or all numbers"),
+        (GroupedPredictor(over_groups="rc3p"), "Unknown method over groups 'rc3p'"),
+        (GroupedPredictor(over_groups="macro", exact=True), "'exact' parameter of MacroPredictor"),
+    ],
+    ids=repr,
+)
+def test_bad_parameters_are_refused(predictor, words):
+    with pytest.raises(InputError, match=words):
+        predictor.fit(GOOD, LABELS)
+
+
+@pytest.mark.parametrize("method", [m for m in NEW if not PREDICTORS[m].supports_exact])
+def test_exact_is_refused_where_there_is_no_single_rank(method):
+    with pytest.raises(InputError, match=r"'exact' parameter of .* must be False, because"):
+        make_predictor(method, exact=True).fit(GOOD, LABELS)
+
+
+def test_rc3p_needs_ranks():
+    with pytest.raises(InputError, match="needs 'ranks'"):
+        RC3PPredictor().fit_scores([0.1, 0.2], [0, 1], 2)
+    with pytest.raises(InputError, match="between 1 and 2"):
+        RC3PPredictor().fit_scores([0.1, 0.2], [0, 1], 2, ranks=[1, 3])
+
+
+def test_unknown_parameters_are_refused_by_name():
+    with pytest.raises(InputError, match="did you mean 'tau'"):
+        make_predictor("interpolated", tua=0.5)
