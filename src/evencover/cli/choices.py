@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -21,7 +20,7 @@ Settings = Annotated[list[str] | None, Parameter(name="--set", negative="")]
 
 
 def read_settings(
-    pairs: Sequence[str] | None, groups: Path | None, prevalence: Path | None
+    pairs: Sequence[str] | None, groups: str | None, prevalence: str | None
 ) -> dict[str, Any]:
     """Values by parameter name, those of files included."""
     from evencover.data.files import column_from_file

@@ -109,7 +109,7 @@ class CommonClasses(Source):
                 yield rows[:, self.kept_classes], labels[places]
                 continue
             # Dividing would hide what is wrong with a row, so the rows are checked before.
-            is_off = np.abs(rows.sum(axis=1, dtype=np.float64) - 1) > sum_tolerance(rows.dtype)
+            is_off = np.abs(rows.sum(axis=1, dtype=np.float64) - 1) > sum_tolerance(rows)
             wrong = is_off | ~(rows.min(axis=1) >= 0)
             if wrong.any():
                 place = int(wrong.argmax())

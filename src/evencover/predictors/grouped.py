@@ -26,27 +26,13 @@ from evencover.predictors.standard import StandardPredictor
 from evencover.quantiles import Alpha, Thresholds
 from evencover.scores import Score
 
-
-class PooledGroups(PooledPredictor):
-    """POOLED, with p-values from scores where `PooledPredictor` starts from rows."""
-
-    def _p_of_scores(
-        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
-    ) -> FloatArray:
-        place = np.searchsorted(self.pooled_scores_, scores)
-        level = self._fitted_blend.level(np.broadcast_to(classes, scores.shape), place)
-        n_levels = len(self.calibration_levels_)
-        at_least = n_levels - np.searchsorted(self.calibration_levels_, level)
-        return np.asarray((at_least + own_share[:, None]) / (n_levels + 1))
-
-
 OVER_GROUPS: dict[str, type[BasePredictor]] = {
     cls.method: cls
     for cls in (
         ClasswisePredictor,
         StandardPredictor,
         ClusteredPredictor,
-        PooledGroups,
+        PooledPredictor,
         MacroPredictor,
     )
 }

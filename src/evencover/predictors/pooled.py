@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 from math import floor, inf
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from evencover import _kernels
+from evencover._kernels.reference import p_values_of
 from evencover._validation import (
     Array,
     FloatArray,
@@ -30,7 +30,7 @@ from evencover.pooling import (
 from evencover.predictors.base import BasePredictor
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_alpha
 from evencover.randomness import Use, random_order
-from evencover.scores import Score, make_score
+from evencover.scores import Score
 
 N_FOLDS = 5
 HOLDOUT_SHARE = 0.2
@@ -207,23 +207,16 @@ class PooledPredictor(BasePredictor):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def _p_values(
-        self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
-    ) -> tuple[FloatArray, int]:
-        score, classes = make_score(self.score), np.arange(self.n_classes_)
-        options: Any = {"logits": logits, "temperature": self.temperature}
+    def _p_of_scores(
+        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
+    ) -> FloatArray:
         if self.strength == 0:
-            return _kernels.p_values(
-                score, rows, u, self._own_groups(), classes, own_share, **options
-            )
-        scores, bad = _kernels.score_matrix(score, rows, u, **options)
-        if bad >= 0:
-            return scores, bad
+            return p_values_of(scores, self._own_groups(), classes, own_share)
         place = np.searchsorted(self.pooled_scores_, scores)
         level = self._fitted_blend.level(np.broadcast_to(classes, scores.shape), place)
         n_levels = len(self.calibration_levels_)
         at_least = n_levels - np.searchsorted(self.calibration_levels_, level)
-        return (at_least + own_share[:, None]) / (n_levels + 1), -1
+        return np.asarray((at_least + own_share[:, None]) / (n_levels + 1))
 
     def _fate_of_missing_classes(self) -> str:
         return "they are given the distribution that the others lead one to expect"
