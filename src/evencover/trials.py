@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover import _kernels
+from evencover._kernels.limit_table import LimitTable
 from evencover._validation import Array, FloatArray, InputError, IntArray, raise_bad_row
 from evencover.data.source import Block, IterableSource, Source
 from evencover.engine import map_blocks
@@ -39,6 +40,17 @@ class Trial(NamedTuple):
 class ScoredRows:
     """Labelled rows with the scores of their true labels.
 
+    Parameters
+    ----------
+    source
+        The rows; read once here, and once by every `tally`.
+    scores
+        The scores to compute.
+    from_logits, temperature, random_state
+        As for predictors.
+    known
+        Labels and true-label scores of the same rows from an earlier reading; nothing is read.
+
     Attributes
     ----------
     labels
@@ -58,6 +70,7 @@ class ScoredRows:
         from_logits: bool,
         temperature: float,
         random_state: int,
+        known: tuple[IntArray, dict[Score, FloatArray]] | None = None,
     ) -> None:
         if isinstance(source, IterableSource):
             raise InputError(
@@ -69,19 +82,103 @@ class ScoredRows:
         self.source = source
         self.logits = from_logits if source.logits is None else source.logits
         self.temperature, self.random_state = temperature, random_state
-        parts = list(map_blocks(lambda block: self._true_scores(block, scores), source.blocks()))
-        self.labels = np.concatenate([labels for labels, _ in parts])
-        self.true_scores = {
-            score: np.concatenate([values[place] for _, values in parts])
-            for place, score in enumerate(scores)
-        }
+        self.labels, self.true_scores = known or self._read(scores)
 
     def tally(self, trials: Sequence[Trial]) -> list[Tally]:
         """Count coverage and set sizes of every trial on its test rows."""
-        totals = [Tally.zeros(self.source.n_classes) for _ in trials]
-        for parts in map_blocks(lambda block: self._tallies(block, trials), self.source.blocks()):
-            totals = [total + part for total, part in zip(totals, parts, strict=True)]
+        covered = self._class_tallies(trials)
+        sizes = self._size_counts(trials, covered)
+        return [Tally(*pair, counts) for pair, counts in zip(covered, sizes, strict=True)]
+
+    # ---- coverage: from the true labels' scores, all rows at once ----------------------------
+
+    def _class_tallies(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
+        """Test rows, and those covered, by class (K,) for each trial."""
+        by_class = RowsByClass(self.labels, self.source.n_classes)
+        coin = by_class.arrange(
+            uniforms(self.random_state, Use.EXACT, places(0, len(self.labels)))
+        )
+        scores = {score: by_class.arrange(self.true_scores[score]) for score, _, _ in trials}
+        # Trials on the same split share its array.
+        tests = {id(trial.is_test): by_class.arrange(trial.is_test) for trial in trials}
+        n_tests = {key: by_class.sums(is_test) for key, is_test in tests.items()}
+
+        def count(trial: Trial) -> tuple[IntArray, IntArray]:
+            covered = by_class.covered(scores[trial.score], trial.thresholds, coin)
+            split = id(trial.is_test)
+            return n_tests[split].copy(), by_class.sums(covered & tests[split])
+
+        return list(map_blocks(count, trials))
+
+    # ---- sizes: one pass over the rows for all trials ----------------------------------------
+
+    def _size_counts(
+        self, trials: Sequence[Trial], class_tallies: list[tuple[IntArray, IntArray]]
+    ) -> Array:
+        """How many test rows have a set of each size (number of trials, K + 1).
+
+        Where a trial gives empty sets their most probable class, coverage is mended.
+        """
+        n_classes = self.source.n_classes
+        split_of = {id(trial.is_test): trial.is_test for trial in trials}
+        place_of = {key: place for place, key in enumerate(split_of)}
+        is_test = np.stack(list(split_of.values()))
+        passes = [
+            SizePass(score, own, trials, [place_of[id(trials[place].is_test)] for place in own])
+            for score in dict.fromkeys(trial.score for trial in trials)
+            for own in [[p for p, trial in enumerate(trials) if trial.score == score]]
+        ]
+        totals = np.zeros((len(trials), n_classes + 1), dtype=np.int64)
+
+        def count(block: Block) -> list[tuple[IntArray, list[tuple[int, IntArray]]]]:
+            rows = slice(block.start, block.start + len(block.rows))
+            return [self._count_sizes(each, block, is_test[:, rows]) for each in passes]
+
+        for results in map_blocks(count, self.source.blocks()):
+            for each, (counts, mended) in zip(passes, results, strict=True):
+                totals[each.places] += counts
+                for place, labels in mended:
+                    np.add.at(class_tallies[place][1], labels, 1)
         return totals
+
+    def _count_sizes(
+        self, each: SizePass, block: Block, is_test: Array
+    ) -> tuple[IntArray, list[tuple[int, IntArray]]]:
+        """Counts of sizes for one score's trials; the labels that mended empty sets cover."""
+        ids = places(block.start, block.start + len(block.rows))
+        u = each.score.row_uniforms(self.random_state, ids)
+        coin = uniforms(self.random_state, Use.EXACT, ids)
+        options = {"logits": self.logits, "temperature": self.temperature}
+        sizes = np.concatenate(
+            [
+                _kernels.set_sizes(each.score, block.rows, u, table, coin, **options)[0]  # type: ignore[arg-type]
+                for table in each.tables
+            ],
+            axis=1,
+        )
+        tested, mended = is_test[each.split_of_trial].T, []
+        for column in each.never_empty:
+            empty = sizes[:, column] == 0
+            sizes[empty, column] = 1
+            rows = np.flatnonzero(empty & tested[:, column])
+            labels = self.labels[block.start + rows]
+            top_is_true = block.rows[rows].argmax(axis=1) == labels
+            mended.append((each.places[column], labels[top_is_true]))
+        width = self.source.n_classes + 1
+        sizes += np.arange(0, width * sizes.shape[1], width)
+        counts = np.bincount(sizes[tested], minlength=width * sizes.shape[1])
+        return counts.reshape(-1, width), mended
+
+    # ---- the first reading -------------------------------------------------------------------
+
+    def _read(self, scores: Sequence[Score]) -> tuple[IntArray, dict[Score, FloatArray]]:
+        blocks = self.source.blocks()
+        parts = list(map_blocks(lambda block: self._true_scores(block, scores), blocks))
+        labels = np.concatenate([labels for labels, _ in parts])
+        return labels, {
+            score: np.concatenate([values[place] for _, values in parts])
+            for place, score in enumerate(scores)
+        }
 
     def _true_scores(
         self, block: Block, scores: Sequence[Score]
@@ -104,46 +201,46 @@ class ScoredRows:
             values.append(result)
         return block.labels, values
 
-    def _tallies(self, block: Block, trials: Sequence[Trial]) -> list[Tally]:
-        rows = slice(block.start, block.start + len(block.rows))
-        ids = places(rows.start, rows.stop)
-        coin = uniforms(self.random_state, Use.EXACT, ids)
-        labels, n_classes = self.labels[rows], self.source.n_classes
-        top_is_true = block.rows.argmax(axis=1) == labels
-        result: dict[int, Tally] = {}
-        for score, true_scores in self.true_scores.items():
-            own = [place for place, trial in enumerate(trials) if trial.score == score]
-            if not own:
-                continue
-            sizes, _ = _kernels.set_sizes(
-                score,
-                block.rows,
-                score.row_uniforms(self.random_state, ids),
-                [trials[place].thresholds for place in own],
-                coin,
-                logits=self.logits,
-                temperature=self.temperature,
-            )
-            for column, place in enumerate(own):
-                trial, size = trials[place], sizes[:, column]
-                covered = _covered(true_scores[rows], labels, trial.thresholds, coin)
-                if not trial.predictor.allow_empty:
-                    covered, size = covered | ((size == 0) & top_is_true), np.maximum(size, 1)
-                tested = trial.is_test[rows]
-                result[place] = Tally(
-                    np.bincount(labels[tested], minlength=n_classes),
-                    np.bincount(labels[tested & covered], minlength=n_classes),
-                    np.bincount(size[tested], minlength=n_classes + 1),
-                )
-        return [result[place] for place in range(len(trials))]
+
+class SizePass:
+    """The trials of one score, with their limits arranged for the kernel."""
+
+    def __init__(
+        self, score: Score, places: list[int], trials: Sequence[Trial], split_of_trial: list[int]
+    ) -> None:
+        self.score, self.places = score, places
+        self.split_of_trial = np.array(split_of_trial)
+        own = [trials[place] for place in places]
+        self.tables = LimitTable.parts([trial.thresholds for trial in own])
+        self.never_empty = [
+            column for column, trial in enumerate(own) if not trial.predictor.allow_empty
+        ]
 
 
-def _covered(
-    scores: FloatArray, labels: IntArray, thresholds: Thresholds, coin: FloatArray
-) -> Array:
-    """Whether each row's true label is in its set."""
-    limit = thresholds.upper[labels]
-    if thresholds.lower is not None and thresholds.upper_probability is not None:
-        heads = coin < thresholds.upper_probability[labels]
-        limit = np.where(heads, limit, thresholds.lower[labels])
-    return scores <= limit
+class RowsByClass:
+    """Rows in the order of their classes, so that a class's numbers lie side by side."""
+
+    def __init__(self, labels: IntArray, n_classes: int) -> None:
+        kind = np.uint16 if n_classes < 2**16 else np.int64  # short ones are sorted by radix
+        self._order = np.argsort(labels.astype(kind), kind="stable")
+        self._counts = np.bincount(labels, minlength=n_classes)
+        self._present = np.flatnonzero(self._counts)
+        self._starts = (np.cumsum(self._counts) - self._counts)[self._present]
+
+    def arrange(self, values: Array) -> Array:
+        """Values of the rows in that order."""
+        return values[self._order]
+
+    def covered(self, scores: FloatArray, thresholds: Thresholds, coin: FloatArray) -> Array:
+        """Whether each row's true label is in its set; all in that order."""
+        limit = np.repeat(thresholds.upper, self._counts)
+        if thresholds.lower is not None and thresholds.upper_probability is not None:
+            tails = coin >= np.repeat(thresholds.upper_probability, self._counts)
+            limit = np.where(tails, np.repeat(thresholds.lower, self._counts), limit)
+        return scores <= limit
+
+    def sums(self, flags: Array) -> IntArray:
+        """How many rows of each class (K,) are flagged."""
+        result = np.zeros(len(self._counts), dtype=np.int64)
+        result[self._present] = np.add.reduceat(flags, self._starts, dtype=np.int64)
+        return result
