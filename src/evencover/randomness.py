@@ -24,6 +24,8 @@ class Use(IntEnum):
     SPLIT = 3  # which calibration rows find clusters and which calibrate
     DATA = 4  # splits of a data set into calibration and test rows
     FOLDS = 5  # which fold a calibration row belongs to
+    TWIN_CLASSES = 6  # the classes of a simulated twin: their centres and difficulties
+    TWIN_ROWS = 7  # the rows of a simulated twin
 
 
 def check_random_state(value: Any, owner: str) -> int:
