@@ -378,12 +378,7 @@ def _trial(
     fitted.set_params(alpha=alpha, score=score, random_state=seed)
     with warnings.catch_warnings():  # what a split lacks is in the table, not news
         warnings.simplefilter("ignore", EvencoverWarning)
-        fitted.fit_scores(
-            rows.true_scores[score][calibration],
-            rows.labels[calibration],
-            rows.source.n_classes,
-            ids=calibration,
-        )
+        rows.calibrate(fitted, score, calibration)
     is_test = np.ones(len(rows.labels), dtype=bool)
     is_test[calibration] = False
     return Trial(score, fitted, is_test)

@@ -49,7 +49,7 @@ class ScoredRows:
     from_logits, temperature, random_state
         As for predictors.
     known
-        Labels and true-label scores of the same rows from an earlier reading; nothing is read.
+        `arrays` of the same rows and scores from an earlier reading; then nothing is read.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class ScoredRows:
         from_logits: bool,
         temperature: float,
         random_state: int,
-        known: tuple[IntArray, dict[Score, FloatArray]] | None = None,
+        known: dict[str, Array] | None = None,
     ) -> None:
         if isinstance(source, IterableSource):
             raise InputError(
@@ -82,7 +82,21 @@ class ScoredRows:
         self.source = source
         self.logits = from_logits if source.logits is None else source.logits
         self.temperature, self.random_state = temperature, random_state
-        self.labels, self.true_scores = known or self._read(scores)
+        arrays = self._read(scores) if known is None else known
+        self.labels = arrays["labels"]
+        self.true_scores = {score: arrays[f"score_{i}"] for i, score in enumerate(scores)}
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All that was read, by names that a file can hold."""
+        scores = {f"score_{i}": values for i, values in enumerate(self.true_scores.values())}
+        return {"labels": self.labels, **scores}
+
+    def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
+        """Fit a predictor on some of the rows."""
+        predictor.fit_scores(
+            self.true_scores[score][rows], self.labels[rows], self.source.n_classes, ids=rows
+        )
 
     def tally(self, trials: Sequence[Trial]) -> list[Tally]:
         """Count coverage and set sizes of every trial on its test rows."""
@@ -171,14 +185,13 @@ class ScoredRows:
 
     # ---- the first reading -------------------------------------------------------------------
 
-    def _read(self, scores: Sequence[Score]) -> tuple[IntArray, dict[Score, FloatArray]]:
+    def _read(self, scores: Sequence[Score]) -> dict[str, Array]:
         blocks = self.source.blocks()
         parts = list(map_blocks(lambda block: self._true_scores(block, scores), blocks))
-        labels = np.concatenate([labels for labels, _ in parts])
-        return labels, {
-            score: np.concatenate([values[place] for _, values in parts])
-            for place, score in enumerate(scores)
-        }
+        arrays = {"labels": np.concatenate([labels for labels, _ in parts])}
+        for place in range(len(scores)):
+            arrays[f"score_{place}"] = np.concatenate([values[place] for _, values in parts])
+        return arrays
 
     def _true_scores(
         self, block: Block, scores: Sequence[Score]

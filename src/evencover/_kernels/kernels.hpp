@@ -43,7 +43,14 @@ struct LimitTable {
     int64_t n_plain;
     int64_t n_pairs;
     const int32_t* vector_of;
-    const double* largest;       // (K,) the largest finite limit of each class
+    // (K, n_top) the largest limits of each class, decreasing; each counts for one vector (its place
+    // in `vector_of`) where the coin is at least coin_from and less than coin_to.
+    int64_t n_top;
+    const double* top_limits;
+    const int16_t* top_vectors;
+    const double* coin_from;
+    const double* coin_to;
+    // All limits, for scores that reach more than those.
     const double* limits;        // (K, n_plain + 2 n_pairs) increasing; +inf stands as -inf
     const int16_t* plain_ranks;  // (K, n_plain); -1: no score is within the limit
     const int16_t* upper_ranks;  // (K, n_pairs)

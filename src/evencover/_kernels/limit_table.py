@@ -2,7 +2,8 @@
 
 Numbers are replaced by their ranks within the class: a score is searched once among the class's
 limits, and then reaches a limit if its rank is at most the limit's, which is a comparison of short
-integers. Ranks keep the order, so nothing is rounded.
+integers. Ranks keep the order, so nothing is rounded. Most scores reach a few limits only, the
+largest of their class; these are listed apart, and then nothing needs to be searched.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # Three ranks per vector must fit 16 bits; and so many vectors of 1000 classes fit a cache.
 MOST_VECTORS = 1 << 10
+# So many of the largest limits of each class are listed.
+N_TOP = 32
 
 
 class LimitTable:
@@ -51,7 +54,7 @@ class LimitTable:
         upper_ends, lower_ends = len(plain) + len(both), len(plain) + 2 * len(both)
         self.arrays: dict[str, Any] = {
             "vector_of": vector_of.astype(np.int32),
-            "largest": finite.max(axis=1),
+            **_top(finite, chances, len(plain)),
             "limits": np.sort(finite, axis=1),
             "plain_ranks": np.ascontiguousarray(ranks[:, : len(plain)]),
             "upper_ranks": np.ascontiguousarray(ranks[:, len(plain) : upper_ends]),
@@ -90,6 +93,22 @@ def _ranks(values: FloatArray) -> Array:
     np.put_along_axis(ranks, order, np.maximum.accumulate(place, axis=1).astype(np.int16), axis=1)
     ranks[values == -np.inf] = -1
     return ranks
+
+
+def _top(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
+    """The largest limits of each class, the vectors they belong to, and for which coins."""
+    n_pairs = chances.shape[1]
+    order = np.argsort(-limits, axis=1)[:, :N_TOP]
+    slot = np.concatenate([np.arange(n_plain), n_plain + np.tile(np.arange(n_pairs), 2)])
+    plain, pairs = np.full((len(limits), n_plain), np.inf), np.full(chances.shape, np.inf)
+    coin_from = np.concatenate([-plain, -pairs, chances], axis=1)
+    coin_to = np.concatenate([plain, chances, pairs], axis=1)
+    return {
+        "top_limits": np.take_along_axis(limits, order, axis=1),
+        "top_vectors": slot[order].astype(np.int16),
+        "coin_from": np.take_along_axis(coin_from, order, axis=1),
+        "coin_to": np.take_along_axis(coin_to, order, axis=1),
+    }
 
 
 def _infinite_limits(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:

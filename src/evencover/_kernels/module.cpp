@@ -89,8 +89,9 @@ Thresholds thresholds_of(const Limits& limits, int64_t n_classes) {
 // The arrays of limit_table.py.
 struct TableArrays {
     Vector<int32_t> vector_of;
-    Vector<double> largest;
-    Matrix<double> limits;
+    Matrix<double> top_limits;
+    Matrix<int16_t> top_vectors;
+    Matrix<double> coin_from, coin_to, limits;
     Matrix<int16_t> plain_ranks, upper_ranks, lower_ranks;
     Matrix<double> chances;
     Matrix<int16_t> chance_ranks;
@@ -109,7 +110,16 @@ struct TableArrays {
             const int32_t vector = vector_of.data()[j];
             expect(vector >= 0 && vector < n_vectors, "vectors must exist");
         }
-        expect_length(largest, n_classes);
+        const auto n_top = static_cast<int64_t>(top_limits.shape(1));
+        expect(n_top >= 1, "there must be limits");
+        for (const auto* each : {&top_limits, &coin_from, &coin_to}) {
+            expect_shape(*each, n_classes, n_top);
+        }
+        expect_shape(top_vectors, n_classes, n_top);
+        for (int64_t i = 0; i < n_classes * n_top; ++i) {
+            const int16_t vector = top_vectors.data()[i];
+            expect(vector >= 0 && vector < n_vectors, "vectors must exist");
+        }
         expect_shape(limits, n_classes, n_plain + 2 * n_pairs);
         expect_shape(plain_ranks, n_classes, n_plain);
         for (const auto* each : {&upper_ranks, &lower_ranks, &chance_ranks}) {
@@ -122,7 +132,11 @@ struct TableArrays {
         return {n_plain,
                 n_pairs,
                 vector_of.data(),
-                largest.data(),
+                n_top,
+                top_limits.data(),
+                top_vectors.data(),
+                coin_from.data(),
+                coin_to.data(),
                 limits.data(),
                 plain_ranks.data(),
                 upper_ranks.data(),
@@ -256,11 +270,12 @@ void uniforms(uint64_t seed, uint64_t use, const Vector<uint64_t>& ids,
 
 NB_MODULE(_native, m) {
     nb::class_<TableArrays>(m, "LimitTable")
-        .def(nb::init<Vector<int32_t>, Vector<double>, Matrix<double>, Matrix<int16_t>,
-                      Matrix<int16_t>, Matrix<int16_t>, Matrix<double>, Matrix<int16_t>,
-                      Vector<int64_t>, Vector<double>, Vector<int64_t>, Vector<double>,
+        .def(nb::init<Vector<int32_t>, Matrix<double>, Matrix<int16_t>, Matrix<double>,
+                      Matrix<double>, Matrix<double>, Matrix<int16_t>, Matrix<int16_t>,
+                      Matrix<int16_t>, Matrix<double>, Matrix<int16_t>, Vector<int64_t>, Vector<double>, Vector<int64_t>, Vector<double>,
                       Vector<int64_t>>(),
-             nb::kw_only(), "vector_of"_a, "largest"_a, "limits"_a, "plain_ranks"_a,
+             nb::kw_only(), "vector_of"_a, "top_limits"_a, "top_vectors"_a, "coin_from"_a,
+             "coin_to"_a, "limits"_a, "plain_ranks"_a,
              "upper_ranks"_a, "lower_ranks"_a, "chances"_a, "chance_ranks"_a, "always"_a, "heads"_a,
              "head_offsets"_a, "tails"_a, "tail_offsets"_a);
     nb::class_<Block>(m, "Block")

@@ -48,19 +48,34 @@ class VectorCounter {
             const int64_t end = row.size - begin < step ? row.size : begin + step;
             std::memset(counts_.data(), 0, static_cast<size_t>(n_vectors_) * sizeof(int16_t));
             for (int64_t i = begin; i < end; ++i) {
-                // Few scores are within any limit of their class.
-                if (row.scores[i] <= table_.largest[row.classes[i]]) {
-                    add(row.classes[i], row.scores[i], coin);
-                }
+                add(row.classes[i], row.scores[i], coin);
             }
             for (int64_t j = 0; j < n_vectors_; ++j) sizes[table_.vector_of[j]] += counts_[j];
         }
     }
 
    private:
+    // Most scores are within no limit of their class, or a few.
+    void add(int64_t y, double s, double coin) {
+        const int64_t n_top = table_.n_top;
+        const double* const limits = table_.top_limits + y * n_top;
+        if (!(s <= limits[0])) return;
+        if (s <= limits[n_top - 1]) {
+            add_by_rank(y, s, coin);
+            return;
+        }
+        const int16_t* const vectors = table_.top_vectors + y * n_top;
+        const double* const from = table_.coin_from + y * n_top;
+        const double* const to = table_.coin_to + y * n_top;
+        for (int64_t i = 0; s <= limits[i]; ++i) {  // the last one stops it
+            int16_t& count = counts_[vectors[i]];
+            count = static_cast<int16_t>(count + (from[i] <= coin && coin < to[i]));
+        }
+    }
+
     // The rank of a limit is the number of lesser ones, so s is within all whose rank is at least
     // the number of limits less than s. The coin among the chances likewise.
-    void add(int64_t y, double s, double coin) {
+    void add_by_rank(int64_t y, double s, double coin) {
         const int64_t n_plain = table_.n_plain, n_pairs = table_.n_pairs;
         const int64_t n_limits = n_plain + 2 * n_pairs;
         const auto least =
@@ -136,7 +151,7 @@ inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& sco
                               const LimitTable& table, const double* coin, int64_t* sizes) {
     const int64_t n_classes = rows.n_classes;
     double largest = -infinity;
-    for (int64_t y = 0; y < n_classes; ++y) largest = std::max(largest, table.largest[y]);
+    for (int64_t y = 0; y < n_classes; ++y) largest = std::max(largest, table.top_limits[y * table.n_top]);
     Chooser chooser(score, largest, n_classes);
     CandidateScorer<typename Source::Value> scorer(score, largest, n_classes);
     VectorCounter counter(table);
