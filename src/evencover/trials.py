@@ -109,9 +109,7 @@ class ScoredRows:
     def _class_tallies(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
         """Test rows, and those covered, by class (K,) for each trial."""
         by_class = RowsByClass(self.labels, self.source.n_classes)
-        coin = by_class.arrange(
-            uniforms(self.random_state, Use.EXACT, places(0, len(self.labels)))
-        )
+        coin = by_class.arrange(uniforms(self.random_state, Use.EXACT, places(0, len(self.labels))))
         scores = {score: by_class.arrange(self.true_scores[score]) for score, _, _ in trials}
         # Trials on the same split share its array.
         tests = {id(trial.is_test): by_class.arrange(trial.is_test) for trial in trials}

@@ -153,8 +153,8 @@ class Grid:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"Cannot read {name}: it is not TOML ({error}).") from None
-        keys = ("datasets", "methods", "scores", "exact", "n_avg", "sampling", "alpha")
-        keys += ("repetitions", "seed", "gamma", "n_clusters", "scale", "title")
+        keys = ["datasets", "methods", "scores", "exact", "n_avg", "sampling", "alpha"]
+        keys += ["repetitions", "seed", "gamma", "n_clusters", "scale", "title"]
         for key in table:
             if key not in keys:
                 raise_unknown(f"key in {name}", key, keys)
@@ -198,7 +198,7 @@ class Grid:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _check_names(self) -> None:
-        columns = {
+        columns: dict[str, list[Any]] = {
             "data sets": [each.name for each in self.datasets],
             "scores": [each.name for each in self.scores],
             "methods": [(each.name, each.parameters) for each in self.methods],
@@ -216,9 +216,7 @@ def shipped() -> dict[str, str]:
     """The grids of the package: their names and texts."""
     folder = files("evencover.experiments").joinpath("grids")
     found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
-    return {
-        name.removesuffix(".toml"): folder.joinpath(name).read_text("utf-8") for name in found
-    }
+    return {name.removesuffix(".toml"): folder.joinpath(name).read_text("utf-8") for name in found}
 
 
 def _listed(values: Any, key: str) -> list[Any]:

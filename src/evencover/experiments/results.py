@@ -88,7 +88,7 @@ class Results:
         self, dataset: str, score: str, method: str, n_avg: int, *, exact: bool = False
     ) -> FloatArray:
         """Coverage of each class over all repetitions (K,); NaN where it was never validated."""
-        wanted = {"dataset": dataset, "score": score, "method": method}
+        wanted: dict[str, Any] = {"dataset": dataset, "score": score, "method": method}
         wanted |= {"n_avg": n_avg, "exact": exact}
         for row in self.classes:
             if all(row[key] == value for key, value in wanted.items()):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -43,15 +43,21 @@ class Unit:
     cells: list[Cell]
 
 
-# Told before a data set is read so many times, it may wrap the source to show progress.
-Watch = Callable[[Source, int], Source]
+class Bar(Protocol):
+    """Shows progress (`console.WorkBar`)."""
+
+    def expect(self, n_numbers: int) -> None:
+        """So many numbers will be read."""
+
+    def watch(self, source: Source) -> Source:
+        """Count what is read of a source."""
 
 
 def run(
     grid: Grid,
     output: str | Path | None = None,
     *,
-    watch: Watch | None = None,
+    bar: Bar | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Results:
     """Compute what the folder lacks of a study, and return all of it.
@@ -63,8 +69,8 @@ def run(
     output
         Folder for the results; by default they are kept in memory only. A folder that holds a
         part of the same study is completed, one of another study is refused.
-    watch, tell
-        Show progress: a wrapper for sources, and a function for sentences.
+    bar, tell
+        Show progress: as a bar, and in sentences.
 
     Examples
     --------
@@ -78,19 +84,20 @@ def run(
     clustered 9.1 6.5
     """
     store = Store(grid, None if output is None else Path(output))
-    missing = [unit for unit in plan(grid) if not store.has(unit.name)]
-    n_done = len(plan(grid)) - len(missing)
+    units = plan(grid)
+    missing = [unit for unit in units if not store.has(unit.name)]
+    n_done = len(units) - len(missing)
     if tell is not None and n_done and missing:
-        tell(f"{n_done} of {len(plan(grid))} parts are there already; computing the rest")
-    for _, units in groupby(missing, key=lambda unit: unit.dataset.name):
-        own = list(units)
-        rows = _scored_rows(grid, store, own, watch)
-        for unit in own:
+        tell(f"{n_done} of {len(units)} parts are there already; computing the rest")
+    sources = _open_sources(missing, store, bar)
+    for dataset, group in groupby(missing, key=lambda unit: unit.dataset):
+        rows = _scored_rows(grid, store, dataset, sources.pop(dataset.name))
+        for unit in group:
             store.write(unit.name, _compute(grid, unit, rows))
             n_done += 1
             if tell is not None:
-                tell(f"{unit.dataset.name}, {unit.score.name}: part {n_done} of {len(plan(grid))}")
-    return store.assemble([unit.name for unit in plan(grid)])
+                tell(f"{dataset.name}, {unit.score.name}: part {n_done} of {len(units)} is done")
+    return store.assemble([unit.name for unit in units])
 
 
 def plan(grid: Grid) -> list[Unit]:
@@ -109,12 +116,21 @@ def plan(grid: Grid) -> list[Unit]:
     ]
 
 
-def _scored_rows(grid: Grid, store: Store, units: list[Unit], watch: Watch | None) -> ScoredRows:
-    dataset = units[0].dataset
+def _open_sources(units: list[Unit], store: Store, bar: Bar | None) -> dict[str, Source]:
+    """All that will be read, opened before the work begins: what is wrong shows at once."""
+    sources, n_numbers = {}, 0
+    for dataset, group in groupby(units, key=lambda unit: unit.dataset):
+        source = dataset.open_source()
+        passes = len(list(group)) + (store.known_scores(dataset.name) is None)
+        n_numbers += passes * (source.n_rows or 0) * source.n_classes
+        sources[dataset.name] = source if bar is None else bar.watch(source)
+    if bar is not None:
+        bar.expect(n_numbers)
+    return sources
+
+
+def _scored_rows(grid: Grid, store: Store, dataset: DataSet, source: Source) -> ScoredRows:
     known = store.known_scores(dataset.name)
-    source = dataset.open_source()
-    if watch is not None:
-        source = watch(source, len(units) + (known is None))
     rows = ScoredRows(
         source,
         [each.score for each in grid.scores],
