@@ -35,7 +35,7 @@ def run(grid: str, /, *, output: Output) -> None:
         Folder for the results; one that holds a part of the same study is completed.
     """
     from evencover.experiments.grid import Grid
-    from evencover.experiments.run import run as run_grid
+    from evencover.experiments.runner import run as run_grid
 
     with WorkBar("running") as bar:
         results = run_grid(Grid.from_toml(grid), output, bar=bar, tell=note)

@@ -3,6 +3,6 @@
 from evencover.experiments.datasets import DataSet, make_dataset
 from evencover.experiments.grid import Grid, shipped
 from evencover.experiments.results import Results
-from evencover.experiments.run import run
+from evencover.experiments.runner import run
 
 __all__ = ["DataSet", "Grid", "Results", "make_dataset", "run", "shipped"]

@@ -24,25 +24,28 @@ def _groups(table: Table) -> list[tuple[Line, str, str]]:
 
 def _text(table: Table) -> str:
     """Fixed width; the published number is below its own, which is starred where it is best."""
-    heads = [f"n_avg={n} {METRICS[m]}" for n in table.n_avg for m in table.metrics]
-    rows = [["data set", "score", "method", *heads]]
+    blanks = [""] * (len(table.metrics) - 1)
+    sizes = [cell for n in table.n_avg for cell in (f"n_avg={n}", *blanks)]
+    heads = [METRICS[m] for _ in table.n_avg for m in table.metrics]
+    rows = [["", "", "", *sizes], ["data set", "score", "method", *heads], []]
     for line, dataset, score in _groups(table):
-        if score and len(rows) > 1:
+        if score and len(rows) > 3:
             rows.append([])
         cells = [("*" if e.is_best else "") + e.text if e else "–" for e in line.entries]
         rows.append([dataset, score, line.method, *cells])
         if any(entry is not None and entry.verdict for entry in line.entries):
             verdicts = [entry.verdict if entry else "" for entry in line.entries]
             rows.append(["", "", "  published", *verdicts])
-    widths = [max(len(row[i]) for row in rows if row) for i in range(len(rows[0]))]
+    widths = [max(len(row[i]) for row in rows if row) for i in range(len(heads) + 3)]
     body = []
     for row in rows:
-        cells = [
-            cell.ljust(width) if i < 3 else (cell if cell[-1:] in "=≠" and cell else f"{cell}  ")
-            .rjust(width + 2)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=False))
-        ]  # fmt: skip
-        body.append("  ".join(cells).rstrip())
+        names = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False)]
+        # Numbers line up although only some have a sign after them.
+        cells = [cell if cell.endswith(("=", "≠")) else f"{cell}  " for cell in row[3:]]
+        numbers = [
+            cell.rjust(width + 2) for cell, width in zip(cells, widths[3:], strict=False)
+        ]
+        body.append("  ".join([*names, *numbers]).rstrip())
     notes = [note.replace("Bold:", "*:") for note in table.notes]
     return "\n".join([table.title, "", *body, "", *notes])
 

@@ -16,6 +16,8 @@ CITATION = (
     "Published: Ding, Angelopoulos, Bates, Jordan, Tibshirani (2023), Class-Conditional Conformal "
     "Prediction with Many Classes, NeurIPS 36, Table 1."
 )
+# The numbers are for these data as they are, not for a part of their classes.
+N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
 # Half a unit of the last printed digit.
 ROUNDING = 0.05
 
@@ -54,9 +56,12 @@ def _table() -> dict[tuple[str, str, str, int], dict[str, Published]]:
 def published(row: dict[str, Any], metric: str) -> Published | None:
     """The printed number for a row of `Results.summary`; None where the paper has none.
 
-    It has none for randomised variants, other parameters, other levels than 0.1, or own methods.
+    It has none for randomised variants, other parameters, other levels than 0.1, own methods, or
+    a data set with another number of classes.
     """
     if row["exact"] or row["parameters"] or row["alpha"] != 0.1:
+        return None
+    if row["n_classes"] != N_CLASSES.get(row["dataset"]):
         return None
     key = (row["dataset"], row["score"], row["method"], row["n_avg"])
     return _table().get(key, {}).get(metric)

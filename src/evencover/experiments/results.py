@@ -72,7 +72,8 @@ class Results:
         for key, group in groupby(self.records, key=lambda row: tuple(row[name] for name in CELL)):
             rows = list(group)
             summary: dict[str, Any] = dict(zip(CELL, key, strict=True))
-            summary |= {"alpha": rows[0]["alpha"], "repetitions": len(rows)}
+            summary |= {name: rows[0][name] for name in ("alpha", "n_classes")}
+            summary["repetitions"] = len(rows)
             for name in ("gamma", "M"):
                 known = [row[name] for row in rows if row[name] is not None]
                 summary[name] = float(np.mean(known)) if known else None

@@ -156,8 +156,7 @@ def _notes(results: Results, rows: list[dict[str, Any]], lines: tuple[Line, ...]
     ]
     if any(row["simulated"] for row in rows):
         notes.append(
-            "Twins are simulated to resemble the paper's data; their numbers are near the "
-            "published ones by design, not a replication."
+            "Twins are simulated: tuned to resemble the paper's data, not a replication of it."
         )
     entries = [entry for line in lines for entry in line.entries if entry is not None]
     verdicts = [entry.agrees for entry in entries if entry.agrees is not None]
