@@ -70,7 +70,7 @@ def test_what_is_wrong_is_said(text, message, tmp_path):
 
 
 def test_an_unknown_grid_is_refused():
-    with pytest.raises(InputError, match="Unknown grid 'papr'.*did you mean 'paper'"):
+    with pytest.raises(InputError, match=r"Unknown grid 'papr'.*did you mean 'paper'"):
         Grid.from_toml("papr")
     with pytest.raises(InputError, match="there is no such file"):
         Grid.from_toml("nowhere.toml")

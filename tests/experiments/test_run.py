@@ -132,9 +132,7 @@ def test_class_coverage_is_summed_over_the_repetitions(results, data):
 def _fit_quietly(predictor, data, calibration):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvencoverWarning)
-        predictor.fit_scores(
-            Softmax().true_label(*data)[calibration], data.labels[calibration], 12
-        )
+        predictor.fit_scores(Softmax().true_label(*data)[calibration], data.labels[calibration], 12)
 
 
 def test_a_sample_is_without_replacement_and_differs_between_repetitions(data):

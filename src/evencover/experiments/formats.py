@@ -42,9 +42,7 @@ def _text(table: Table) -> str:
         names = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False)]
         # Numbers line up although only some have a sign after them.
         cells = [cell if cell.endswith(("=", "≠")) else f"{cell}  " for cell in row[3:]]
-        numbers = [
-            cell.rjust(width + 2) for cell, width in zip(cells, widths[3:], strict=False)
-        ]
+        numbers = [cell.rjust(width + 2) for cell, width in zip(cells, widths[3:], strict=False)]
         body.append("  ".join([*names, *numbers]).rstrip())
     notes = [note.replace("Bold:", "*:") for note in table.notes]
     return "\n".join([table.title, "", *body, "", *notes])
