@@ -5,9 +5,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from evencover import InputError
+from evencover import InputError, compare
 from evencover.data import TWINS, TwinSource, source, twin
-from evencover.data.twins import class_counts
+from evencover.data.twins import (
+    CENTRE_LIMIT,
+    CENTRE_STEP,
+    EXTRA_SLOT,
+    POINT_LIMIT,
+    POINT_STEP,
+    class_counts,
+)
 
 NAMES = list(TWINS)
 # Rows, classes, and normalised entropy of the class counts of the authors' score files.
@@ -137,3 +144,35 @@ def test_scale_outside_its_range_is_refused(scale: object) -> None:
 def test_bad_seed_is_refused() -> None:
     with pytest.raises(InputError, match="'random_state' parameter of twin"):
         twin("cifar-100", random_state=-1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_of_the_latent_space_are_exact_in_float32(name: str) -> None:
+    largest = (POINT_LIMIT / POINT_STEP) * (CENTRE_LIMIT / CENTRE_STEP) * TWINS[name].dimensions
+    assert largest <= 2**24
+    assert TWINS[name].dimensions <= EXTRA_SLOT
+
+
+def test_other_labels_do_not_change_the_rows() -> None:
+    rows, labels = read(twin("cifar-100", scale=0.1))
+    relabelled = source.as_source(twin("cifar-100", scale=0.1), (labels + 1) % 10)
+    again, others = read(relabelled)  # type: ignore[arg-type]
+    assert again.tobytes() == rows.tobytes()
+    np.testing.assert_array_equal(others, (labels + 1) % 10)
+
+
+def test_cifar_twin_behaves_as_published() -> None:
+    # Ding et al. (2023), Table 1, n_avg = 50, softmax: CovGap and AvgSize.
+    published = {"standard": (4.1, 7.9), "classwise": (3.8, 11.9), "clustered": (2.9, 9.3)}
+    comparison = compare(
+        twin("cifar-100"),
+        methods=list(published),
+        scores=["softmax"],
+        n_splits=5,
+        calibration_fraction=50 * 100 / 30_000,
+    )
+    for candidate in comparison.candidates:
+        covgap, avg_size = published[candidate.method]
+        assert candidate.mean("covgap") == pytest.approx(covgap, abs=0.6)
+        assert candidate.mean("avg_size") == pytest.approx(avg_size, rel=0.2)
+    assert comparison.best.method == "clustered"

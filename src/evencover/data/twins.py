@@ -13,13 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import (
-    Array,
-    FloatArray,
-    InputError,
-    IntArray,
-    raise_unknown,
-)
+from evencover._validation import Array, FloatArray, InputError, IntArray, raise_unknown
 from evencover.data.source import Source, rows_per_block
 from evencover.engine import map_blocks
 from evencover.randomness import Use, check_random_state, places, random_order
@@ -98,76 +92,76 @@ TWINS: dict[str, TwinParameters] = {
         count_quantiles=(663, 1159, 1168, 1176, 1184, 1201),
         rarest_share=0.7905,
         dimensions=24,
-        separation=5.3,
-        group_size=11,
-        group_share=0.26,
-        class_spread=0.11,
-        class_skew=0.03,
-        class_awareness=1.35,
-        confidence_spread=0.1,
-        row_spread=0.284,
-        row_skew=-0.024,
-        row_awareness=1.17,
-        sharpness=1.2,
-        haze=0.04,
+        separation=5.9,
+        group_size=11.8,
+        group_share=0.12,
+        class_spread=0.13,
+        class_skew=0.285,
+        class_awareness=0.664,
+        confidence_spread=0.085,
+        row_spread=0.342,
+        row_skew=0.1,
+        row_awareness=1.38,
+        sharpness=1.07,
+        haze=0.03,
     ),
     "cifar-100": TwinParameters(
         n_rows=30_000,
         n_classes=100,
         count_quantiles=(257, 290, 301.5, 310.25, 316.1, 330),
         rarest_share=0.904,
-        dimensions=32,
-        separation=3.23,
-        group_size=10,
-        group_share=0.54,
-        class_spread=0.167,
-        class_skew=0.4,
-        class_awareness=0.62,
-        confidence_spread=0.024,
-        row_spread=0.365,
-        row_skew=-0.111,
-        row_awareness=1.5,
-        sharpness=0.7,
-        haze=0.0001,
+        dimensions=31,
+        separation=2.98,
+        group_size=4.19,
+        group_share=0.626,
+        class_spread=0.0868,
+        class_skew=0.328,
+        class_awareness=0.177,
+        confidence_spread=0.0591,
+        row_spread=0.395,
+        row_skew=-0.166,
+        row_awareness=1.44,
+        sharpness=0.711,
+        haze=0.000217,
     ),
     "places365": TwinParameters(
         n_rows=183_996,
         n_classes=365,
         count_quantiles=(300, 493, 508, 523, 538.6, 576),
         rarest_share=0.7687,
-        dimensions=28,
-        separation=3.9,
-        group_size=10,
-        group_share=0.54,
-        class_spread=0.167,
-        class_skew=0.2,
-        class_awareness=0.62,
-        confidence_spread=0.024,
-        row_spread=0.365,
-        row_skew=-0.111,
-        row_awareness=1.5,
-        sharpness=0.9,
-        haze=0.0001,
+        dimensions=29,
+        separation=3.95,
+        group_size=8.83,
+        group_share=0.427,
+        class_spread=0.102,
+        class_skew=0.142,
+        class_awareness=0.667,
+        confidence_spread=0.0318,
+        row_spread=0.36,
+        row_skew=-0.194,
+        row_awareness=1.2,
+        sharpness=0.926,
+        haze=9.21e-05,
     ),
     "inaturalist": TwinParameters(
         n_rows=1_324_900,
         n_classes=633,
         count_quantiles=(250, 373, 697, 1822, 5099.4, 68838),
         rarest_share=0.1214,
-        dimensions=24,
-        separation=4.8,
-        group_size=11,
-        group_share=0.4,
-        class_spread=0.14,
-        class_skew=0.03,
-        class_awareness=1.35,
-        confidence_spread=0.1,
-        row_spread=0.284,
-        row_skew=-0.024,
-        row_awareness=1.17,
-        sharpness=0.93,
-        haze=0.0005,
-        prior=0.5,
+        dimensions=21,
+        separation=4.95,
+        group_size=8.0,
+        group_share=0.474,
+        class_spread=0.194,
+        class_skew=0.129,
+        class_awareness=0.938,
+        confidence_spread=0.142,
+        row_spread=0.317,
+        row_skew=-0.0594,
+        row_awareness=1.19,
+        sharpness=0.961,
+        haze=0.00378,
+        prior=0.651,
     ),
 }
 
@@ -217,7 +211,7 @@ def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
 class TwinSource(Source):
     """Rows that are computed when they are read; every row is a function of (seed, row id)."""
 
-    labels: IntArray
+    n_rows: int
 
     def __init__(
         self, name: str, parameters: TwinParameters, *, scale: float, random_state: int
@@ -238,7 +232,8 @@ class TwinSource(Source):
         counts = class_counts(p, n_classes)[self._shuffled(0)]
         self.n_rows = int(counts.sum())
         order = random_order(self.random_state, Use.TWIN_ROWS, _ids(self.n_rows, ORDER_SLOT))
-        self.attach_labels(np.repeat(np.arange(n_classes), counts)[order])
+        self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
+        self.attach_labels(self._class_of_row)
 
         # Stratified: the difficulties are the same for every seed, their places are not.
         noise = np.exp(p.class_spread * skewed(_normal_scores(n_classes), p.class_skew))
@@ -252,7 +247,9 @@ class TwinSource(Source):
         own = self._class_normals(0)
         shared = self._class_normals(n_classes)[group]
         centres = np.sqrt(1 - p.group_share) * own + np.sqrt(p.group_share) * shared
-        centres *= p.separation / np.sqrt(p.dimensions)
+        # Fewer classes are easier to tell apart; so they are put nearer to each other.
+        nearer = np.sqrt(np.log(n_classes) / np.log(p.n_classes))
+        centres *= nearer * p.separation / np.sqrt(p.dimensions)
         self._centres = _on_grid(centres, CENTRE_STEP, CENTRE_LIMIT)
         # Less than a step of the products, so that hardly any two classes tie.
         between_steps = self._shuffled(4) / n_classes * CENTRE_STEP * POINT_STEP
@@ -264,16 +261,16 @@ class TwinSource(Source):
 
     def rows(self, start: int, stop: int) -> Array:
         """Probabilities of rows `start` to `stop` - 1, as far as there are rows; float32."""
-        p, labels = self.parameters, self.labels[start:stop]
-        ids = places(start, start + len(labels))[:, None] * np.uint64(SLOTS)
+        p, classes = self.parameters, self._class_of_row[start:stop]
+        ids = places(start, start + len(classes))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
         normals = self._normals(Use.TWIN_ROWS, ids + slots)
         difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
-        points = normals[:, :-1] * (self._noise[labels] * difficulty)[:, None]
-        points += self._centres[labels]
+        points = normals[:, :-1] * (self._noise[classes] * difficulty)[:, None]
+        points += self._centres[classes]
         rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ self._centres.T
         rows += self._offsets
-        sharpness = self._sharpness[labels] * difficulty**-p.row_awareness
+        sharpness = self._sharpness[classes] * difficulty**-p.row_awareness
         rows *= sharpness.astype(np.float32)[:, None]
         rows -= rows.max(axis=1, keepdims=True)
         np.exp(rows, out=rows)
@@ -288,7 +285,7 @@ class TwinSource(Source):
     def row_blocks(self) -> Iterator[tuple[Array, None]]:
         """Blocks, computed ahead on threads."""
         step = rows_per_block(self.n_classes)
-        starts = range(0, len(self.labels), step)
+        starts = range(0, self.n_rows, step)
         for rows in map_blocks(lambda start: self.rows(start, start + step), starts):
             yield rows, None
 
