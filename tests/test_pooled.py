@@ -4,9 +4,16 @@ from math import inf
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import norm
 
-from evencover import ClasswisePredictor, InputError, PooledPredictor, StandardPredictor
+from evencover import (
+    ClasswisePredictor,
+    EvencoverWarning,
+    InputError,
+    PooledPredictor,
+    StandardPredictor,
+)
 from evencover.pooling import Blend, ClusterPrior, NormalPrior, OwnRows
 
 K = 60
@@ -160,6 +167,51 @@ def test_the_normal_prior_is_the_textbook_shrinkage():
     between = x.mean(axis=1).var(ddof=1) - within / 8
     shrunk = x.mean() + (x.mean(axis=1) - x.mean()) * 8 / (8 + within / between)
     np.testing.assert_allclose(NormalPrior.fit(u, labels, K).mean, shrunk)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_the_normal_prior_is_a_meta_regression_on_class_size(balanced):
+    """Least squares by lstsq, and the variance between classes by a root finder."""
+    rng = np.random.default_rng(5)
+    n = np.full(80, 12) if balanced else rng.integers(1, 200, 80)
+    labels = np.repeat(np.arange(80), n)
+    x = (1.5 - 0.4 * np.log1p(n) + rng.normal(0, 0.5, 80))[labels] + rng.normal(0, 0.8, len(labels))
+    u = (np.argsort(np.argsort(x)) + 0.5) / len(x)
+    scores = norm.ppf(u)
+    means = np.array([scores[labels == y].mean() for y in range(80)])
+    within = sum(((scores[labels == y] - means[y]) ** 2).sum() for y in range(80)) / (len(x) - 80)
+    columns = [np.ones(80)] if balanced else [np.ones(80), np.log1p(n)]
+    design = np.stack(columns, axis=1)
+
+    def expected(between):
+        root = 1 / np.sqrt(between + within / n)
+        line = np.linalg.lstsq(design * root[:, None], means * root, rcond=None)[0]
+        return design @ line, root
+
+    def excess(between):
+        fitted, root = expected(between)
+        return (((means - fitted) * root) ** 2).sum() - (80 - design.shape[1])
+
+    between = brentq(excess, 1e-3, 1e3)
+    share = n / (n + within / between)
+    wanted = share * means + (1 - share) * expected(between)[0]
+    assert NormalPrior.fit(u, labels, 80).mean == pytest.approx(wanted, abs=1e-6)
+
+
+def test_rare_classes_that_are_hard_are_covered_without_rows_of_their_own():
+    """Harder the rarer: what the frequent ones show is told to the rarest, which has no rows."""
+    rng = np.random.default_rng(6)
+    n = np.concatenate([[0, 0, 0], np.geomspace(2, 400, 97).astype(int)])
+    centre = 3 - 0.6 * np.log1p(n) + rng.normal(0, 0.1, 100)
+    labels = np.repeat(np.arange(100), n)
+    scores = norm.cdf(centre[labels] + rng.normal(size=len(labels)))
+    with pytest.warns(EvencoverWarning, match="3 of 100"):
+        model = PooledPredictor().fit_scores(scores, labels, 100)
+    coverage = norm.cdf(norm.ppf(np.minimum(model.thresholds_, 1 - 1e-12)) - centre)
+    assert coverage[:3].min() > 0.7
+    with pytest.warns(EvencoverWarning):
+        standard = StandardPredictor().fit_scores(scores, labels, 100).thresholds_
+    assert norm.cdf(norm.ppf(standard) - centre)[:3].max() < 0.3
 
 
 def test_soft_clusters_find_kinds_of_classes():

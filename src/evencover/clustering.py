@@ -54,7 +54,8 @@ def cluster_embeddings(
     with threadpool_limits(limits=1), warnings.catch_warnings():
         # Points that differ in the last bit only make fewer clusters, which is all right.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        kmeans = KMeans(n_clusters, n_init=10, random_state=int(random_state) % 2**32)
+        # Else scikit-learn's defaults, as the paper uses them.
+        kmeans = KMeans(n_clusters, random_state=int(random_state) % 2**32)
         cluster = kmeans.fit_predict(embedding, sample_weight=weights)
     found, member = np.unique(cluster, return_inverse=True)
     easiest_first = np.argsort(kmeans.cluster_centers_[found].mean(axis=1), kind="stable")
@@ -105,6 +106,7 @@ def cluster_guarantees(
     distance = _distance_to_cluster(classes, clusters, cluster_of_class)
     class_error = _dkw_band(classes.counts, len(cluster_of_class))
     cluster_error = _dkw_band(clusters.counts, n_clusters)
+    by_chance = _medians_of_largest_ks(classes.counts, clusters.counts, cluster_of_class)
     table = []
     for cluster in range(n_clusters):
         members = np.flatnonzero(cluster_of_class == cluster)
@@ -115,7 +117,7 @@ def cluster_guarantees(
                 len(members),
                 int(clusters.counts[cluster]),
                 float(distance[members].max()),
-                _median_of_largest_ks(classes.counts[members], int(clusters.counts[cluster])),
+                float(by_chance[cluster]),
                 float(np.maximum(distance[members] - error, 0).max()),
                 float(np.minimum(distance[members] + error, 1).max()),
             )
@@ -137,7 +139,9 @@ def _distance_to_cluster(
     size = counts[class_of_score]
     largest = np.zeros(len(classes.scores))
     cluster_of_score = cluster_of_class[class_of_score]
-    by_cluster = np.argsort(cluster_of_score, kind="stable")
+    # Short integers are sorted by radix.
+    kind = np.int16 if len(counts) < 2**15 else np.int64
+    by_cluster = np.argsort(cluster_of_score.astype(kind), kind="stable")
     clusters_found = np.unique(cluster_of_class[cluster_of_class >= 0])
     bounds = np.searchsorted(cluster_of_score[by_cluster], [clusters_found, clusters_found + 1])
     for cluster, start, stop in zip(clusters_found, *bounds, strict=True):
@@ -152,7 +156,8 @@ def _distance_to_cluster(
             (place[rows] + 1) / size[rows] - at, just_before - place[rows] / size[rows]
         )
     distance = np.zeros(len(counts))
-    np.maximum.at(distance, class_of_score, largest)
+    filled = np.flatnonzero(counts)
+    distance[filled] = np.maximum.reduceat(largest, classes.offsets[:-1][filled])
     return distance
 
 
@@ -164,15 +169,21 @@ def _dkw_band(counts: IntArray, n_bands: int) -> FloatArray:
     return np.sqrt(np.log(2 * max(n_bands, 1) / 0.025) / (2 * np.maximum(counts, 1)))
 
 
-def _median_of_largest_ks(class_counts: IntArray, cluster_count: int) -> float:
-    """The median of the largest KS distance if every class were drawn from its cluster."""
+def _medians_of_largest_ks(
+    class_counts: IntArray, cluster_counts: IntArray, cluster_of_class: IntArray
+) -> FloatArray:
+    """For each cluster the median of the largest KS distance if its classes were drawn from it."""
     from scipy.special import kolmogorov
 
-    root = np.sqrt(class_counts * max(cluster_count, 1) / (class_counts + max(cluster_count, 1)))
+    members = np.flatnonzero(cluster_of_class >= 0)
+    cluster = cluster_of_class[members]
+    n, m = class_counts[members], np.maximum(cluster_counts[cluster], 1)
+    root = np.sqrt(n * m / (n + m))
     stephens = root + 0.12 + 0.11 / root  # makes the asymptotic law accurate for small samples
-    low, high = 0.0, 1.0
-    for _ in range(40):
+    low, high = np.zeros(len(cluster_counts)), np.ones(len(cluster_counts))
+    for _ in range(20):  # to one in a million
         middle = (low + high) / 2
-        below = np.log1p(-np.minimum(kolmogorov(stephens * middle), 1 - 1e-16)).sum()
-        low, high = (middle, high) if below < np.log(0.5) else (low, middle)
+        above = np.minimum(kolmogorov(stephens * middle[cluster]), 1 - 1e-16)
+        below = np.bincount(cluster, np.log1p(-above), len(cluster_counts))
+        low, high = np.where(below < np.log(0.5), [middle, high], [low, middle])
     return high

@@ -35,9 +35,10 @@ class Prior(Protocol):
 class NormalPrior(NamedTuple):
     """Classes differ in location and spread of their normal scores: a random-effects model.
 
-    The normal scores of all rows together are standard normal. A class's mean is drawn towards
-    the grand mean by the ratio of the variance within to that between classes (method of
-    moments), its variance towards the common one.
+    The normal scores of all rows together are standard normal. Those of class y have a mean drawn
+    from N(a + b log(1 + n_y), between): rare classes tend to be the hard ones. The estimate of a
+    class's mean is drawn to that line by the ratio of the variance within to that between
+    classes, its variance to the common one.
     """
 
     mean: FloatArray
@@ -50,14 +51,10 @@ class NormalPrior(NamedTuple):
         n = np.bincount(labels, minlength=n_classes).astype(float)
         own_mean = np.bincount(labels, weights=x, minlength=n_classes) / np.maximum(n, 1)
         squares = np.bincount(labels, weights=(x - own_mean[labels]) ** 2, minlength=n_classes)
-        n_rows, n_filled = n.sum(), max(int((n > 0).sum()), 2)
-        within = max(squares.sum() / max(n_rows - n_filled, 1), 1e-6)
-        grand = x.mean()
-        between_squares = (n * (own_mean - grand) ** 2).sum() / (n_filled - 1)
-        rows_per_class = (n_rows - (n**2).sum() / n_rows) / (n_filled - 1)
-        between = max((between_squares - within) / max(rows_per_class, 1e-9), 1e-3)
+        within = max(squares.sum() / max(n.sum() - (n > 0).sum(), 1), 1e-6)
+        expected, between = _line(np.log1p(n), own_mean, within, n)
         pull = within / between
-        mean = (n * own_mean + pull * grand) / (n + pull)
+        mean = (n * own_mean + pull * expected) / (n + pull)
         variance = (SPREAD_ROWS * within + squares) / (SPREAD_ROWS + np.maximum(n - 1, 0))
         return cls(mean, np.sqrt(variance * (1 + 1 / (n + pull))))
 
@@ -66,6 +63,29 @@ class NormalPrior(NamedTuple):
         from scipy.special import ndtr
 
         return ndtr((normal_score(u) - self.mean[classes]) / self.deviation[classes])
+
+
+def _line(
+    feature: FloatArray, means: FloatArray, within: float, n: FloatArray
+) -> tuple[FloatArray, float]:
+    """The mean that a class's feature leads one to expect (K,), and the variance around it.
+
+    Weighted least squares; the variance between classes is the one at which the weighted squares
+    are what they should be (Paule and Mandel 1982), found by halving.
+    """
+    seen = n > 0
+    x, y = feature[seen] - feature[seen].mean(), means[seen]
+    has_slope = np.ptp(x) > 1e-9 and len(x) > 2
+    low, high = 1e-3, 1e3
+    for _ in range(40):
+        between = np.sqrt(low * high)
+        weight = 1 / (between + within / n[seen])
+        centre_x, centre_y = np.average(x, weights=weight), np.average(y, weights=weight)
+        moment = weight @ (x - centre_x) ** 2
+        slope = weight @ ((x - centre_x) * (y - centre_y)) / moment if has_slope else 0.0
+        excess = weight @ (y - centre_y - slope * (x - centre_x)) ** 2 - (len(x) - 1 - has_slope)
+        low, high = (between, high) if excess > 0 else (low, between)
+    return centre_y + slope * (feature - feature[seen].mean() - centre_x), float(between)
 
 
 class ClusterPrior(NamedTuple):

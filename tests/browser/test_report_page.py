@@ -280,3 +280,18 @@ def test_ten_thousand_classes_remain_usable(visit, huge):
     page.fill("#query", "")
     page.click("th[data-key=name] button")
     assert names_in_table(page)[:2] == ["Species 0 of the south", "Species 1 of the north"]
+
+
+def test_pooled_says_why_a_class_has_its_threshold(visit, folder, simulate):
+    data = simulate(2000, 6, seed=4)
+    predictor = make_predictor("pooled", prior=1, strength=100).fit(
+        data.rows[:1000], data.labels[:1000]
+    )
+    path = folder / "pooled.html"
+    write_report(path, predictor, data.rows[1000:], data.labels[1000:], title="Pooled")
+    page = visit(path)
+    page.click("#worst .name >> nth=0")
+    first = int(np.argmax([page.inner_text("#worst .name >> nth=0") == str(k) for k in range(6)]))
+    own = round(100 * predictor.own_weight_[first])
+    text = f"Its score distribution is {own}% its own rows, {100 - own}% the classes it resembles"
+    assert text in page.inner_text("body")

@@ -178,3 +178,17 @@ def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows)
     n_bins = len(content["groups"]["bin_places"]) - 1
     histogram = np.reshape(content["classes"]["histogram"], (20, n_bins))
     assert histogram.sum(axis=1).tolist() == content["classes"]["rows"]
+
+
+def test_pooled_tells_who_has_a_say(data, test_rows):
+    predictor = make_predictor("pooled").fit(data.rows[:2000], data.labels[:2000])
+    classes = report_content(predictor, *test_rows)["classes"]
+    says = np.array([classes[name] for name in ("own_say", "normal_say", "cluster_say")])
+    assert np.allclose(says.sum(axis=0), 1, atol=2e-4)
+    assert np.allclose(says[0], predictor.own_weight_, atol=1e-4)
+    assert (
+        "own_say"
+        not in report_content(
+            make_predictor("standard").fit(data.rows[:2000], data.labels[:2000]), *test_rows
+        )["classes"]
+    )

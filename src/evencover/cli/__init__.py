@@ -15,7 +15,6 @@ from evencover.cli.experiment import experiment
 from evencover.cli.shared import app
 from evencover.console import note
 
-# In the order in which help lists them.
 for command in (calibrate, predict, evaluate, report, info, recommend, compare):
     app.command(command.run, name=command.__name__.rpartition(".")[2])
 app.command(experiment)

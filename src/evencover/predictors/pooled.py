@@ -36,8 +36,8 @@ N_FOLDS = 5
 HOLDOUT_SHARE = 0.2
 LOSS_GRID = 128
 STRENGTHS = (30.0, 100.0, 300.0, inf)
-# Kinds of prior (normal, or a number of soft clusters), and how far each is trusted beforehand.
-TRUST: dict[str | int, float] = {"normal": 1.0, 1: 0.3, 4: 0.3, 8: 0.3}
+# Kinds of prior: normal, or a number of soft clusters.
+PRIORS: tuple[str | int, ...] = ("normal", 1, 4, 8)
 
 
 class PooledPredictor(BasePredictor):
@@ -155,7 +155,7 @@ class PooledPredictor(BasePredictor):
         held_out, learning = order[:n_held_out], np.sort(order[n_held_out:])
         rows = _Rows.of(scores[learning], labels[learning], self.n_classes_)
         crossfit = _crossfit(rows, ids[learning], self._ingredients(), self.random_state)
-        weights = _weights(crossfit, rows, self._trust(), self.alpha)
+        weights = _weights(crossfit, rows, self.alpha)
         self.ingredients_ = [
             (kind, strength, float(weight))
             for (kind, strength), weight in zip(self._ingredients(), weights, strict=True)
@@ -231,12 +231,9 @@ class PooledPredictor(BasePredictor):
     # ---- parameters --------------------------------------------------------------------------
 
     def _ingredients(self) -> list[tuple[str | int, float]]:
-        kinds = list(TRUST) if self.prior == "auto" else [self.prior]
+        kinds = PRIORS if self.prior == "auto" else (self.prior,)
         strengths = STRENGTHS if self.strength == "auto" else (float(self.strength),)
         return list(product(kinds, strengths))
-
-    def _trust(self) -> FloatArray:
-        return np.array([TRUST.get(kind, 1.0) for kind, _ in self._ingredients()])
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -348,13 +345,13 @@ def _folds(labels: IntArray, ids: Array, random_state: int) -> IntArray:
     return fold
 
 
-def _weights(crossfit: _Crossfit, rows: _Rows, trust: FloatArray, alpha: Alpha) -> FloatArray:
-    """How much each ingredient counts: its trust, times exp(-z^2 / 2).
+def _weights(crossfit: _Crossfit, rows: _Rows, alpha: Alpha) -> FloatArray:
+    """How much each ingredient counts: exp(-z^2 / 2), normalised.
 
     z is how far its held-out pinball loss is above the lowest, in standard errors of the paired
     difference. Rows of one class share its luck, so the error is taken over classes.
     """
-    if len(trust) == 1:
+    if len(crossfit.ingredients) == 1:
         return np.ones(1)
     losses = _held_out_losses(crossfit, rows, alpha)
     above = losses - losses[losses.mean(axis=1).argmin()]
@@ -364,7 +361,7 @@ def _weights(crossfit: _Crossfit, rows: _Rows, trust: FloatArray, alpha: Alpha) 
     )
     error = np.sqrt(((by_class - by_class.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
     z = by_class.sum(axis=1) / np.maximum(error, 1e-12)
-    weights = trust * np.exp(-0.5 * z**2)
+    weights = np.exp(-0.5 * z**2)
     return weights / weights.sum()
 
 

@@ -16,6 +16,7 @@ from evencover.report.groups import (
     group_columns,
     group_of_class,
     group_scores,
+    say_columns,
     score_bins,
     threshold_columns,
 )
@@ -77,7 +78,7 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "sizes": size_histogram(report.size_counts),
         "verdict": verdict(report, spread),
         "remedies": remedies(predictor, report),
-        "classes": class_columns(seen) | threshold_columns(predictor),
+        "classes": class_columns(seen) | threshold_columns(predictor) | say_columns(predictor),
         "groups": group_columns(predictor),
     }
 

@@ -80,6 +80,19 @@ def threshold_columns(predictor: BasePredictor) -> dict[str, Any]:
     }
 
 
+def say_columns(predictor: BasePredictor) -> dict[str, Any]:
+    """What each class's threshold comes from, in shares; nothing if the method has no such."""
+    if not hasattr(predictor, "own_weight_"):
+        return {}
+    clusters = predictor.cluster_weights_.sum(axis=1)  # type: ignore[attr-defined]
+    says = {
+        "own_say": predictor.own_weight_,
+        "normal_say": predictor.normal_weight_,  # type: ignore[attr-defined]
+        "cluster_say": clusters,
+    }
+    return {name: says[name].round(4).tolist() for name in says}
+
+
 def group_columns(predictor: BasePredictor) -> dict[str, Any]:
     """The bins and, with one entry per group, calibration rows, conformal rank, scores by bin."""
     bins = score_bins(predictor)

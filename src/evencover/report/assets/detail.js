@@ -105,10 +105,20 @@ function whose(i) {
   return G.kind === "clusters" ? `of cluster ${C.cluster[i]}, which it shares with ${company}` : `that it shares with ${company}`;
 }
 
+function whoHasASay(i) {
+  if (!C.own_say) return "";
+  const says = [
+    [C.own_say[i], "its own rows"],
+    [C.normal_say[i], "how classes differ in general"],
+    [C.cluster_say[i], "the classes it resembles"],
+  ].filter(([say]) => say >= 0.005);
+  return ` Its score distribution is ${says.map(([say, of]) => `${percent(say)} ${of}`).join(", ")}.`;
+}
+
 function whyThreshold(i) {
   const g = G.of_class[i];
   if (G.kind === "pooled") {
-    return `A class is in a set if its score is at most the threshold, which the method ${D.method} finds from the ${count(C.calibration[i], "calibration row")} of this class together with those of others.`;
+    return `A class is in a set if its score is at most the threshold, which the method ${D.method} finds from the ${count(C.calibration[i], "calibration row")} of this class together with those of others.${whoHasASay(i)}`;
   }
   if (threshold(i) === null) {
     return `It has only ${count(G.rows[g], "calibration score")} ${whose(i)}. A promise of ${percent(TARGET, 1)} needs more, so the class is put into every set.`;
