@@ -24,10 +24,9 @@ def covgap(study):
 
 @pytest.mark.parametrize("n_avg", [20, 50])
 def test_clustered_is_best_with_softmax_and_few_rows(covgap, n_avg):
-    """Best up to the 0.2 that the paper calls a tie; clearly better than STANDARD."""
     clustered = covgap("imagenet", "softmax", "clustered", n_avg)
-    assert clustered < covgap("imagenet", "softmax", "standard", n_avg) - 0.2
-    assert clustered < covgap("imagenet", "softmax", "classwise", n_avg) + 0.2
+    assert clustered < covgap("imagenet", "softmax", "standard", n_avg) - 0.5
+    assert clustered < covgap("imagenet", "softmax", "classwise", n_avg) - 0.2
 
 
 def test_classwise_is_far_behind_with_very_few_rows(covgap):

@@ -281,7 +281,7 @@ def _write(figures: dict[str, Any], folder: str | Path, ending: str) -> list[Pat
             continue
         path = folder / f"{_file_name(name)}.{ending}"
         with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=ending, dpi=150)
+            figure.savefig(temporary, format=ending, dpi=110)
         paths.append(path)
     return paths
 
