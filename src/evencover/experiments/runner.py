@@ -228,6 +228,7 @@ def _calibrated(
             previous is not None
             and previous[0].method is cell.method
             and isinstance(previous[1], GroupPredictor)
+            and previous[1].learns_groups_only
         ):
             fitted: BasePredictor = previous[1].with_exact(cell.exact)
         else:

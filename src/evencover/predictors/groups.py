@@ -44,6 +44,11 @@ class GroupPredictor(BasePredictor):
         thresholds = groups.thresholds(self.alpha, exact=self.exact)
         return thresholds.of_classes(self.group_of_class_)
 
+    @property
+    def learns_groups_only(self) -> bool:
+        """Whether the thresholds follow from the groups alone; a subclass may do otherwise."""
+        return type(self)._calibrate is GroupPredictor._calibrate
+
     def with_exact(self, exact: bool) -> Self:
         """A copy with the same groups, randomised or not: nothing is learnt again."""
         other = copy(self).set_params(exact=exact)
