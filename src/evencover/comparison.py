@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._validation import (
+    Array,
     EvencoverWarning,
     FloatArray,
     InputError,
@@ -312,8 +313,9 @@ def compare(
     pairs = list(product(rows.true_scores, predictors))
     method_names = dict(zip(predictors, _names(predictors, "method"), strict=True))
     score_names = dict(zip(rows.true_scores, _names(list(rows.true_scores), "name"), strict=True))
+    tests = [_others(split, len(rows.labels)) for split in splits]
     trials = [
-        _trial(rows, score, predictor, alpha, split, seed + place)
+        Trial(score, _fitted(rows, score, predictor, alpha, split, seed + place), tests[place])
         for score, predictor in pairs
         for place, split in enumerate(splits)
     ]
@@ -381,20 +383,25 @@ def calibration_rows(
     return np.sort(order[place < wanted[labels[order]]])
 
 
-def _trial(
+def _others(rows: IntArray, n_rows: int) -> Array:
+    """All rows but these, as flags (N,)."""
+    flags: Array = np.ones(n_rows, dtype=bool)
+    flags[rows] = False
+    return flags
+
+
+def _fitted(
     rows: ScoredRows,
     score: Score,
     predictor: BasePredictor,
     alpha: Alpha,
     calibration: IntArray,
     seed: int,
-) -> Trial:
-    """Calibrate a copy of the predictor on the rows of one split."""
+) -> BasePredictor:
+    """A copy of the predictor, calibrated on the rows of one split."""
     fitted = type(predictor)(**predictor.get_params())
     fitted.set_params(alpha=alpha, score=score, random_state=seed)
     with warnings.catch_warnings():  # what a split lacks is in the table, not news
         warnings.simplefilter("ignore", EvencoverWarning)
         rows.calibrate(fitted, score, calibration)
-    is_test = np.ones(len(rows.labels), dtype=bool)
-    is_test[calibration] = False
-    return Trial(score, fitted, is_test)
+    return fitted

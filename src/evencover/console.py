@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from evencover.data.source import Source, rows_per_block
+from evencover.data.source import Block, Source, rows_per_block
 
 Item = TypeVar("Item")
 
@@ -43,6 +43,46 @@ def progress(items: Iterable[Item], what: str, total: int | None) -> Iterator[It
                 bar.start()
     finally:
         bar.stop()
+
+
+class WorkBar:
+    """One bar, with the time left, over several readings of several sources; on a terminal."""
+
+    def __init__(self, what: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        self._bar = Progress(
+            *columns,
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+            speed_estimate_period=600,
+        )
+        self._task = self._bar.add_task(what, total=0)
+
+    def __enter__(self) -> WorkBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def expect(self, n_numbers: int) -> None:
+        """So much work is to come: rows x classes, over all readings."""
+        self._bar.update(self._task, total=n_numbers)
+
+    def watch(self, source: Source) -> Source:
+        """Count what is read of a source."""
+
+        def counted(blocks: Iterator[Block]) -> Iterator[Block]:
+            for block in blocks:
+                yield block
+                self._bar.advance(self._task, block.rows.size)
+
+        source.watch = counted
+        return source
 
 
 def watch(source: Source, what: str) -> Source:

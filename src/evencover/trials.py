@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import _kernels
+from evencover._kernels.limit_table import LimitTable
 from evencover._validation import Array, FloatArray, InputError, IntArray, raise_bad_row
 from evencover.data.source import Block, IterableSource, Source
 from evencover.engine import map_blocks
@@ -38,6 +39,19 @@ class Trial(NamedTuple):
 class ScoredRows:
     """Labelled rows with the scores of their true labels.
 
+    Parameters
+    ----------
+    source
+        The rows; read once here, and once by every `tally`.
+    scores
+        The scores to compute.
+    from_logits, temperature, random_state
+        As for predictors.
+    with_ranks
+        Whether some method needs the ranks of the true labels.
+    known
+        `arrays` of the same rows and scores from an earlier reading; then nothing is read.
+
     Attributes
     ----------
     labels
@@ -61,6 +75,7 @@ class ScoredRows:
         temperature: float,
         random_state: int,
         with_ranks: bool = False,
+        known: dict[str, Array] | None = None,
     ) -> None:
         if isinstance(source, IterableSource):
             raise InputError(
@@ -73,14 +88,11 @@ class ScoredRows:
         self.logits = from_logits if source.logits is None else source.logits
         self.temperature, self.random_state = temperature, random_state
         bases = list(dict.fromkeys(score.base for score in scores))
-        parts = list(
-            map_blocks(lambda block: self._true_labels(block, bases, with_ranks), source.blocks())
-        )
-        self.labels, self.true_ranks, *columns = (
-            np.concatenate(part) for part in zip(*parts, strict=True)
-        )
-        base_scores = dict(zip(bases, columns, strict=True))
-        self.true_scores = {score: base_scores[score.base] for score in scores}
+        self.arrays = self._read(bases, with_ranks) if known is None else known
+        self.labels, self.true_ranks = self.arrays["labels"], self.arrays["ranks"]
+        self.true_scores = {
+            score: self.arrays[f"score_{bases.index(score.base)}"] for score in scores
+        }
 
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
@@ -93,12 +105,110 @@ class ScoredRows:
     def tally(self, trials: Sequence[Trial]) -> list[Tally]:
         """Count coverage and set sizes of every trial on its test rows."""
         limits = [trial.thresholds for trial in trials]
-        totals = [Tally.zeros(self.source.n_classes) for _ in trials]
-        for parts in map_blocks(
-            lambda block: self._tallies(block, trials, limits), self.source.blocks()
-        ):
-            totals = [total + part for total, part in zip(totals, parts, strict=True)]
+        covered = self._class_tallies(trials, limits)
+        sizes = self._size_counts(trials, limits, covered)
+        return [Tally(*pair, counts) for pair, counts in zip(covered, sizes, strict=True)]
+
+    # ---- coverage: from the true labels' scores, all rows at once ----------------------------
+
+    def _class_tallies(
+        self, trials: Sequence[Trial], limits: Sequence[Thresholds]
+    ) -> list[tuple[IntArray, IntArray]]:
+        """Test rows, and those covered, by class (K,) for each trial."""
+        by_class = RowsByClass(self.labels, self.source.n_classes)
+        coin = by_class.arrange(uniforms(self.random_state, Use.EXACT, places(0, len(self.labels))))
+        scores = {
+            score: by_class.arrange(self.true_scores[score])
+            for score in {trial.score for trial in trials}
+        }
+        ranks = by_class.arrange(self.true_ranks) if len(self.true_ranks) else self.true_ranks
+        # Trials on the same split share its array.
+        tests = {id(trial.is_test): by_class.arrange(trial.is_test) for trial in trials}
+        n_tests = {key: by_class.sums(is_test) for key, is_test in tests.items()}
+
+        def count(job: tuple[Trial, Thresholds]) -> tuple[IntArray, IntArray]:
+            trial, limit = job
+            covered = by_class.covered(scores[trial.score], ranks, limit, coin)
+            split = id(trial.is_test)
+            return n_tests[split].copy(), by_class.sums(covered & tests[split])
+
+        return list(map_blocks(count, zip(trials, limits, strict=True)))
+
+    # ---- sizes: one pass over the rows for all trials ----------------------------------------
+
+    def _size_counts(
+        self,
+        trials: Sequence[Trial],
+        limits: Sequence[Thresholds],
+        class_tallies: list[tuple[IntArray, IntArray]],
+    ) -> Array:
+        """How many test rows have a set of each size (number of trials, K + 1).
+
+        Where a trial gives empty sets their most probable class, coverage is mended.
+        """
+        n_classes = self.source.n_classes
+        split_of = {id(trial.is_test): trial.is_test for trial in trials}
+        place_of = {key: place for place, key in enumerate(split_of)}
+        split_of_trial = np.array([place_of[id(trial.is_test)] for trial in trials])
+        is_test = np.stack(list(split_of.values()))
+        passes = [
+            SizePass(base, own, trials, limits)
+            for base in dict.fromkeys(trial.score.base for trial in trials)
+            for own in [[p for p, trial in enumerate(trials) if trial.score.base == base]]
+        ]
+        totals = np.zeros((len(trials), n_classes + 1), dtype=np.int64)
+
+        def count(block: Block) -> list[tuple[IntArray, list[tuple[int, IntArray]]]]:
+            tested = is_test[:, block.start : block.start + len(block.rows)]
+            return [
+                self._count_sizes(each, block, tested[split_of_trial[each.places]].T)
+                for each in passes
+            ]
+
+        for results in map_blocks(count, self.source.blocks()):
+            for each, (counts, mended) in zip(passes, results, strict=True):
+                totals[each.places] += counts
+                for place, labels in mended:
+                    np.add.at(class_tallies[place][1], labels, 1)
         return totals
+
+    def _count_sizes(
+        self, each: SizePass, block: Block, tested: Array
+    ) -> tuple[IntArray, list[tuple[int, IntArray]]]:
+        """Counts of sizes for one score's trials; the labels that mended empty sets cover."""
+        ids = places(block.start, block.start + len(block.rows))
+        u = each.score.row_uniforms(self.random_state, ids)
+        coin = uniforms(self.random_state, Use.EXACT, ids)
+        options: Any = {"logits": self.logits, "temperature": self.temperature}
+        sizes = np.concatenate(
+            [
+                _kernels.set_sizes(each.score, block.rows, u, part, coin, **options)[0]
+                for part in each.parts
+            ],
+            axis=1,
+        )
+        mended = []
+        for column in each.never_empty:
+            empty = sizes[:, column] == 0
+            sizes[empty, column] = 1
+            rows = np.flatnonzero(empty & tested[:, column])
+            labels = self.labels[block.start + rows]
+            top_is_true = block.rows[rows].argmax(axis=1) == labels
+            mended.append((each.places[column], labels[top_is_true]))
+        width = self.source.n_classes + 1
+        sizes += np.arange(0, width * sizes.shape[1], width)
+        counts = np.bincount(sizes[tested], minlength=width * sizes.shape[1])
+        return counts.reshape(-1, width), mended
+
+    # ---- the first reading -------------------------------------------------------------------
+
+    def _read(self, bases: Sequence[Score], with_ranks: bool) -> dict[str, Array]:
+        """All that is ever needed of the rows but their sets' sizes, by names for a file."""
+        blocks = self.source.blocks()
+        parts = list(map_blocks(lambda block: self._true_labels(block, bases, with_ranks), blocks))
+        names = ["labels", "ranks", *(f"score_{place}" for place in range(len(bases)))]
+        columns = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return dict(zip(names, columns, strict=True))
 
     def _true_labels(
         self, block: Block, bases: Sequence[Score], with_ranks: bool
@@ -121,50 +231,64 @@ class ScoredRows:
             ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **options)
         return block.labels, ranks, *values
 
-    def _tallies(
-        self, block: Block, trials: Sequence[Trial], limits: Sequence[Thresholds]
-    ) -> list[Tally]:
-        rows = slice(block.start, block.start + len(block.rows))
-        ids = places(rows.start, rows.stop)
-        coin = uniforms(self.random_state, Use.EXACT, ids)
-        labels, n_classes = self.labels[rows], self.source.n_classes
-        top_is_true = block.rows.argmax(axis=1) == labels
-        result: dict[int, Tally] = {}
-        for base, true_scores in {s.base: v for s, v in self.true_scores.items()}.items():
-            own = [place for place, trial in enumerate(trials) if trial.score.base == base]
-            if not own:
-                continue
-            sizes, _ = _kernels.set_sizes(
-                base,
-                block.rows,
-                base.row_uniforms(self.random_state, ids),
-                [limits[place] for place in own],
-                coin,
-                logits=self.logits,
-                temperature=self.temperature,
-            )
-            for column, place in enumerate(own):
-                trial, size = trials[place], sizes[:, column]
-                covered = _covered(true_scores[rows], labels, limits[place], coin)
-                if (rank_limit := limits[place].rank_limit) is not None:
-                    covered &= self.true_ranks[rows] <= rank_limit[labels]
-                if not trial.predictor.allow_empty:
-                    covered, size = covered | ((size == 0) & top_is_true), np.maximum(size, 1)
-                tested = trial.is_test[rows]
-                result[place] = Tally(
-                    np.bincount(labels[tested], minlength=n_classes),
-                    np.bincount(labels[tested & covered], minlength=n_classes),
-                    np.bincount(size[tested], minlength=n_classes + 1),
-                )
-        return [result[place] for place in range(len(trials))]
+
+class SizePass:
+    """The trials of one score, with their limits arranged for the kernel.
+
+    ``places`` are the trials' places among all, those with a limit on ranks last.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        places: list[int],
+        trials: Sequence[Trial],
+        limits: Sequence[Thresholds],
+    ) -> None:
+        by_rank = [place for place in places if limits[place].rank_limit is not None]
+        plain = [place for place in places if limits[place].rank_limit is None]
+        self.score, self.places = score, [*plain, *by_rank]
+        self.parts: list[LimitTable | list[Thresholds]] = [
+            *LimitTable.parts([limits[place] for place in plain])
+        ]
+        if by_rank:
+            self.parts.append([limits[place] for place in by_rank])
+        self.never_empty = [
+            column
+            for column, place in enumerate(self.places)
+            if not trials[place].predictor.allow_empty
+        ]
 
 
-def _covered(
-    scores: FloatArray, labels: IntArray, thresholds: Thresholds, coin: FloatArray
-) -> Array:
-    """Whether each row's true label is in its set."""
-    limit = thresholds.upper[labels]
-    if thresholds.lower is not None and thresholds.upper_probability is not None:
-        heads = coin < thresholds.upper_probability[labels]
-        limit = np.where(heads, limit, thresholds.lower[labels])
-    return scores <= limit
+class RowsByClass:
+    """Rows in the order of their classes, so that a class's numbers lie side by side."""
+
+    def __init__(self, labels: IntArray, n_classes: int) -> None:
+        kind = np.uint16 if n_classes < 2**16 else np.int64  # short ones are sorted by radix
+        self._order = np.argsort(labels.astype(kind), kind="stable")
+        self._counts = np.bincount(labels, minlength=n_classes)
+        self._present = np.flatnonzero(self._counts)
+        self._starts = (np.cumsum(self._counts) - self._counts)[self._present]
+
+    def arrange(self, values: Array) -> Array:
+        """Values of the rows in that order."""
+        return values[self._order]
+
+    def covered(
+        self, scores: FloatArray, ranks: IntArray, thresholds: Thresholds, coin: FloatArray
+    ) -> Array:
+        """Whether each row's true label is in its set; all in that order."""
+        limit = np.repeat(thresholds.upper, self._counts)
+        if thresholds.lower is not None and thresholds.upper_probability is not None:
+            tails = coin >= np.repeat(thresholds.upper_probability, self._counts)
+            limit = np.where(tails, np.repeat(thresholds.lower, self._counts), limit)
+        covered = scores <= limit
+        if thresholds.rank_limit is not None:
+            covered &= ranks <= np.repeat(thresholds.rank_limit, self._counts)
+        return covered
+
+    def sums(self, flags: Array) -> IntArray:
+        """How many rows of each class (K,) are flagged."""
+        result = np.zeros(len(self._counts), dtype=np.int64)
+        result[self._present] = np.add.reduceat(flags, self._starts, dtype=np.int64)
+        return result

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evencover._kernels import reference
+from evencover._kernels.limit_table import LimitTable
 from evencover.quantiles import GroupedScores, Thresholds
 from evencover.scores import APS, RAPS, Softmax
 
@@ -411,3 +412,41 @@ def test_labels_out_of_range_are_refused():
     for label in (-1, 2):
         with pytest.raises(ValueError, match="class indices"):
             native.true_label_scores(APS(), rows, np.array([label]), np.ones(1), **PLAIN)
+
+
+@pytest.mark.parametrize("score", SCORES, ids=str)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_hundreds_of_vectors_at_once(score, maker):
+    """So many that scores reach more limits than the table lists, and some a few of them."""
+    rng = np.random.default_rng(5)
+    rows = maker(rng, 60, 40)
+    u, coin = rng.random(60), rng.random(60)
+    thresholds = [random_thresholds(rng, 40, KINDS[t % len(KINDS)]) for t in range(200)]
+    thresholds += thresholds[:20]  # equal limits
+    table = LimitTable(thresholds)
+    expected = reference.set_sizes(score, rows, u, thresholds, coin, **PLAIN)
+    assert_same(native.set_sizes(score, rows, u, table, coin, **PLAIN), expected)
+    assert_same(reference.set_sizes(score, rows, u, table, coin, **PLAIN), expected)
+
+
+def test_more_vectors_than_a_table_takes(monkeypatch):
+    monkeypatch.setattr("evencover._kernels.limit_table.MOST_VECTORS", 5)
+    rng = np.random.default_rng(6)
+    rows, u = softmax_rows(rng, 30, 9), rng.random(30)
+    thresholds = [random_thresholds(rng, 9, KINDS[t % len(KINDS)]) for t in range(17)]
+    assert_same(
+        native.set_sizes(APS(), rows, u, thresholds, u, **PLAIN),
+        reference.set_sizes(APS(), rows, u, thresholds, u, **PLAIN),
+    )
+
+
+def test_more_classes_than_sixteen_bits_count():
+    rng = np.random.default_rng(7)
+    rows = rng.random((2, 40_000)).astype(np.float32) + 0.5
+    rows /= rows.sum(axis=1, keepdims=True)
+    thresholds = [random_thresholds(rng, 40_000, kind) for kind in KINDS]
+    thresholds.append(Thresholds(np.full(40_000, 2.0)))
+    sizes, _ = native.set_sizes(Softmax(), rows, np.ones(2), thresholds, np.zeros(2), **PLAIN)
+    assert sizes[:, -1].tolist() == [40_000, 40_000]
+    expected, _ = reference.set_sizes(Softmax(), rows, np.ones(2), thresholds, np.zeros(2), **PLAIN)
+    np.testing.assert_array_equal(sizes, expected)

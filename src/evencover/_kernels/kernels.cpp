@@ -53,11 +53,10 @@ int64_t prediction_sets(const Rows& rows, const Score& score, const double* u,
     });
 }
 
-int64_t set_sizes(const Rows& rows, const Score& score, const double* u,
-                  const Thresholds* thresholds, int64_t n_thresholds, const double* coin,
-                  int64_t* sizes) {
+int64_t set_sizes(const Rows& rows, const Score& score, const double* u, const LimitTable& table,
+                  const double* coin, int64_t* sizes) {
     return with_source(rows, [&](auto&& source) {
-        return set_sizes_from(source, rows, score, u, thresholds, n_thresholds, coin, sizes);
+        return set_sizes_from(source, rows, score, u, table, coin, sizes);
     });
 }
 

@@ -37,6 +37,35 @@ struct Thresholds {
     const double* upper_probability;
 };
 
+// Many vectors of limits by class, as limit_table.py arranges them: first `n_plain` vectors with one
+// limit per class, then `n_pairs` with two. Ranks are within the class.
+struct LimitTable {
+    int64_t n_plain;
+    int64_t n_pairs;
+    const int32_t* vector_of;
+    // (K, n_top) the largest limits of each class, decreasing; each counts for one vector (its place
+    // in `vector_of`) where the coin is at least coin_from and less than coin_to.
+    int64_t n_top;
+    const double* top_limits;
+    const int16_t* top_vectors;
+    const double* coin_from;
+    const double* coin_to;
+    // All limits, for scores that reach more than those.
+    const double* limits;        // (K, n_plain + 2 n_pairs) increasing; +inf stands as -inf
+    const int16_t* plain_ranks;  // (K, n_plain); -1: no score is within the limit
+    const int16_t* upper_ranks;  // (K, n_pairs)
+    const int16_t* lower_ranks;
+    const double* chances;  // (K, n_pairs) increasing
+    const int16_t* chance_ranks;
+    // How many classes an infinite limit takes in: always; where the coin is less than so many of
+    // `heads`; where it is at least so many of `tails`. Increasing within each pair.
+    const int64_t* always;
+    const double* heads;
+    const int64_t* head_offsets;
+    const double* tails;
+    const int64_t* tail_offsets;
+};
+
 // Calibration scores sorted within groups; group g is scores[offsets[g]..offsets[g + 1]).
 struct GroupedScores {
     const double* scores;
@@ -62,8 +91,8 @@ struct Kernels {
     int64_t (*prediction_sets)(const Rows&, const Score&, const double* u, const Thresholds&,
                                const double* coin, bool allow_empty, int64_t* sizes,
                                ClassList& members);
-    int64_t (*set_sizes)(const Rows&, const Score&, const double* u, const Thresholds* thresholds,
-                         int64_t n_thresholds, const double* coin, int64_t* sizes);
+    int64_t (*set_sizes)(const Rows&, const Score&, const double* u, const LimitTable&,
+                         const double* coin, int64_t* sizes);
     int64_t (*p_values)(const Rows&, const Score&, const double* u, const GroupedScores&,
                         const double* own_share, double* p_values);
 };

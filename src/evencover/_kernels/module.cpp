@@ -28,6 +28,8 @@ using RowArray = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
 template <class T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
 using Result = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using ResultMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -53,6 +55,15 @@ void expect_shape(const A& matrix, int64_t n_rows, int64_t n_columns) {
            "a matrix has the wrong shape");
 }
 
+void expect_offsets(const Vector<int64_t>& offsets, int64_t n_parts, int64_t size) {
+    expect_length(offsets, n_parts + 1);
+    for (int64_t i = 0; i < n_parts; ++i) {
+        expect(0 <= offsets.data()[i] && offsets.data()[i] <= offsets.data()[i + 1] &&
+                   offsets.data()[i + 1] <= size,
+               "offsets must increase");
+    }
+}
+
 Element element_of(const nb::dlpack::dtype& type) {
     if (type == nb::dtype<float>()) return Element::float32;
     if (type == nb::dtype<double>()) return Element::float64;
@@ -74,6 +85,71 @@ Thresholds thresholds_of(const Limits& limits, int64_t n_classes) {
     expect_length(*probability, n_classes);
     return {upper.data(), lower->data(), probability->data()};
 }
+
+// The arrays of limit_table.py.
+struct TableArrays {
+    Vector<int32_t> vector_of;
+    Matrix<double> top_limits;
+    Matrix<int16_t> top_vectors;
+    Matrix<double> coin_from, coin_to, limits;
+    Matrix<int16_t> plain_ranks, upper_ranks, lower_ranks;
+    Matrix<double> chances;
+    Matrix<int16_t> chance_ranks;
+    Vector<int64_t> always;
+    Vector<double> heads;
+    Vector<int64_t> head_offsets;
+    Vector<double> tails;
+    Vector<int64_t> tail_offsets;
+
+    LimitTable checked(int64_t n_classes) const {
+        const auto n_plain = static_cast<int64_t>(plain_ranks.shape(1));
+        const auto n_pairs = static_cast<int64_t>(upper_ranks.shape(1));
+        const int64_t n_vectors = n_plain + n_pairs;
+        expect_length(vector_of, n_vectors);
+        for (int64_t j = 0; j < n_vectors; ++j) {
+            const int32_t vector = vector_of.data()[j];
+            expect(vector >= 0 && vector < n_vectors, "vectors must exist");
+        }
+        const auto n_top = static_cast<int64_t>(top_limits.shape(1));
+        expect(n_top >= 1, "there must be limits");
+        for (const auto* each : {&top_limits, &coin_from, &coin_to}) {
+            expect_shape(*each, n_classes, n_top);
+        }
+        expect_shape(top_vectors, n_classes, n_top);
+        for (int64_t i = 0; i < n_classes * n_top; ++i) {
+            const int16_t vector = top_vectors.data()[i];
+            expect(vector >= 0 && vector < n_vectors, "vectors must exist");
+        }
+        expect_shape(limits, n_classes, n_plain + 2 * n_pairs);
+        expect_shape(plain_ranks, n_classes, n_plain);
+        for (const auto* each : {&upper_ranks, &lower_ranks, &chance_ranks}) {
+            expect_shape(*each, n_classes, n_pairs);
+        }
+        expect_shape(chances, n_classes, n_pairs);
+        expect_length(always, n_vectors);
+        expect_offsets(head_offsets, n_pairs, length(heads));
+        expect_offsets(tail_offsets, n_pairs, length(tails));
+        return {n_plain,
+                n_pairs,
+                vector_of.data(),
+                n_top,
+                top_limits.data(),
+                top_vectors.data(),
+                coin_from.data(),
+                coin_to.data(),
+                limits.data(),
+                plain_ranks.data(),
+                upper_ranks.data(),
+                lower_ranks.data(),
+                chances.data(),
+                chance_ranks.data(),
+                always.data(),
+                heads.data(),
+                head_offsets.data(),
+                tails.data(),
+                tail_offsets.data()};
+    }
+};
 
 // Rows of scores to be computed: what all kernels take. The methods return the first bad row or -1.
 class Block {
@@ -135,17 +211,13 @@ class Block {
         return {ClassArray(members.classes, 1, shape, owner), bad};
     }
 
-    int64_t set_sizes(const std::vector<Limits>& limits, const Vector<double>& coin,
+    int64_t set_sizes(const TableArrays& arrays, const Vector<double>& coin,
                       const ResultMatrix<int64_t>& sizes) const {
-        const auto n_vectors = static_cast<int64_t>(limits.size());
         expect_length(coin, rows_.n_rows);
-        expect_shape(sizes, rows_.n_rows, n_vectors);
-        std::vector<Thresholds> thresholds;
-        for (const Limits& each : limits)
-            thresholds.push_back(thresholds_of(each, rows_.n_classes));
+        const LimitTable table = arrays.checked(rows_.n_classes);
+        expect_shape(sizes, rows_.n_rows, table.n_plain + table.n_pairs);
         nb::gil_scoped_release release;
-        return kernels_.set_sizes(rows_, score_, u_array_.data(), thresholds.data(), n_vectors,
-                                  coin.data(), sizes.data());
+        return kernels_.set_sizes(rows_, score_, u_array_.data(), table, coin.data(), sizes.data());
     }
 
     int64_t p_values(const Vector<double>& scores, const Vector<int64_t>& offsets,
@@ -155,10 +227,7 @@ class Block {
         expect_length(group_of_class, rows_.n_classes);
         expect_shape(result, rows_.n_rows, rows_.n_classes);
         const int64_t n_groups = length(offsets) - 1;
-        for (int64_t g = 0; g < n_groups; ++g) {
-            const int64_t begin = offsets.data()[g], end = offsets.data()[g + 1];
-            expect(0 <= begin && begin <= end && end <= length(scores), "offsets must increase");
-        }
+        expect_offsets(offsets, n_groups, length(scores));
         for (int64_t y = 0; y < rows_.n_classes; ++y) {
             const int64_t g = group_of_class.data()[y];
             expect(g >= -1 && g < n_groups, "groups must exist");
@@ -200,6 +269,15 @@ void uniforms(uint64_t seed, uint64_t use, const Vector<uint64_t>& ids,
 }  // namespace
 
 NB_MODULE(_native, m) {
+    nb::class_<TableArrays>(m, "LimitTable")
+        .def(nb::init<Vector<int32_t>, Matrix<double>, Matrix<int16_t>, Matrix<double>,
+                      Matrix<double>, Matrix<double>, Matrix<int16_t>, Matrix<int16_t>,
+                      Matrix<int16_t>, Matrix<double>, Matrix<int16_t>, Vector<int64_t>, Vector<double>, Vector<int64_t>, Vector<double>,
+                      Vector<int64_t>>(),
+             nb::kw_only(), "vector_of"_a, "top_limits"_a, "top_vectors"_a, "coin_from"_a,
+             "coin_to"_a, "limits"_a, "plain_ranks"_a,
+             "upper_ranks"_a, "lower_ranks"_a, "chances"_a, "chance_ranks"_a, "always"_a, "heads"_a,
+             "head_offsets"_a, "tails"_a, "tail_offsets"_a);
     nb::class_<Block>(m, "Block")
         .def(nb::init<const std::string&, RowArray, Vector<double>, bool, double, int64_t, bool,
                       double, double>(),

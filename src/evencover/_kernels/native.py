@@ -12,6 +12,7 @@ import numpy as np
 
 import evencover._kernels._native as _native
 from evencover._kernels import reference
+from evencover._kernels.limit_table import LimitTable
 from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def set_sizes(
     score: Score,
     rows: Array,
     u: FloatArray,
-    thresholds: Sequence[Thresholds],
+    thresholds: Sequence[Thresholds] | LimitTable,
     coin: FloatArray,
     *,
     logits: bool,
@@ -133,12 +134,18 @@ def set_sizes(
         )
     if any(limited):
         return _mixed_set_sizes(
-            score, rows, u, thresholds, coin, logits=logits, temperature=temperature
+            score, rows, u, list(thresholds), coin, logits=logits, temperature=temperature
         )
-    sizes = np.empty((len(rows), len(thresholds)), dtype=np.int64)
+    tables = [thresholds] if isinstance(thresholds, LimitTable) else LimitTable.parts(thresholds)
     block = _block(score, rows, u, logits=logits, temperature=temperature)
-    bad: int = block.set_sizes([_limits(each) for each in thresholds], _floats(coin), sizes)
-    return (sizes, -1) if bad < 0 else (sizes[:0], bad)
+    parts = []
+    for table in tables:
+        sizes = np.empty((len(rows), len(table)), dtype=np.int64)
+        bad: int = block.set_sizes(_native.LimitTable(**table.arrays), _floats(coin), sizes)
+        if bad >= 0:
+            return np.empty((0, len(thresholds)), dtype=np.int64), bad
+        parts.append(sizes)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), -1
 
 
 def p_values(

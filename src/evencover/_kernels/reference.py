@@ -15,6 +15,7 @@ import numpy as np
 from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
 
 if TYPE_CHECKING:
+    from evencover._kernels.limit_table import LimitTable
     from evencover.quantiles import GroupedScores, Thresholds
     from evencover.scores import Score
 
@@ -203,7 +204,7 @@ def set_sizes(
     score: Score,
     rows: Array,
     u: FloatArray,
-    thresholds: Sequence[Thresholds],
+    thresholds: Sequence[Thresholds] | LimitTable,
     coin: FloatArray,
     *,
     logits: bool,

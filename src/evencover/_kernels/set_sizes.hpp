@@ -1,68 +1,18 @@
-// Set sizes under many threshold vectors: each row is ranked once, then counted for each vector.
+// Set sizes under many threshold vectors: each row is ranked once, then counted for all vectors.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
+#include <cstring>
 
 #include "candidates.hpp"
 #include "chooser.hpp"
 #include "descending_order.hpp"
 #include "limits.hpp"
 #include "row_source.hpp"
+#include "score_index.hpp"
 
 EVENCOVER_BEGIN
-
-struct Less {
-    bool operator()(double a, double b) const { return a < b; }
-};
-
-// How many classes an infinite limit takes in.
-class InfiniteCount {
-   public:
-    void read(const Thresholds& thresholds, int64_t n_classes) {
-        for (int64_t y = 0; y < n_classes; ++y) {
-            const bool upper = thresholds.upper[y] == infinity;
-            const bool lower = thresholds.lower ? thresholds.lower[y] == infinity : upper;
-            always_ += upper && lower;
-            if (upper != lower) append(upper ? heads_ : tails_, thresholds.upper_probability[y]);
-        }
-        std::sort(heads_.values.data(), heads_.values.data() + heads_.size, Less());
-        std::sort(tails_.values.data(), tails_.values.data() + tails_.size, Less());
-    }
-
-    int64_t at(double coin) const {
-        return always_ + (heads_.size - at_most(heads_, coin)) + at_most(tails_, coin);
-    }
-
-   private:
-    struct Chances {
-        Buffer<double> values;
-        int64_t size = 0;
-    };
-
-    static void append(Chances& chances, double probability) {
-        chances.values.reserve(chances.size + 1);
-        chances.values[chances.size++] = probability;
-    }
-
-    // The coin shows heads for a class if it is less than the class's probability.
-    static int64_t at_most(const Chances& chances, double coin) {
-        int64_t low = 0, high = chances.size;
-        while (low < high) {
-            const int64_t middle = (low + high) / 2;
-            if (chances.values[middle] <= coin) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        return low;
-    }
-
-    int64_t always_ = 0;
-    Chances heads_, tails_;
-};
 
 // The scores of one row that can be within a limit, in the order of the classes.
 struct RowScores {
@@ -71,63 +21,100 @@ struct RowScores {
     int64_t size;
 };
 
-// Limits with the vectors of one class side by side, so that a score is compared with all of them
-// at once. +inf is replaced by -inf: those classes are counted apart.
-class LimitTable {
-   public:
-    LimitTable(const Thresholds* thresholds, int64_t n_vectors, int64_t n_classes)
-        : n_(n_vectors), upper_(n_vectors * n_classes) {
-        for (int64_t t = 0; t < n_; ++t) has_pairs_ |= thresholds[t].lower != nullptr;
-        if (has_pairs_) {
-            lower_.reserve(n_vectors * n_classes);
-            chance_.reserve(n_vectors * n_classes);
-        }
-        for (int64_t y = 0; y < n_classes; ++y) {
-            for (int64_t t = 0; t < n_; ++t) put(thresholds[t], y, y * n_ + t);
-        }
+// How many of n increasing values are at most x.
+inline int64_t count_at_most(const double* values, int64_t n, double x) {
+    const double* start = values;
+    while (n > 1) {
+        const int64_t half = n / 2;
+        start += half * (start[half - 1] <= x);
+        n -= half;
     }
+    return start - values + (n == 1 && *start <= x);
+}
 
-    void count(const RowScores& row, double coin, int64_t* sizes) const {
-        for (int64_t i = 0; i < row.size; ++i) {
-            const double s = row.scores[i];
-            const double* const upper = upper_.data() + row.classes[i] * n_;
-            if (!has_pairs_) {
-                for (int64_t t = 0; t < n_; ++t) sizes[t] += s <= upper[t];
-                continue;
+// Counts, for one row after the other, the classes within the limits of every vector.
+class VectorCounter {
+   public:
+    explicit VectorCounter(const LimitTable& table)
+        : table_(table), n_vectors_(table.n_plain + table.n_pairs), counts_(n_vectors_) {}
+
+    void count(const RowScores& row, double coin, int64_t* sizes) {
+        for (int64_t j = 0; j < n_vectors_; ++j) {
+            sizes[table_.vector_of[j]] = always_in(j, coin);
+        }
+        // Sixteen bits per vector: so many classes cannot overflow them.
+        constexpr int64_t step = 32767;
+        for (int64_t begin = 0; begin < row.size; begin += step) {
+            const int64_t end = row.size - begin < step ? row.size : begin + step;
+            std::memset(counts_.data(), 0, static_cast<size_t>(n_vectors_) * sizeof(int16_t));
+            for (int64_t i = begin; i < end; ++i) {
+                add(row.classes[i], row.scores[i], coin);
             }
-            const double* const lower = lower_.data() + row.classes[i] * n_;
-            const double* const chance = chance_.data() + row.classes[i] * n_;
-            for (int64_t t = 0; t < n_; ++t) {
-                sizes[t] += s <= (coin < chance[t] ? upper[t] : lower[t]);
-            }
+            for (int64_t j = 0; j < n_vectors_; ++j) sizes[table_.vector_of[j]] += counts_[j];
         }
     }
 
    private:
-    void put(const Thresholds& thresholds, int64_t y, int64_t at) {
-        upper_[at] = finite(thresholds.upper[y]);
-        if (!has_pairs_) return;
-        lower_[at] = finite(thresholds.lower ? thresholds.lower[y] : thresholds.upper[y]);
-        chance_[at] = thresholds.lower ? thresholds.upper_probability[y] : 1.0;
-    }
-
-    static double finite(double limit) { return limit == infinity ? -infinity : limit; }
-
-    int64_t n_;
-    bool has_pairs_ = false;
-    Buffer<double> upper_, lower_, chance_;
-};
-
-// Without the table: slower per row, but nothing to prepare.
-inline void count_one_by_one(const Thresholds* thresholds, int64_t n_vectors, const RowScores& row,
-                             double coin, int64_t* sizes) {
-    for (int64_t t = 0; t < n_vectors; ++t) {
-        for (int64_t i = 0; i < row.size; ++i) {
-            const double limit = limit_of(thresholds[t], row.classes[i], coin);
-            sizes[t] += row.scores[i] <= limit && limit != infinity;
+    // Most scores are within no limit of their class, or a few.
+    void add(int64_t y, double s, double coin) {
+        const int64_t n_top = table_.n_top;
+        const double* const limits = table_.top_limits + y * n_top;
+        if (!(s <= limits[0])) return;
+        if (s <= limits[n_top - 1]) {
+            add_by_rank(y, s, coin);
+            return;
+        }
+        const int16_t* const vectors = table_.top_vectors + y * n_top;
+        const double* const from = table_.coin_from + y * n_top;
+        const double* const to = table_.coin_to + y * n_top;
+        for (int64_t i = 0; s <= limits[i]; ++i) {  // the last one stops it
+            int16_t& count = counts_[vectors[i]];
+            count = static_cast<int16_t>(count + (from[i] <= coin && coin < to[i]));
         }
     }
-}
+
+    // The rank of a limit is the number of lesser ones, so s is within all whose rank is at least
+    // the number of limits less than s. The coin among the chances likewise.
+    void add_by_rank(int64_t y, double s, double coin) {
+        const int64_t n_plain = table_.n_plain, n_pairs = table_.n_pairs;
+        const int64_t n_limits = n_plain + 2 * n_pairs;
+        const auto least =
+            static_cast<int16_t>(count_less(table_.limits + y * n_limits, n_limits, s));
+        int16_t* const counts = counts_.data();
+        const int16_t* const rank = table_.plain_ranks + y * n_plain;
+        for (int64_t j = 0; j < n_plain; ++j) {
+            counts[j] = static_cast<int16_t>(counts[j] + (rank[j] >= least));
+        }
+        if (!n_pairs) return;
+        const auto heads =
+            static_cast<int16_t>(count_at_most(table_.chances + y * n_pairs, n_pairs, coin));
+        int16_t* const pair_counts = counts + n_plain;
+        const int16_t* const upper = table_.upper_ranks + y * n_pairs;
+        const int16_t* const lower = table_.lower_ranks + y * n_pairs;
+        const int16_t* const chance = table_.chance_ranks + y * n_pairs;
+        for (int64_t j = 0; j < n_pairs; ++j) {
+            const int16_t limit = chance[j] >= heads ? upper[j] : lower[j];
+            pair_counts[j] = static_cast<int16_t>(pair_counts[j] + (limit >= least));
+        }
+    }
+
+    // How many classes an infinite limit takes in.
+    int64_t always_in(int64_t j, double coin) const {
+        if (j < table_.n_plain) return table_.always[j];
+        const int64_t pair = j - table_.n_plain;
+        const int64_t first_head = table_.head_offsets[pair];
+        const int64_t n_heads = table_.head_offsets[pair + 1] - first_head;
+        const int64_t first_tail = table_.tail_offsets[pair];
+        const int64_t n_tails = table_.tail_offsets[pair + 1] - first_tail;
+        return table_.always[j] + n_heads -
+               count_at_most(table_.heads + first_head, n_heads, coin) +
+               count_at_most(table_.tails + first_tail, n_tails, coin);
+    }
+
+    const LimitTable& table_;
+    int64_t n_vectors_;
+    Buffer<int16_t> counts_;
+};
 
 // Scores of the candidates; +inf, which no finite limit admits, for those beyond all limits.
 template <class T>
@@ -161,33 +148,19 @@ class CandidateScorer {
 
 template <class Source>
 inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& score, const double* u,
-                              const Thresholds* thresholds, int64_t n_vectors, const double* coin,
-                              int64_t* sizes) {
+                              const LimitTable& table, const double* coin, int64_t* sizes) {
     const int64_t n_classes = rows.n_classes;
-    LargestLimit largest;
-    const std::unique_ptr<InfiniteCount[]> infinite(new InfiniteCount[n_vectors]);
-    for (int64_t t = 0; t < n_vectors; ++t) {
-        largest.include(thresholds[t], n_classes);
-        infinite[t].read(thresholds[t], n_classes);
-    }
-    // A row meets some hundred candidates: with fewer rows the table costs more than it saves.
-    const bool use_table = n_vectors > 1 && n_classes <= 64 * rows.n_rows &&
-                           n_vectors * n_classes <= (int64_t{1} << 22);
-    const LimitTable table(thresholds, use_table ? n_vectors : 0, n_classes);
-    Chooser chooser(score, largest.value(), n_classes);
-    CandidateScorer<typename Source::Value> scorer(score, largest.value(), n_classes);
+    double largest = -infinity;
+    for (int64_t y = 0; y < n_classes; ++y) largest = std::max(largest, table.top_limits[y * table.n_top]);
+    Chooser chooser(score, largest, n_classes);
+    CandidateScorer<typename Source::Value> scorer(score, largest, n_classes);
+    VectorCounter counter(table);
     Candidates candidates(n_classes);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         const auto* row = source.load(i);
         if (!row || !chooser.choose(source, row, candidates)) return i;
-        const RowScores row_scores = scorer.scores(row, candidates, u[i]);
-        int64_t* const row_sizes = sizes + i * n_vectors;
-        for (int64_t t = 0; t < n_vectors; ++t) row_sizes[t] = infinite[t].at(coin[i]);
-        if (use_table) {
-            table.count(row_scores, coin[i], row_sizes);
-        } else {
-            count_one_by_one(thresholds, n_vectors, row_scores, coin[i], row_sizes);
-        }
+        counter.count(scorer.scores(row, candidates, u[i]), coin[i],
+                      sizes + i * (table.n_plain + table.n_pairs));
     }
     return all_good;
 }

@@ -11,11 +11,13 @@ import cyclopts
 
 from evencover._validation import EvencoverWarning, InputError
 from evencover.cli import calibrate, compare, evaluate, info, predict, recommend, report
+from evencover.cli.experiment import experiment
 from evencover.cli.shared import app
 from evencover.console import note
 
 for command in (calibrate, predict, evaluate, report, info, recommend, compare):
     app.command(command.run, name=command.__name__.rpartition(".")[2])
+app.command(experiment)
 
 
 def main(arguments: list[str] | None = None) -> None:

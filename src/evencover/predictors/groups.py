@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from copy import copy
+from typing import ClassVar, Self
 
 from evencover import _kernels
 from evencover._kernels.reference import p_values_of
@@ -42,6 +43,19 @@ class GroupPredictor(BasePredictor):
         self.group_scores_, self.group_offsets_ = groups
         thresholds = groups.thresholds(self.alpha, exact=self.exact)
         return thresholds.of_classes(self.group_of_class_)
+
+    @property
+    def learns_groups_only(self) -> bool:
+        """Whether the thresholds follow from the groups alone; a subclass may do otherwise."""
+        return type(self)._calibrate is GroupPredictor._calibrate
+
+    def with_exact(self, exact: bool) -> Self:
+        """A copy with the same groups, randomised or not: nothing is learnt again."""
+        other = copy(self).set_params(exact=exact)
+        thresholds = self.groups_.thresholds(self.alpha, exact=exact)
+        limits = thresholds.of_classes(self.group_of_class_)
+        other.thresholds_, other.lower_thresholds_, other.upper_probability_ = limits[:3]
+        return other
 
     def _p_values(
         self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool

@@ -1,0 +1,154 @@
+"""``evencover experiment``: the paper's study: run it, and show its tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from evencover._validation import InputError
+from evencover.cli.shared import Json, Output, Switch, print_json
+from evencover.console import WorkBar, note
+from evencover.data.atomic import atomic_path, refuse_existing
+
+experiment = App(
+    name="experiment",
+    help="Run the paper's study, on its data or yours, and show tables and figures.",
+    help_format="plaintext",
+)
+
+Format = Literal["text", "markdown", "latex", "html"]
+Optional = Annotated[Path | None, Parameter(name=["--output", "-o"])]
+
+
+@experiment.command
+def run(grid: str, /, *, output: Output) -> None:
+    """Run a grid of data sets, scores, methods and calibration sizes; goes on where it stopped.
+
+    Parameters
+    ----------
+    grid
+        The path of a TOML file, or a grid that ships with the package: paper, small, languages or
+        heatmap.
+    output
+        Folder for the results; one that holds a part of the same study is completed.
+    """
+    from evencover.experiments.grid import Grid
+    from evencover.experiments.runner import run as run_grid
+
+    with WorkBar("running") as bar:
+        results = run_grid(Grid.from_toml(grid), output, bar=bar, tell=note)
+    note(
+        f"{len(results.records)} rows in {output / 'results.csv'}; "
+        f"see 'evencover experiment table {output}'"
+    )
+
+
+@experiment.command
+def table(
+    results: Path,
+    /,
+    *,
+    style: Annotated[Format, Parameter(name="--format")] = "text",
+    n_avg: str | None = None,
+    metrics: str = "covgap,avg_size",
+    exact: Switch = False,
+    output: Optional = None,
+    force: Switch = False,
+    as_json: Json = False,
+) -> None:
+    """Show the paper's table of a study, with the published numbers beside it.
+
+    Parameters
+    ----------
+    results
+        Folder that 'experiment run' filled.
+    style
+        As text, Markdown, LaTeX or a page.
+    n_avg
+        Calibration sizes, separated by commas; by default the paper's.
+    metrics
+        covgap, avg_size and frac_undercovered, separated by commas.
+    exact
+        Show the randomised variants.
+    output
+        Write to this file instead of the terminal.
+    force
+        Overwrite an existing file.
+    as_json
+        Print every number of the summary as JSON.
+    """
+    from evencover.experiments.results import Results
+    from evencover.experiments.tables import make_table
+
+    if output is not None:
+        refuse_existing(output, force=force)
+    found = Results.load(results)
+    if as_json:
+        print_json(found.summary())
+        return
+    sizes = None if n_avg is None else [_size(text) for text in n_avg.split(",")]
+    text = make_table(found, n_avg=sizes, metrics=metrics.split(","), exact=exact).render(style)
+    if output is None:
+        print(text)
+        return
+    with atomic_path(output) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+@experiment.command
+def figures(
+    results: Path, /, *, output: Output, style: Annotated[str, Parameter(name="--format")] = "png"
+) -> None:
+    """Draw CovGap, AvgSize and FracUnderCov against n_avg, and the classes that STANDARD lets down.
+
+    Parameters
+    ----------
+    results
+        Folder that 'experiment run' filled.
+    output
+        Folder for the figures; it is made if need be, and figures in it are replaced.
+    style
+        png, svg or pdf.
+    """
+    from evencover.experiments.figures import write_figures
+    from evencover.experiments.results import Results
+
+    for path in write_figures(Results.load(results), output, style):
+        print(path)
+
+
+@experiment.command
+def heatmap(
+    results: Path,
+    /,
+    *,
+    output: Output,
+    style: Annotated[str, Parameter(name="--format")] = "png",
+    metric: str = "covgap",
+) -> None:
+    """Draw a metric of CLUSTERED for every gamma and M of a grid such as 'heatmap'.
+
+    Parameters
+    ----------
+    results
+        Folder that 'experiment run' filled.
+    output
+        Folder for the figures; it is made if need be, and figures in it are replaced.
+    style
+        png, svg or pdf.
+    metric
+        covgap, avg_size or frac_undercovered.
+    """
+    from evencover.experiments.figures import write_heatmaps
+    from evencover.experiments.results import Results
+
+    for path in write_heatmaps(Results.load(results), output, style, metric):
+        print(path)
+
+
+def _size(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise InputError(f"--n-avg must be whole numbers, separated by commas. Got {text!r}.")
+    return int(text)

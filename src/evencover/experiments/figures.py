@@ -1,0 +1,290 @@
+"""Figures of a study: metrics against calibration size, heat maps, and the classes let down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import FloatArray, InputError, raise_unknown
+from evencover.data.atomic import atomic_path
+from evencover.experiments.formats import METRICS
+from evencover.experiments.results import Results
+from evencover.plotting import BLUE, GREY, ORANGE, new_axes
+
+# Okabe and Ito's colours; the paper's methods always look the same.
+GREEN, PURPLE, SKY, YELLOW = "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
+LOOKS = {"standard": (BLUE, "s"), "classwise": (ORANGE, "^"), "clustered": (GREEN, "o")}
+OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GREY, "*")]
+ENDINGS = ("png", "svg", "pdf")
+N_CLASSES_SHOWN = 12
+
+
+def write_figures(results: Results, folder: str | Path, ending: str = "png") -> list[Path]:
+    """Draw all figures of a study but the heat maps; their paths."""
+    figures: dict[str, Any] = {}
+    for dataset in dict.fromkeys(row["dataset"] for row in results.records):
+        for exact in (False, True):
+            name = f"{dataset}-randomised" if exact else dataset
+            figures[name] = draw_curves(results, dataset, exact=exact)
+        figures[f"{dataset}-classes"] = draw_classes(results, dataset)
+    return _write(figures, folder, ending)
+
+
+def write_heatmaps(
+    results: Results, folder: str | Path, ending: str = "png", metric: str = "covgap"
+) -> list[Path]:
+    """Draw one heat map per data set and score; their paths."""
+    pairs = dict.fromkeys((row["dataset"], row["score"]) for row in results.records)
+    figures = {
+        f"{dataset}-{score}-{metric}-heatmap": draw_heatmap(results, dataset, score, metric)
+        for dataset, score in pairs
+    }
+    return _write(figures, folder, ending)
+
+
+def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
+    """CovGap, AvgSize and FracUnderCov against n_avg for every score, with 1.96 SE bands.
+
+    Returns a matplotlib figure, or None if the study has no such variants.
+    """
+    rows = [r for r in results.summary() if r["dataset"] == dataset and r["exact"] == exact]
+    rows = [row for row in rows if not _is_tuned(row)]
+    if not rows:
+        return None
+    scores = list(dict.fromkeys(row["score"] for row in rows))
+    methods = list(dict.fromkeys(_method(row) for row in rows))
+    looks = _looks(methods)
+    size = (3.1 * len(scores) + 0.9, 2.35 * len(METRICS) + 0.9)
+    figure, grid = _new_figure(len(METRICS), len(scores), size, sharex=True)
+    for i, (metric, title) in enumerate(METRICS.items()):
+        for j, score in enumerate(scores):
+            ax = grid[i][j]
+            for method in methods:
+                own = [row for row in rows if row["score"] == score and _method(row) == method]
+                _draw_curve(ax, own, metric, method, looks[method])
+            if metric == "covgap":
+                _draw_noise_floor(ax, [row for row in rows if row["score"] == score])
+            _finish_curve(ax, metric, score if i == 0 else "", title if j == 0 else "")
+            if i == len(METRICS) - 1:
+                ax.set_xlabel("calibration rows per class")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False
+    )
+    twin = ", simulated twin" if rows[0]["simulated"] else ""
+    kind = ", randomised to cover exactly" if exact else ""
+    figure.suptitle(f"{dataset}{twin}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
+    return figure
+
+
+def _draw_curve(
+    ax: Any, rows: list[dict[str, Any]], metric: str, name: str, look: tuple[str, str]
+) -> None:
+    colour, marker = look
+    n_avg = [row["n_avg"] for row in rows]
+    mean = np.array([row[metric] for row in rows])
+    error = 1.96 * np.array([row[f"{metric}_se"] or 0.0 for row in rows])
+    low = mean - error
+    if metric == "avg_size":
+        low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
+    ax.plot(n_avg, mean, color=colour, marker=marker, markersize=4, linewidth=1.4, label=name)
+    ax.fill_between(n_avg, low, mean + error, color=colour, alpha=0.2, linewidth=0)
+
+
+def _draw_noise_floor(ax: Any, rows: list[dict[str, Any]]) -> None:
+    """What the CovGap would be on these validation rows if every class were covered as aimed."""
+    floor = {row["n_avg"]: row["covgap_noise_floor"] for row in rows}
+    sizes = sorted(floor)
+    ax.plot(
+        sizes, [floor[n] for n in sizes], color=GREY, linestyle="--", linewidth=1,
+        label="noise floor of CovGap",
+    )  # fmt: skip
+
+
+def _finish_curve(ax: Any, metric: str, title: str, ylabel: str) -> None:
+    from matplotlib.ticker import LogLocator, ScalarFormatter
+
+    if metric == "avg_size":
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter(ScalarFormatter())
+        ax.yaxis.set_minor_locator(LogLocator(subs=()))
+    else:
+        ax.set_ylim(bottom=0)
+    ax.grid(True, color="#E5E5E5", linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set(title=title, ylabel=ylabel)
+
+
+def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covgap") -> Any:
+    """A metric of CLUSTERED for every gamma and M, one panel per n_avg, the same colours."""
+    if metric not in METRICS:
+        raise_unknown("metric", metric, METRICS)
+    rows = [
+        row
+        for row in results.summary()
+        if row["dataset"] == dataset and row["score"] == score and _is_tuned(row)
+    ]
+    if not rows:
+        raise InputError(
+            f"The results for {dataset} have no gamma x M grid to draw; run a grid with the keys "
+            "'gamma' and 'n_clusters', such as 'heatmap'."
+        )
+    rows = [row for row in rows if not row["exact"]] or rows
+    sizes = sorted({row["n_avg"] for row in rows})
+    gammas, numbers = sorted({row["gamma"] for row in rows}), sorted({row["M"] for row in rows})
+    panels = np.full((len(sizes), len(gammas), len(numbers)), np.nan)
+    for row in rows:
+        place = sizes.index(row["n_avg"]), gammas.index(row["gamma"]), numbers.index(row["M"])
+        panels[place] = row[metric]
+    width = 0.48 * len(numbers) + 0.7
+    size = (width * len(sizes) + 1.2, 0.42 * len(gammas) + 1.5)
+    figure, grid = _new_figure(1, len(sizes), size, sharey=True)
+    low, high = np.nanmin(panels), np.nanmax(panels)
+    for ax, n, panel in zip(grid[0], sizes, panels, strict=True):
+        image = ax.imshow(
+            panel, cmap="viridis_r", vmin=low, vmax=high, origin="lower", aspect="auto"
+        )
+        _write_values(ax, panel, (low + high) / 2, 2 if metric == "frac_undercovered" else 1)
+        ax.set_xticks(range(len(numbers)), [f"{number:g}" for number in numbers])
+        ax.set_yticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+        ax.set(title=f"n_avg = {n}", xlabel="clusters M")
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+    grid[0][0].set_ylabel("share for clustering γ")
+    figure.colorbar(image, ax=grid[0], label=METRICS[metric], pad=0.01)
+    twin = ", simulated twin" if rows[0]["simulated"] else ""
+    figure.suptitle(f"CLUSTERED on {dataset}{twin}, {score}: {METRICS[metric]} (framed: best)")
+    return figure
+
+
+def _write_values(ax: Any, panel: FloatArray, middle: float, digits: int) -> None:
+    best = np.unravel_index(np.nanargmin(panel), panel.shape)
+    for (i, j), value in np.ndenumerate(panel):
+        if np.isfinite(value):
+            colour = "white" if value > middle else "black"
+            ax.text(j, i, f"{value:.{digits}f}", ha="center", va="center", color=colour, fontsize=7)
+    from matplotlib.patches import Rectangle
+
+    corner = (best[1] - 0.5, best[0] - 0.5)
+    ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ORANGE, linewidth=2))
+
+
+def draw_classes(results: Results, dataset: str, method: str = "standard") -> Any:
+    """The most under- and over-covered classes under a method, for every score.
+
+    Coverage over all repetitions at the largest n_avg; to the right, how the coverage of all
+    classes is spread. Returns a figure, or None if the study lacks the method.
+    """
+    rows = [
+        row
+        for row in results.classes
+        if (row["dataset"], row["method"], row["exact"]) == (dataset, method, False)
+    ]
+    if not rows:
+        return None
+    n_avg = max(row["n_avg"] for row in rows)
+    rows = [row for row in rows if row["n_avg"] == n_avg]
+    aim = 1 - results.records[0]["alpha"]
+    names = results.class_names.get(dataset)
+    size = (3.6 * len(rows) + 0.6, 0.2 * 2 * N_CLASSES_SHOWN + 3.2)
+    figure, grid = _new_figure(2, len(rows), size, height_ratios=[2.6, 1])
+    for j, row in enumerate(rows):
+        with np.errstate(invalid="ignore"):
+            coverage = np.array(row["covered"]) / np.array(row["rows"])
+        _draw_extremes(grid[0][j], coverage, aim, names, row["score"])
+        _draw_spread(grid[1][j], coverage, aim)
+    grid[1][0].set_ylabel("classes")
+    twin = ", simulated twin" if rows[0]["simulated"] else ""
+    figure.suptitle(
+        f"{dataset}{twin}: classes that {method.upper()} covers least and most (n_avg = {n_avg})"
+    )
+    return figure
+
+
+def _draw_extremes(
+    ax: Any, coverage: FloatArray, aim: float, names: list[str] | None, title: str
+) -> None:
+    order = np.argsort(coverage, kind="stable")
+    order = order[np.isfinite(coverage[order])]
+    shown = min(N_CLASSES_SHOWN, len(order) // 2)
+    chosen = np.concatenate([order[:shown], order[len(order) - shown :]])
+    place = np.concatenate([np.arange(shown), np.arange(shown) + shown + 1])[::-1]
+    below = coverage[chosen] < aim
+    for mask, colour in ((below, ORANGE), (~below, BLUE)):
+        ax.hlines(place[mask], aim, coverage[chosen][mask], color=colour, linewidth=1.6)
+        ax.plot(coverage[chosen][mask], place[mask], "o", color=colour, markersize=4.5)
+    labels = [f"class {c}" if names is None else _short(names[c]) for c in chosen.tolist()]
+    ax.set_yticks(place, labels, fontsize=7)
+    ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.set(title=title, xlim=(min(0.5, float(coverage[chosen].min()) - 0.03), 1.01))
+
+
+def _draw_spread(ax: Any, coverage: FloatArray, aim: float) -> None:
+    known = coverage[np.isfinite(coverage)]
+    low, step = min(0.5, float(known.min()) - 0.03), 0.0125
+    edges = aim + step * np.arange(np.floor((low - aim) / step), np.ceil((1.0 - aim) / step) + 1)
+    counts, _ = np.histogram(known, edges)
+    middle = (edges[1:] + edges[:-1]) / 2
+    colours = [ORANGE if centre < aim else BLUE for centre in middle]
+    ax.bar(middle, counts, width=0.9 * np.diff(edges), color=colours)
+    ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set(xlabel="coverage of the class", xlim=(low, 1.01))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 22 else f"{name[:21]}…"
+
+
+def _method(row: dict[str, Any]) -> str:
+    return row["method"].upper() + (f" ({row['parameters']})" if row["parameters"] else "")
+
+
+def _is_tuned(row: dict[str, Any]) -> bool:
+    """Whether the row belongs to a gamma x M grid."""
+    return "gamma=" in row["parameters"] and "n_clusters=" in row["parameters"]
+
+
+def _looks(methods: list[str]) -> dict[str, tuple[str, str]]:
+    others = iter(OTHER_LOOKS * len(methods))
+    return {name: LOOKS.get(name.lower()) or next(others) for name in methods}
+
+
+def _new_figure(
+    n_rows: int, n_columns: int, size: tuple[float, float], **options: Any
+) -> tuple[Any, Any]:
+    """A figure outside pyplot, which would keep it in memory."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        new_axes(None)  # says what to install
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(n_rows, n_columns, squeeze=False, **options)
+
+
+def _write(figures: dict[str, Any], folder: str | Path, ending: str) -> list[Path]:
+    if ending not in ENDINGS:
+        raise_unknown("format", ending, ENDINGS)
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, figure in figures.items():
+        if figure is None:
+            continue
+        path = folder / f"{_file_name(name)}.{ending}"
+        with atomic_path(path) as temporary:
+            figure.savefig(temporary, format=ending, dpi=110)
+        paths.append(path)
+    return paths
+
+
+def _file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)

@@ -1,0 +1,256 @@
+"""The results of a study: parts on disk, one tidy table, and its summary."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, InputError, import_pandas
+from evencover.data.atomic import atomic_path
+from evencover.evaluation import CoverageReport
+from evencover.experiments.grid import Grid
+
+CELL = ("dataset", "simulated", "score", "method", "parameters", "exact", "n_avg")
+METRICS = CoverageReport.METRICS
+
+
+class Results:
+    """What a study found.
+
+    Attributes
+    ----------
+    configuration
+        What was run.
+    records
+        The tidy table: one dict per data set, score, method, variant, n_avg and repetition.
+    classes
+        For each of these, over all repetitions: validation rows and covered ones by class.
+    class_names
+        By data set, where they are known.
+    is_complete
+        Whether nothing is missing.
+    """
+
+    def __init__(
+        self, configuration: dict[str, Any], parts: list[dict[str, Any]], is_complete: bool
+    ) -> None:
+        self.configuration, self.is_complete = configuration, is_complete
+        self.records: list[dict[str, Any]] = [row for part in parts for row in part["records"]]
+        self.classes: list[dict[str, Any]] = [row for part in parts for row in part["classes"]]
+        self.class_names: dict[str, list[str]] = {}
+        for part in parts:
+            self.class_names |= part["class_names"] or {}
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Results:
+        """Read a folder that `run` made, complete or not."""
+        path = Path(folder)
+        configuration = _read_configuration(path)
+        if configuration is None:
+            raise InputError(
+                f"'{path}' must be a folder of results. Got none there; make them with "
+                "'evencover experiment run'."
+            )
+        parts = [
+            _read_part(file, configuration["digest"]) for file in sorted(path.glob("parts/*.json"))
+        ]
+        if not any(part["records"] for part in parts):
+            raise InputError(f"'{path}' holds no results yet; run the study to its end first.")
+        return cls(configuration, parts, (path / "results.csv").exists())
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Mean of every metric over the repetitions, and ``..._se``, its standard error.
+
+        With one repetition there is no standard error: None.
+        """
+        table = []
+        for key, group in groupby(self.records, key=lambda row: tuple(row[name] for name in CELL)):
+            rows = list(group)
+            summary: dict[str, Any] = dict(zip(CELL, key, strict=True))
+            summary |= {name: rows[0][name] for name in ("alpha", "n_classes")}
+            summary["repetitions"] = len(rows)
+            for name in ("gamma", "M"):
+                known = [row[name] for row in rows if row[name] is not None]
+                summary[name] = float(np.mean(known)) if known else None
+            for metric in (*METRICS, "size_median"):
+                values = np.array([row[metric] for row in rows], dtype=np.float64)
+                summary[metric] = float(values.mean())
+                error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else None
+                summary[f"{metric}_se"] = None if error is None else float(error)
+            table.append(summary)
+        return table
+
+    def class_coverage(
+        self, dataset: str, score: str, method: str, n_avg: int, *, exact: bool = False
+    ) -> FloatArray:
+        """Coverage of each class over all repetitions (K,); NaN where it was never validated."""
+        wanted: dict[str, Any] = {"dataset": dataset, "score": score, "method": method}
+        wanted |= {"n_avg": n_avg, "exact": exact}
+        for row in self.classes:
+            if all(row[key] == value for key, value in wanted.items()):
+                with np.errstate(invalid="ignore"):
+                    return np.array(row["covered"]) / np.array(row["rows"])
+        raise InputError(f"These results do not hold {wanted}.")
+
+    def to_frame(self) -> Any:
+        """The tidy table as a pandas data frame."""
+        return import_pandas().DataFrame(self.records)
+
+
+class Store:
+    """Where the parts of a running study are kept: a folder, or memory."""
+
+    def __init__(self, grid: Grid, folder: Path | None) -> None:
+        self.folder, self.digest = folder, grid.digest
+        self.configuration = grid.configuration | {"digest": grid.digest}
+        self._parts: dict[str, dict[str, Any]] = {}
+        if folder is not None:
+            self._open(folder)
+
+    def _open(self, folder: Path) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
+        known = _read_configuration(folder)
+        if known is None:
+            if folder.is_dir() and any(folder.iterdir()):
+                raise InputError(
+                    f"'{folder}' is neither empty nor a folder of results; choose another one."
+                )
+            _make(folder / "parts")
+            _make(folder / "scores")
+            _write_json(folder / "configuration.json", self.configuration)
+        elif known["digest"] != self.digest:
+            raise InputError(
+                f"'{folder}' holds results of another configuration ({_difference(known, self)}); "
+                "choose another folder."
+            )
+        for place in ("", "parts", "scores"):  # what a kill left half-written
+            for file in (folder / place).glob(".*.part"):
+                file.unlink(missing_ok=True)
+
+    # ---- parts -------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether a unit is done."""
+        return name in self._parts or (self.folder is not None and self._part(name).exists())
+
+    def write(self, name: str, part: dict[str, Any]) -> None:
+        """Keep the results of a unit, whole or not at all."""
+        if self.folder is None:
+            self._parts[name] = part
+        else:
+            _write_json(self._part(name), {"configuration": self.digest} | part)
+
+    def _part(self, name: str) -> Path:
+        assert self.folder is not None
+        return self.folder / "parts" / f"{name}.json"
+
+    # ---- true-label scores, which every unit of a data set needs -----------------------------
+
+    def known_scores(self, dataset: str) -> dict[str, Array] | None:
+        """The arrays that an earlier run kept; None if there are none."""
+        if self.folder is None or not self._scores(dataset).exists():
+            return None
+        with np.load(self._scores(dataset), allow_pickle=False) as arrays:
+            return dict(arrays)
+
+    def keep_scores(self, dataset: str, arrays: dict[str, Array]) -> None:
+        """Keep them for the next run."""
+        if self.folder is None:
+            return
+        path = self._scores(dataset)
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+    def _scores(self, dataset: str) -> Path:
+        assert self.folder is not None
+        names = [name for name, _, _ in self.configuration["datasets"]]
+        return self.folder / "scores" / f"{names.index(dataset):02d}.npz"
+
+    # ---- the end -----------------------------------------------------------------------------
+
+    def assemble(self, names: list[str]) -> Results:
+        """All parts together; in a folder also as one table, in CSV and Parquet."""
+        if self.folder is None:
+            return Results(self.configuration, [self._parts[name] for name in names], True)
+        parts = [_read_part(self._part(name), self.digest) for name in names]
+        results = Results(self.configuration, parts, True)
+        if not results.records:
+            raise InputError(
+                "The study has no results: every n_avg asks for all rows of its data set or more; "
+                "use smaller ones."
+            )
+        _write_parquet(self.folder / "results.parquet", results.records)
+        _write_csv(self.folder / "results.csv", results.records)
+        return results
+
+
+def _difference(known: dict[str, Any], store: Store) -> str:
+    names = [
+        key
+        for key, value in store.configuration.items()
+        if key not in ("digest", "title") and known.get(key) != value
+    ]
+    return f"its {' and '.join(names)} differ{'s' if len(names) == 1 else ''}"
+
+
+def _read_configuration(folder: Path) -> dict[str, Any] | None:
+    path = folder / "configuration.json"
+    if not path.is_file():
+        return None
+    try:
+        configuration: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        assert configuration["digest"]
+    except (ValueError, KeyError, AssertionError):
+        raise InputError(f"Cannot read '{path}': it is not the configuration of a study.") from None
+    return configuration
+
+
+def _read_part(path: Path, digest: str) -> dict[str, Any]:
+    part: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if part.get("configuration") != digest:
+        raise InputError(
+            f"'{path}' belongs to another configuration than its folder; remove it and run again."
+        )
+    return part
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"Cannot make the folder '{folder}': {error.strerror}.") from error
+
+
+def _write_json(path: Path, value: Any) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _write_csv(path: Path, records: list[dict[str, Any]]) -> None:
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, records[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+
+
+def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:
+    """The same table in Parquet, where pyarrow is installed."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        return
+    columns = {name: [row[name] for row in records] for name in records[0]}
+    # All missing would be a column of no type.
+    kinds = {"gamma": pa.float64(), "M": pa.int64(), "seed": pa.uint64()}
+    table = pa.table(
+        {name: pa.array(values, type=kinds.get(name)) for name, values in columns.items()}
+    )
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary)

@@ -1,0 +1,73 @@
+"""``evencover experiment`` end to end."""
+
+import json
+
+import pytest
+
+from evencover.cli import main
+
+GRID = """
+title = "A small study"
+datasets = [{twin = "cifar-100", scale = 0.1}]
+scores = ["softmax"]
+n_avg = [10, 20]
+repetitions = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("command")
+    (folder / "grid.toml").write_text(GRID)
+    main(["experiment", "run", str(folder / "grid.toml"), "-o", str(folder / "out")])
+    return folder / "out"
+
+
+def test_run_table_and_figures(study, capsys, tmp_path):
+    main(["experiment", "table", str(study)])
+    text = capsys.readouterr().out
+    assert text.startswith("A small study")
+    assert "cifar-100 (twin)" in text
+    main(["experiment", "table", str(study), "--format", "latex", "-o", str(tmp_path / "t.tex")])
+    assert (tmp_path / "t.tex").read_text().startswith(r"\begin{table}")
+    main(["experiment", "figures", str(study), "-o", str(tmp_path / "f"), "--format", "svg"])
+    shown = capsys.readouterr().out.split()
+    assert shown == [str(tmp_path / "f" / f"cifar-100{kind}.svg") for kind in ("", "-classes")]
+
+
+def test_json_has_every_number(study, capsys):
+    main(["experiment", "table", str(study), "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 6
+    assert {"covgap", "covgap_se", "undercov_gap", "marginal_coverage"} <= rows[0].keys()
+
+
+def test_running_again_says_that_all_is_there(study, capsys):
+    main(["experiment", "run", str(study.parent / "grid.toml"), "-o", str(study)])
+    assert "12 rows in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "papr", "-o", "x"], "Unknown grid 'papr'"),
+        (["run", "small"], "--output"),
+        (["run", "languages", "-o", "{study}"], "another configuration"),
+        (["table", "nowhere"], "must be a folder of results"),
+        (["table", "{study}", "--n-avg", "ten"], "--n-avg must be whole numbers"),
+        (["table", "{study}", "--n-avg", "50"], "have n_avg 10, 20. Got 50"),
+        (["table", "{study}", "--format", "word"], "word"),
+        (["table", "{study}", "--exact"], "no randomised"),
+        (["figures", "{study}", "-o", "{tmp}", "--format", "gif"], "Unknown format 'gif'"),
+        (["heatmap", "{study}", "-o", "{tmp}"], "no gamma x M grid"),
+    ],
+)
+def test_errors_are_one_sentence_and_exit_2(study, arguments, message, capsys, tmp_path):
+    filled = [each.format(study=study, tmp=tmp_path) for each in arguments]
+    with pytest.raises(SystemExit) as stop:
+        main(["experiment", *filled])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith("evencover: ")
+    assert message in error

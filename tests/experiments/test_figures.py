@@ -1,0 +1,100 @@
+"""Figures show the numbers of the study."""
+
+import numpy as np
+import pytest
+
+from evencover import InputError
+from evencover.experiments import run
+from evencover.experiments.figures import (
+    draw_classes,
+    draw_curves,
+    draw_heatmap,
+    write_figures,
+    write_heatmaps,
+)
+
+
+@pytest.fixture(scope="module")
+def tuned(make_grid):
+    return run(
+        make_grid(
+            scores=["softmax"], methods=["clustered"], exact=False, n_avg=[20, 40],
+            gamma=[0.3, 0.6], n_clusters=[2, 3, 4],
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_curves_are_the_means_and_bands_1_96_standard_errors(results, exact):
+    figure = draw_curves(results, "mine", exact=exact)
+    axes = np.array(figure.axes).reshape(3, 3)
+    assert [ax.get_title() for ax in axes[0]] == ["softmax", "aps", "raps"]
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["CovGap", "AvgSize", "FracUnderCov"]
+    rows = [
+        row for row in results.summary()
+        if row["score"] == "aps" and row["method"] == "classwise" and row["exact"] == exact
+    ]  # fmt: skip
+    for ax, metric in zip(axes[:, 1], ("covgap", "avg_size", "frac_undercovered"), strict=True):
+        line = next(line for line in ax.lines if line.get_label() == "CLASSWISE")
+        assert line.get_xdata().tolist() == [10, 20]
+        np.testing.assert_allclose(line.get_ydata(), [row[metric] for row in rows])
+        band = ax.collections[[l.get_label() for l in ax.lines].index("CLASSWISE")]  # noqa: E741
+        top = band.get_paths()[0].vertices[:, 1].max()
+        assert top == pytest.approx(max(r[metric] + 1.96 * r[f"{metric}_se"] for r in rows))
+    floor = next(line for line in axes[0, 0].lines if "noise floor" in line.get_label())
+    np.testing.assert_allclose(floor.get_ydata(), [row["covgap_noise_floor"] for row in rows])
+
+
+def test_a_study_without_randomised_variants_has_no_figure_of_them(tuned):
+    assert draw_curves(tuned, "mine", exact=True) is None
+
+
+def test_the_heat_map_holds_every_gamma_and_m(tuned):
+    figure = draw_heatmap(tuned, "mine", "softmax")
+    first, second = figure.axes[:2]
+    assert [ax.get_title() for ax in (first, second)] == ["n_avg = 20", "n_avg = 40"]
+    shown = np.asarray(first.images[0].get_array())
+    rows = [row for row in tuned.summary() if row["n_avg"] == 20]
+    np.testing.assert_allclose(shown.ravel(), [row["covgap"] for row in rows])
+    assert [tick.get_text() for tick in first.get_yticklabels()] == ["0.3", "0.6"]
+    assert [tick.get_text() for tick in first.get_xticklabels()] == ["2", "3", "4"]
+    best = np.unravel_index(shown.argmin(), shown.shape)
+    assert first.patches[0].get_xy() == (best[1] - 0.5, best[0] - 0.5)
+
+
+def test_the_classes_let_down_are_those_with_the_least_coverage(results):
+    figure = draw_classes(results, "mine")
+    coverage = results.class_coverage("mine", "softmax", "standard", 20)
+    known = np.flatnonzero(np.isfinite(coverage))
+    least = known[np.argsort(coverage[known], kind="stable")][0]
+    labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert labels[0] == f"class {least}"
+    bars = figure.axes[3].patches
+    assert sum(bar.get_height() for bar in bars) == len(known)
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_files_by_ending(results, tmp_path, ending, start):
+    paths = write_figures(results, tmp_path / "new", ending)
+    names = ["mine", "mine-randomised", "mine-classes"]
+    assert [path.name for path in paths] == [f"{name}.{ending}" for name in names]
+    assert all(path.read_bytes().startswith(start) for path in paths)
+
+
+def test_heat_maps_are_written(tuned, tmp_path):
+    paths = write_heatmaps(tuned, tmp_path, metric="avg_size")
+    assert [path.name for path in paths] == ["mine-softmax-avg_size-heatmap.png"]
+
+
+def test_what_cannot_be_drawn_is_said(results, tmp_path):
+    with pytest.raises(InputError, match="no gamma x M grid to draw"):
+        write_heatmaps(results, tmp_path)
+    with pytest.raises(InputError, match="Unknown metric"):
+        write_heatmaps(results, tmp_path, metric="size")
+    with pytest.raises(InputError, match="Unknown format 'gif'"):
+        write_figures(results, tmp_path, "gif")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="it is a file, not a folder"):
+        write_figures(results, tmp_path / "file")

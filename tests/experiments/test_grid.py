@@ -1,0 +1,147 @@
+"""A grid says what is tried; what it does not understand is refused in one sentence."""
+
+import numpy as np
+import pytest
+
+from evencover import APS, RAPS, ClusteredPredictor, InputError, StandardPredictor
+from evencover.experiments import Grid, shipped
+from evencover.experiments.runner import plan
+
+
+def grid_of(text, tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(text)
+    return Grid.from_toml(path)
+
+
+def test_the_shipped_grids_are_good():
+    assert list(shipped()) == ["heatmap", "languages", "paper", "small"]
+    for name in shipped():
+        assert Grid.from_toml(name).cells
+
+
+def test_the_paper_s_grid_is_the_paper_s():
+    grid = Grid.from_toml("paper")
+    assert [each.name for each in grid.datasets] == [
+        "imagenet", "cifar-100", "places365", "inaturalist",
+    ]  # fmt: skip
+    assert grid.n_avg == [10, 20, 30, 40, 50, 75, 100, 150]
+    assert grid.repetitions == 10
+    assert len(grid.cells) == 8 * 3 * 2
+    # All 480 vectors of a score in one pass over the rows.
+    assert len(plan(grid)) == 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("datasets = ['languages']\ncolour = 1", "Unknown key in .* 'colour'"),
+        ("n_avg = [10]", "must have the key 'datasets'"),
+        ("datasets = [", "it is not TOML"),
+        ("datasets = 'languages'", "'datasets' of a grid must be a list"),
+        ("datasets = []", "'datasets' of a grid must be a list with entries"),
+        ("datasets = ['imagnet']", "Unknown data set 'imagnet'.*did you mean 'imagenet'"),
+        ("datasets = ['gone.npz']", "there is no such file"),
+        ("datasets = ['languages', 'languages']", "different names. Got 'languages' twice"),
+        ("datasets = [{twin = 'imagenet', rows = 3}]", "Unknown key of a data set 'rows'"),
+        ("datasets = [{name = 'x'}]", "must have the key 'path' or 'twin'"),
+        ("datasets = [{twin = 'x'}]", "Unknown twin 'x'"),
+        ("datasets = [3]", "must be a name, a path, a table"),
+        ("datasets = ['languages']\nmethods = ['clusterd']", "did you mean 'clustered'"),
+        ("datasets = ['languages']\nmethods = [{name = 'clustered', gama = 1}]", "'gama'"),
+        ("datasets = ['languages']\nmethods = [{name = 'clustered', alpha = 0.2}]", "decides"),
+        ("datasets = ['languages']\nmethods = ['standard', 'standard']", "twice"),
+        ("datasets = ['languages']\nscores = ['apps']", "Unknown score 'apps'"),
+        ("datasets = ['languages']\nscores = [{name = 'raps', lam = 1}]", "does not take"),
+        ("datasets = ['languages']\nn_avg = [0]", "'n_avg' parameter"),
+        ("datasets = ['languages']\nn_avg = 10", "'n_avg' of a grid must be a list"),
+        ("datasets = ['languages']\nalpha = 1", "'alpha' parameter of a grid"),
+        ("datasets = ['languages']\nrepetitions = 0", "'repetitions' parameter"),
+        ("datasets = ['languages']\nsampling = 'rndom'", "did you mean 'random'"),
+        ("datasets = ['languages']\nseed = -1", "'random_state' parameter of a grid"),
+        ("datasets = ['languages']\nexact = 'yes'", "'exact'"),
+        ("datasets = ['languages']\nscale = 0", "'scale' parameter"),
+    ],
+)
+def test_what_is_wrong_is_said(text, message, tmp_path):
+    with pytest.raises(InputError, match=message) as caught:
+        grid_of(text, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_grid_is_refused():
+    with pytest.raises(InputError, match=r"Unknown grid 'papr'.*did you mean 'paper'"):
+        Grid.from_toml("papr")
+    with pytest.raises(InputError, match="there is no such file"):
+        Grid.from_toml("nowhere.toml")
+
+
+def test_paths_begin_at_the_grid_s_folder(tmp_path, data):
+    np.savez(tmp_path / "imagenet.npz", softmax=data.rows, labels=data.labels)
+    grid = grid_of("datasets = ['imagenet.npz']", tmp_path)
+    assert grid.datasets[0].name == "imagenet"
+    assert not grid.datasets[0].simulated
+    assert grid.datasets[0].open_source().n_classes == 12
+
+
+def test_labels_may_lie_apart_and_logits_are_said(tmp_path, data):
+    np.save(tmp_path / "z.npy", np.log(data.rows))
+    np.save(tmp_path / "y.npy", data.labels)
+    text = "datasets = [{name = 'z', path = 'z.npy', labels = 'y.npy', logits = true}]"
+    source = grid_of(text, tmp_path).datasets[0].open_source()
+    assert source.has_labels
+    assert source.logits is True
+
+
+def test_a_gamma_by_m_grid_multiplies_clustered_alone():
+    grid = Grid(
+        datasets=["languages"], methods=["standard", "clustered"], n_avg=[10],
+        gamma=[0.2, 0.5], n_clusters=[2, 3, 4],
+    )  # fmt: skip
+    assert [each.parameters for each in grid.methods] == ["", *(
+        f"gamma={gamma}, n_clusters={number}" for gamma in (0.2, 0.5) for number in (2, 3, 4)
+    )]  # fmt: skip
+
+
+def test_predictors_and_scores_of_one_s_own_are_taken():
+    class Mine(StandardPredictor):
+        method = "mine"
+
+    grid = Grid(
+        datasets=["languages"], exact=[False, True],
+        methods=[Mine(), ClusteredPredictor(gamma=0.3), {"name": "pooled", "exact": False}],
+        scores=[APS(), RAPS(penalty=0.5), {"name": "raps", "k_reg": 2, "label": "raps 2"}],
+    )  # fmt: skip
+    assert [(each.name, each.parameters, each.exact) for each in grid.methods] == [
+        ("mine", "", (False, True)),
+        ("clustered", "gamma=0.3", (False, True)),
+        ("pooled", "", (False,)),
+    ]
+    names = ["aps", "RAPS(randomize=True, penalty=0.5, k_reg=5)", "raps 2"]
+    assert [each.name for each in grid.scores] == names
+
+
+def test_the_hash_sees_all_that_decides_the_numbers(make_grid, data):
+    base = make_grid()
+    assert make_grid(title="another name").digest == base.digest
+    changed = [
+        make_grid(n_avg=[10]),
+        make_grid(seed=8),
+        make_grid(alpha=0.2),
+        make_grid(repetitions=4),
+        make_grid(exact=False),
+        make_grid(sampling="balanced"),
+        make_grid(scores=["softmax", "aps", {"name": "raps", "penalty": 0.5, "label": "raps"}]),
+        make_grid(methods=["standard", "classwise", ClusteredPredictor(gamma=0.3)]),
+        make_grid(datasets=[("mine", data.rows, data.labels[::-1].copy())]),
+        make_grid(datasets=[("yours", *data)]),
+    ]
+    assert len({each.digest for each in [base, *changed]}) == len(changed) + 1
+
+
+def test_the_hash_sees_the_content_of_files(tmp_path, data):
+    digests = set()
+    for factor in (1.0, 1.0, 0.5):
+        np.savez(tmp_path / "p.npz", softmax=data.rows**factor, labels=data.labels)
+        digests.add(Grid(datasets=[tmp_path / "p.npz"]).digest)
+    assert len(digests) == 2

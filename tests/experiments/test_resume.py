@@ -1,0 +1,165 @@
+"""A study that was killed goes on where it stopped, and ends with the same bytes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from evencover import InputError
+from evencover.experiments import Results, run
+
+STUDY = """
+import sys, warnings
+import evencover.experiments.runner as runner
+import pyarrow.parquet, scipy.special  # now: kills must hit the work, not an import
+from evencover.experiments import Grid
+runner.VECTORS_PER_UNIT = 6
+grid = Grid.from_toml(sys.argv[1])
+print("ready", flush=True)
+runner.run(grid, sys.argv[2])
+print("done", flush=True)
+"""
+GRID = """
+datasets = ["p.npz"]
+methods = ["standard", "classwise"]
+n_avg = [5, 8, 10, 15, 20, 30]
+exact = [false, true]
+repetitions = 3
+"""
+TABLES = ("results.csv", "results.parquet")
+
+
+def start(grid, folder):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUDY, grid, folder], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def part_times(folder):
+    return {file.name: file.stat().st_mtime_ns for file in folder.glob("parts/*.json")}
+
+
+def test_ten_kills_at_random_moments_change_no_byte(tmp_path, data):
+    np.savez(tmp_path / "p.npz", softmax=data.rows, labels=data.labels)
+    grid = tmp_path / "grid.toml"
+    grid.write_text(GRID)
+    clean, killed = tmp_path / "clean", tmp_path / "killed"
+    process = start(grid, clean)
+    begun = time.monotonic()
+    assert process.communicate()[0] == "done\n"
+    duration = time.monotonic() - begun
+    assert len(part_times(clean)) == 3 * 12
+
+    moments = random.Random(0)
+    n_kills, n_interrupted = 0, 0
+    while n_kills < 10:
+        before = part_times(killed)
+        process = start(grid, killed)
+        time.sleep(moments.uniform(0, duration / 6))
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        n_kills += 1
+        after = part_times(killed)
+        assert before.items() <= after.items()  # nothing lost, nothing computed again
+        n_interrupted += 0 < len(after) < 3 * 12
+        assert not (killed / "results.csv").exists() or len(after) == 3 * 12
+    assert n_interrupted > 0  # the kills did hit the work
+    before = part_times(killed)
+    process = start(grid, killed)
+    assert process.communicate()[0] == "done\n"
+    assert process.returncode == 0
+    assert before.items() <= part_times(killed).items()
+    for name in TABLES:
+        assert (killed / name).read_bytes() == (clean / name).read_bytes()
+    assert not list(killed.rglob(".*.part"))
+
+
+def test_a_complete_study_is_not_computed_again(folder, make_grid, monkeypatch):
+    before = {name: (folder / name).read_bytes() for name in TABLES}
+    monkeypatch.setattr("evencover.experiments.runner._compute", None)
+    monkeypatch.setattr("evencover.trials.ScoredRows._read", None)
+    assert run(make_grid(), folder).is_complete
+    assert {name: (folder / name).read_bytes() for name in TABLES} == before
+
+
+def test_the_scores_are_read_once(make_grid, tmp_path, monkeypatch):
+    run(make_grid(), tmp_path / "out")
+    (part := next((tmp_path / "out").glob("parts/*.json"))).unlink()
+    monkeypatch.setattr("evencover.trials.ScoredRows._read", None)
+    run(make_grid(), tmp_path / "out")
+    assert part.exists()
+
+
+def test_folder_and_memory_hold_the_same(folder, results):
+    assert Results.load(folder).records == results.records
+    assert Results.load(folder).classes == results.classes
+
+
+def test_parquet_and_csv_hold_the_same(folder, results):
+    import csv
+
+    import pyarrow.parquet as pq
+
+    assert pq.read_table(folder / "results.parquet").to_pylist() == results.records
+    with (folder / "results.csv").open(newline="") as file:
+        for text, record in zip(csv.DictReader(file), results.records, strict=True):
+            assert float(text["covgap"]) == record["covgap"]
+            assert text["exact"] == str(record["exact"])
+
+
+def test_without_pyarrow_there_is_the_csv(make_grid, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    run(make_grid(n_avg=[10], scores=["softmax"]), tmp_path / "out")
+    assert (tmp_path / "out" / "results.csv").exists()
+    assert not (tmp_path / "out" / "results.parquet").exists()
+
+
+def test_another_configuration_is_refused(folder, make_grid):
+    with pytest.raises(InputError, match=r"another configuration \(its seed differs\)"):
+        run(make_grid(seed=8), folder)
+    with pytest.raises(InputError, match="its n_avg and repetitions differ"):
+        run(make_grid(n_avg=[10], repetitions=2), folder)
+
+
+def test_a_part_of_another_configuration_is_refused(make_grid, tmp_path):
+    grid = make_grid(n_avg=[10], scores=["softmax"])
+    run(grid, tmp_path / "out")
+    part = next((tmp_path / "out").glob("parts/*.json"))
+    part.write_text(json.dumps(json.loads(part.read_text()) | {"configuration": "another"}))
+    with pytest.raises(InputError, match="belongs to another configuration"):
+        run(grid, tmp_path / "out")
+
+
+def test_folders_of_other_things_are_left_alone(make_grid, tmp_path):
+    (tmp_path / "thesis.txt").write_text("all my work")
+    with pytest.raises(InputError, match="neither empty nor a folder of results"):
+        run(make_grid(), tmp_path)
+    with pytest.raises(InputError, match="it is a file, not a folder"):
+        run(make_grid(), tmp_path / "thesis.txt")
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_what_is_no_study_cannot_be_loaded(tmp_path):
+    with pytest.raises(InputError, match="must be a folder of results"):
+        Results.load(tmp_path)
+    (tmp_path / "configuration.json").write_text("{}")
+    with pytest.raises(InputError, match="not the configuration of a study"):
+        Results.load(tmp_path)
+
+
+def test_an_unfinished_study_can_be_looked_at(make_grid, tmp_path, monkeypatch):
+    monkeypatch.setattr("evencover.experiments.runner.VECTORS_PER_UNIT", 6)
+    run(make_grid(), tmp_path / "out")
+    (tmp_path / "out" / "results.csv").unlink()
+    next((tmp_path / "out").glob("parts/*.json")).unlink()
+    partial = Results.load(tmp_path / "out")
+    assert partial.records
+    assert not partial.is_complete

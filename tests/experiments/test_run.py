@@ -1,0 +1,210 @@
+"""The tidy table holds what plain predictors give on the same splits."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from evencover import APS, RAPS, EvencoverWarning, InputError, Softmax, StandardPredictor
+from evencover.experiments import Grid, run
+from evencover.experiments.runner import plan
+from evencover.experiments.splits import sample, sample_balanced
+from evencover.predictors import make_predictor
+from evencover.quantiles import Thresholds
+from evencover.randomness import Use, places, uniforms
+
+SEED = 7
+SCORES = {"softmax": Softmax(), "aps": APS(), "raps": RAPS()}
+
+
+def find(results, **wanted):
+    rows = [r for r in results.records if all(r[k] == v for k, v in wanted.items())]
+    assert len(rows) == 1
+    return rows[0]
+
+
+def split(data, n_avg, repetition):
+    calibration = sample(data.labels, 12, n_avg, repetition, SEED)
+    test = np.setdiff1d(np.arange(len(data.labels)), calibration)
+    return calibration, test
+
+
+@pytest.mark.parametrize("method", ["standard", "classwise", "clustered"])
+@pytest.mark.parametrize(("n_avg", "repetition"), [(10, 0), (20, 2)])
+def test_softmax_is_what_fit_and_evaluate_give(results, data, method, n_avg, repetition):
+    calibration, test = split(data, n_avg, repetition)
+    assert len(calibration) == n_avg * 12
+    predictor = make_predictor(method, random_state=SEED + repetition)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvencoverWarning)
+        predictor.fit(data.rows[calibration], data.labels[calibration], ids=calibration)
+    report = predictor.evaluate(data.rows[test], data.labels[test], ids=test)
+    row = find(
+        results, score="softmax", method=method, n_avg=n_avg, repetition=repetition, exact=False
+    )
+    for metric in report.METRICS:
+        assert row[metric] == getattr(report, metric), metric
+    assert row["n_calibration"] == len(calibration)
+    assert row["n_validation"] == len(test)
+
+
+@pytest.mark.parametrize("score", list(SCORES))
+@pytest.mark.parametrize("method", ["standard", "classwise", "clustered"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_every_metric_is_what_the_definitions_give(results, data, score, method, exact):
+    """From the whole score matrix, without any of the study's shortcuts."""
+    calibration, test = split(data, 20, 1)
+    scores = SCORES[score].matrix(data.rows, random_state=SEED)
+    true_scores = scores[np.arange(len(scores)), data.labels]
+    predictor = make_predictor(method, exact=exact, random_state=SEED + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvencoverWarning)
+        predictor.fit_scores(
+            true_scores[calibration], data.labels[calibration], 12, ids=calibration
+        )
+    limits = np.broadcast_to(predictor.thresholds_, scores.shape)
+    if exact:
+        coin = uniforms(SEED, Use.EXACT, places(0, len(scores)))[:, None]
+        tails = coin >= predictor.upper_probability_
+        limits = np.where(tails, predictor.lower_thresholds_, limits)
+    member = (scores <= limits)[test]
+    labels = data.labels[test]
+    covered = member[np.arange(len(test)), labels]
+    present = np.unique(labels)
+    coverage = np.array([covered[labels == y].mean() for y in present])
+    row = find(results, score=score, method=method, n_avg=20, repetition=1, exact=exact)
+    assert row["covgap"] == pytest.approx(100 * np.abs(coverage - 0.9).mean(), abs=1e-10)
+    assert row["undercov_gap"] == pytest.approx(100 * np.maximum(0.9 - coverage, 0).mean())
+    assert row["frac_undercovered"] == np.mean(coverage <= 0.8 + 1e-12)
+    assert row["macro_coverage"] == pytest.approx(coverage.mean())
+    assert row["marginal_coverage"] == pytest.approx(covered.mean())
+    assert row["avg_size"] == pytest.approx(member.sum(axis=1).mean())
+    assert row["size_median"] == np.sort(member.sum(axis=1))[-(-len(test) // 2) - 1]
+    assert row["n_classes_evaluated"] == len(present)
+
+
+def test_every_cell_is_there_once_and_in_order(results, make_grid):
+    keys = ["score", "n_avg", "method", "exact", "repetition"]
+    found = [tuple(row[key] for key in keys) for row in results.records]
+    assert found == [
+        (score.name, cell.n_avg, cell.method.name, cell.exact, repetition)
+        for score in make_grid().scores
+        for cell in make_grid().cells
+        for repetition in range(3)
+    ]
+
+
+def test_the_summary_is_mean_and_standard_error(results):
+    first = results.summary()[0]
+    values = np.array([row["covgap"] for row in results.records[:3]])
+    assert first["covgap"] == pytest.approx(values.mean())
+    assert first["covgap_se"] == pytest.approx(np.sqrt(values.var(ddof=1) / 3))
+    assert first["repetitions"] == 3
+
+
+def test_one_repetition_has_no_standard_error(make_grid):
+    once = run(make_grid(repetitions=1, n_avg=[10], scores=["softmax"], methods=["standard"]))
+    assert once.summary()[0]["covgap_se"] is None
+
+
+def test_how_units_are_cut_does_not_matter(results, make_grid, monkeypatch):
+    monkeypatch.setattr("evencover.experiments.runner.VECTORS_PER_UNIT", 5)
+    assert len(plan(make_grid())) == 3 * 6
+    assert run(make_grid()).records == results.records
+
+
+def test_class_coverage_is_summed_over_the_repetitions(results, data):
+    covered, rows = np.zeros(12), np.zeros(12)
+    for repetition in range(3):
+        calibration, test = split(data, 10, repetition)
+        predictor = make_predictor("standard")
+        _fit_quietly(predictor, data, calibration)
+        hit = Softmax().true_label(*data)[test] <= predictor.thresholds_[0]
+        covered += np.bincount(data.labels[test], hit, 12)
+        rows += np.bincount(data.labels[test], minlength=12)
+    with np.errstate(invalid="ignore"):
+        expected = covered / rows
+    found = results.class_coverage("mine", "softmax", "standard", 10)
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(InputError, match="do not hold"):
+        results.class_coverage("mine", "softmax", "standard", 99)
+
+
+def _fit_quietly(predictor, data, calibration):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvencoverWarning)
+        predictor.fit_scores(Softmax().true_label(*data)[calibration], data.labels[calibration], 12)
+
+
+def test_a_sample_is_without_replacement_and_differs_between_repetitions(data):
+    one, same, other = (sample(data.labels, 12, 20, r, SEED) for r in (0, 0, 1))
+    assert len(np.unique(one)) == 240
+    np.testing.assert_array_equal(one, same)
+    assert len(np.intersect1d(one, other)) < 150
+    nested = sample(data.labels, 12, 10, 0, SEED)
+    assert not np.isin(nested, one).all()
+
+
+def test_every_row_is_as_likely_to_be_sampled(data):
+    """Counts over 255 repetitions are binomial: 6 standard deviations off has p < 1e-5 (seeded)."""
+    counts = sum(
+        np.bincount(sample(data.labels, 12, 15, r, SEED), minlength=900) for r in range(255)
+    )
+    expected, share = 255 * 0.2, 0.2
+    assert np.abs(counts - expected).max() < 6 * np.sqrt(255 * share * (1 - share))
+
+
+def test_balanced_sampling_takes_as_many_of_each_class(make_grid, data):
+    counts = np.bincount(data.labels[sample_balanced(data.labels, 10, 0, SEED)], minlength=12)
+    all_rows = np.bincount(data.labels, minlength=12)
+    np.testing.assert_array_equal(counts, np.minimum(10, np.maximum(all_rows - 1, 0)))
+    balanced = run(make_grid(sampling="balanced", n_avg=[10], scores=["softmax"]))
+    assert {row["n_calibration"] for row in balanced.records} == {counts.sum()}
+
+
+def test_too_large_sizes_are_left_out_with_a_note(make_grid):
+    grid = make_grid(n_avg=[10, 75, 80], scores=["softmax"], methods=["standard"])
+    with pytest.warns(EvencoverWarning, match="900 rows of 12 classes.*n_avg = 75, 80, which is"):
+        found = run(grid)
+    assert {row["n_avg"] for row in found.records} == {10}
+
+
+def test_a_study_without_any_result_is_refused(make_grid, tmp_path):
+    grid = make_grid(n_avg=[75], scores=["softmax"], methods=["standard"])
+    with pytest.warns(EvencoverWarning), pytest.raises(InputError, match="no results"):
+        run(grid, tmp_path / "out")
+
+
+def test_the_paper_s_rule_fills_in_gamma_and_m(make_grid):
+    auto = run(make_grid(scores=["softmax"], methods=["clustered"], exact=False, n_avg=[40]))
+    fixed = run(
+        make_grid(
+            scores=["softmax"], methods=["clustered"], exact=False, n_avg=[40],
+            gamma=[0.5], n_clusters=[3],
+        )
+    )  # fmt: skip
+    assert all(0 <= row["gamma"] < 1 for row in auto.records)
+    assert {(row["gamma"], row["M"]) for row in fixed.records} == {(0.5, 3)}
+
+
+def test_a_method_of_one_s_own_is_in_the_table(make_grid):
+    class Everything(StandardPredictor):
+        method = "everything"
+
+        def _calibrate(self, scores, labels, ids):
+            limits = super()._calibrate(scores, labels, ids)
+            return Thresholds(np.full_like(limits.upper, np.inf))
+
+    # With both variants: what it does to the thresholds is done to the randomised ones, too.
+    found = run(make_grid(methods=[Everything()], scores=["aps"]))
+    assert all(row["avg_size"] == 12 for row in found.records)
+    assert {row["method"] for row in found.records} == {"everything"}
+
+
+def test_the_frame_has_a_row_per_record(results):
+    assert len(results.to_frame()) == len(results.records)
+
+
+def test_grids_of_the_documentation_run():
+    grid = Grid(datasets=[{"twin": "cifar-100", "scale": 0.1}], n_avg=[10], repetitions=2)
+    assert all(row["simulated"] for row in run(grid).records)

@@ -1,0 +1,186 @@
+"""The paper's table: its numbers, what is bold, and how it compares with the published one."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from evencover import InputError
+from evencover.experiments import Results
+from evencover.experiments.published import Published, published
+from evencover.experiments.results import METRICS
+from evencover.experiments.tables import make_table
+
+
+def record(repetition, covgap, avg_size, **changes):
+    """A row of results as the paper's own study would have it."""
+    row = dict.fromkeys(METRICS, 0.5) | {
+        "dataset": "imagenet", "simulated": False, "score": "softmax", "method": "standard",
+        "parameters": "", "exact": False, "n_avg": 20, "alpha": 0.1, "n_classes": 1000,
+        "gamma": None, "M": None, "repetition": repetition, "covgap": covgap,
+        "avg_size": avg_size, "size_median": 1,
+    }  # fmt: skip
+    return row | changes
+
+
+def study(*records, title="A <study> of 50% & more_"):
+    part = {"records": list(records), "classes": [], "class_names": None}
+    return Results({"title": title}, [part], True)
+
+
+@pytest.fixture
+def table():
+    """STANDARD as published (5.2 and 1.9), CLASSWISE far off, one's own method without a number."""
+    return make_table(
+        study(
+            *(record(r, 5.2 + 0.1 * (r - 1), 1.9) for r in range(3)),
+            *(record(r, 9.0 + r, 23.0, method="classwise") for r in range(3)),
+            *(record(r, 5.4, 2.0 + r, method="mine", parameters="depth=3") for r in range(3)),
+        )
+    )
+
+
+def test_the_published_numbers_are_those_of_table_1():
+    row = {"dataset": "imagenet", "score": "aps", "method": "clustered", "n_avg": 50}
+    row |= {"exact": False, "parameters": "", "alpha": 0.1, "n_classes": 1000}
+    assert published(row, "covgap") == (2.3, 0.0)
+    assert published(row, "avg_size") == (27.2, 0.5)
+    assert published(row, "frac_undercovered") is None
+    others = {"n_avg": 30, "exact": True, "alpha": 0.2, "method": "mine", "n_classes": 100}
+    for key, value in (others | {"parameters": "gamma=0.2", "dataset": "languages"}).items():
+        assert published(row | {key: value}, "covgap") is None
+
+
+def test_all_of_table_1_is_there():
+    keys = [
+        (dataset, score, method, n_avg, metric)
+        for dataset in ("imagenet", "cifar-100", "places365", "inaturalist")
+        for score in ("softmax", "aps", "raps")
+        for method in ("standard", "classwise", "clustered")
+        for n_avg in (10, 20, 50, 75)
+        for metric in ("covgap", "avg_size")
+    ]
+    classes = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
+    found = [
+        published(
+            {"dataset": d, "score": s, "method": m, "n_avg": n, "exact": False, "parameters": "",
+             "alpha": 0.1, "n_classes": classes[d]}, metric,
+        )
+        for d, s, m, n, metric in keys
+    ]  # fmt: skip
+    assert len(found) == 288
+    assert None not in found
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "agrees"),
+    [
+        (5.2, 0.0, True),
+        (5.44, 0.0, True),  # 1.96 x 0.1 + 0.05 = 0.246
+        (5.45, 0.0, False),
+        (5.52, 0.1, True),  # 1.96 x sqrt(0.02) + 0.05 = 0.327
+        (5.53, 0.1, False),
+        (4.88, 0.1, True),
+        (4.87, 0.1, False),
+        (5.44, None, True),
+    ],
+)
+def test_the_joint_error(mean, error, agrees):
+    assert Published(5.2, 0.1).agrees_with(mean, error) is agrees
+
+
+def test_numbers_verdicts_and_the_best(table):
+    standard, classwise, mine = table.lines
+    assert standard.entries[0].text == "5.2 (0.1)"
+    assert standard.entries[0].verdict == "5.2 (0.0) ="
+    assert standard.entries[0].is_best
+    assert classwise.entries[0].text == "10.0 (0.6)"
+    assert classwise.entries[0].verdict == "5.4 (0.0) ≠"
+    assert classwise.entries[1].verdict == "23.0 (0.9) ="
+    assert not classwise.entries[0].is_best
+    assert mine.method == "MINE (depth=3)"
+    assert mine.entries[0].verdict == ""
+    assert mine.entries[0].agrees is None
+    assert mine.entries[0].is_best  # 5.4 is within 0.2 of 5.2
+    assert not any(line.entries[1].is_best for line in table.lines)  # sizes are not ranked
+    assert "Within it: 3 of 4." in table.notes[-1]
+
+
+def test_text(table):
+    text = table.render("text")
+    lines = text.splitlines()
+    row = next(line for line in lines if "STANDARD" in line)
+    assert row.split() == ["imagenet", "softmax", "STANDARD", "*5.2", "(0.1)", "1.9", "(0.0)"]
+    assert "published" in lines[lines.index(row) + 1]
+    assert lines[lines.index(row) + 1].split() == [
+        "published", "5.2", "(0.0)", "=", "1.9", "(0.0)", "=",
+    ]  # fmt: skip
+    assert "Ding, Angelopoulos, Bates, Jordan, Tibshirani (2023)" in text
+    assert "1.96 sqrt(se² + published se²) + 0.05" in text
+
+
+def test_markdown(table):
+    lines = table.render("markdown").splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert len({line.count("|") for line in rows}) == 1
+    assert "| imagenet | softmax | STANDARD | **5.2 (0.1)** [5.2 (0.0) =] |" in rows[2]
+    assert "CLASSWISE | 10.0 (0.6) [5.4 (0.0) ≠] |" in rows[3]
+
+
+def test_latex(table):
+    text = table.render("latex")
+    body = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert {line.count("&") - line.count(r"\&") for line in body} == {4, 3}  # one head spans two
+    assert r"\textsc{standard} & \textbf{5.2} (0.1) {\color{gray}[5.2 (0.0) $=$]}" in text
+    assert r"A $<$study> of 50\% \& more\_" in text
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+
+
+def test_html(table):
+    class Tags(HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open, self.cells = [], 0
+
+        def handle_starttag(self, tag, attributes):
+            if tag not in ("meta",):
+                self.open.append(tag)
+            self.cells += tag == "td"
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+    text = table.render("html")
+    parser = Tags()
+    parser.feed(text)
+    assert parser.open == []
+    assert parser.cells == 6
+    assert "A &lt;study&gt; of 50% &amp; more_" in text
+    assert "<b>5.2 (0.1)</b><small>5.2 (0.0) =</small>" in text
+    assert "<small class=off>5.4 (0.0) ≠</small>" in text
+
+
+def test_twins_are_called_simulated():
+    table = make_table(study(record(0, 5.0, 2.0, simulated=True)))
+    assert table.lines[0].dataset == "imagenet (twin)"
+    assert any("Twins are simulated" in note for note in table.notes)
+    assert table.lines[0].entries[0].text == "5.0 (–)"
+
+
+def test_every_format_of_a_real_study(results):
+    table = make_table(results)
+    assert table.n_avg == (10, 20)
+    assert len(table.lines) == 9
+    for style in ("text", "markdown", "latex", "html"):
+        assert table.render(style)
+    assert len(make_table(results, exact=True, metrics=["frac_undercovered"]).lines) == 9
+
+
+def test_what_is_not_there_is_said(results, table):
+    with pytest.raises(InputError, match=r"have n_avg 10, 20\. Got 50"):
+        make_table(results, n_avg=[50])
+    with pytest.raises(InputError, match="Unknown metric 'size'"):
+        make_table(results, metrics=["size"])
+    with pytest.raises(InputError, match="Unknown format 'word'"):
+        table.render("word")
+    with pytest.raises(InputError, match=r"no randomised \(exact\) variants"):
+        make_table(study(record(0, 5.0, 2.0)), exact=True)
