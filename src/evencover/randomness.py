@@ -24,6 +24,7 @@ class Use(IntEnum):
     SPLIT = 3  # which calibration rows find clusters and which calibrate
     DATA = 4  # splits of a data set into calibration and test rows
     FOLDS = 5  # which fold a calibration row belongs to
+    FINGERPRINT = 20  # the hash of a row's place and label
 
 
 def check_random_state(value: Any, owner: str) -> int:

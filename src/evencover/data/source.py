@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from abc import ABC, abstractmethod
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._validation import Array, InputError, IntArray, class_labels, plain_array, score_rows
+from evencover.data.fingerprint import Fingerprint
 
 # About 4 MB of float32: large enough to hide Python's overhead, small enough for the cache.
 BLOCK_ELEMENTS = 1 << 20
@@ -62,6 +62,10 @@ class Source(ABC):
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Raw blocks of rows, and their labels where they are stored with the rows."""
 
+    def parts(self) -> Sequence[Source] | None:
+        """Consecutive parts that other processes can read, in order; None if there are none."""
+        return None
+
     def attach_labels(self, labels: Any) -> None:
         """Use these labels, one per row, instead of any that come with the rows."""
         self.labels = plain_array(labels)
@@ -76,7 +80,7 @@ class Source(ABC):
 
     def _checked_blocks(self) -> Iterator[Block]:
         start = 0
-        digest = hashlib.blake2b(digest_size=16)
+        seen = Fingerprint()
         for raw, labels in self.row_blocks():
             rows = score_rows(raw)
             if rows.shape[1] != self.n_classes:
@@ -85,16 +89,15 @@ class Source(ABC):
                     f"Got {rows.shape[1]} from row {start} on."
                 )
             stop = start + len(rows)
-            if start == 0:  # before all labels, so that block sizes do not matter
-                digest.update(rows[:1].astype(np.float64).tobytes())
             if self.labels is not None:
                 labels = self.labels[start:stop]
             if labels is not None:
                 labels = class_labels(self._indices(labels), self.n_classes, len(rows), start)
-                digest.update(labels.tobytes())
-            yield Block(start, rows, labels)
+            block = Block(start, rows, labels)
+            seen += Fingerprint.of(block)
+            yield block
             start = stop
-        self.fingerprint = digest.hexdigest()
+        self.fingerprint = seen.hexdigest()
         if start == 0:
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:

@@ -1,0 +1,171 @@
+"""Workers: any executor of the concurrent.futures kind, or a dask cluster, seen alike."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from evencover._validation import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+FAN_IN = 16  # results that are merged by one task on a cluster
+
+
+class Workers:
+    """Workers of a `concurrent.futures.Executor`: every result comes back to this process."""
+
+    def __init__(self, executor: Any) -> None:
+        self.executor = executor
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A future of ``function(*arguments)``."""
+        return self.executor.submit(function, *arguments)
+
+    def width(self) -> int:
+        """How many tasks run side by side."""
+        return int(getattr(self.executor, "_max_workers", None) or 8)
+
+    def keep(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A handle on a result that is too large to bring here: a recipe, followed in each use."""
+        return partial(function, *arguments)
+
+    def fold(
+        self,
+        function: Callable[[Any], Result],
+        items: Iterable[Any],
+        merge: Callable[[Iterable[Result]], Result],
+        finish: Callable[[Result], Any] | None = None,
+    ) -> Any:
+        """Merge the results of all items, which may be handles, in their order."""
+        result = merge(results_in_order(self, partial(_apply, function), items))
+        return result if finish is None else finish(result)
+
+
+class DaskWorkers(Workers):
+    """Workers of a `dask.distributed.Client`: results stay on them until they are asked for.
+
+    Tasks are pure, so when a worker dies the scheduler runs them, and whatever was lost with it,
+    again elsewhere. A task that raises is not tried again: bad input stays bad.
+    """
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A dask future of ``function(*arguments)``; futures among these become their results."""
+        return self.executor.submit(function, *arguments, pure=False)
+
+    def width(self) -> int:
+        """The threads of all workers that are there now."""
+        return max(1, sum(self.executor.nthreads().values()))
+
+    def keep(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The result stays in the memory of the worker that made it."""
+        return self.submit(function, *arguments)
+
+    def fold(
+        self,
+        function: Callable[[Any], Result],
+        items: Iterable[Any],
+        merge: Callable[[Iterable[Result]], Result],
+        finish: Callable[[Result], Any] | None = None,
+    ) -> Any:
+        """Merge on the workers, as a tree: only what `finish` returns is sent here."""
+        futures = [self.submit(function, item) for item in items]
+        while len(futures) > 1:
+            batches = (futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN))
+            futures = [self.submit(_merge, merge, *batch) for batch in batches]
+        return result_of(futures[0] if finish is None else self.submit(finish, futures[0]))
+
+
+def as_workers(executor: Any) -> Workers:
+    """The workers behind an executor, a dask client or a dask client's executor."""
+    client = getattr(executor, "_client", executor)  # Client.get_executor() wraps its client
+    if type(client).__module__.split(".")[0] == "distributed":
+        return DaskWorkers(client)
+    if not hasattr(executor, "submit"):
+        raise InputError(
+            "'executor' must be a concurrent.futures executor or a dask.distributed client. "
+            f"Got {type(executor).__name__} instead."
+        )
+    return Workers(executor)
+
+
+def results_in_order(
+    workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Yield ``function(item)`` in the order of the items; at most two per worker are under way."""
+    pending: deque[Any] = deque()
+    try:
+        for item in items:
+            pending.append(workers.submit(function, item))
+            if len(pending) >= 2 * workers.width():
+                yield result_of(pending.popleft())
+        while pending:
+            yield result_of(pending.popleft())
+    finally:  # the reader or the consumer failed: do not start what nobody will use
+        for future in pending:
+            future.cancel()
+
+
+def result_of(future: Any) -> Any:
+    """The result of a future; workers that die again and again are told in one sentence."""
+    try:
+        return future.result()
+    except Exception as error:
+        if type(error).__name__ not in (
+            "KilledWorker",
+            "BrokenProcessPool",
+            "FutureCancelledError",
+        ):
+            raise
+        raise InputError(
+            "The work could not be finished: workers died while at it "
+            f"({' '.join(str(error).split())[:200]}); give them more memory, or smaller parts."
+        ) from error
+
+
+@contextmanager
+def dask_client(address: str) -> Iterator[Any]:
+    """A client of the cluster at `address`, or of one on this machine that ends with it ("local").
+
+    A local cluster has one process with one thread per core: processes share nothing that
+    could get in each other's way.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise InputError(
+            "--dask needs dask.distributed; install it with 'pip install evencover[dask]'."
+        ) from None
+    if address == "local":
+        from evencover.engine import n_threads
+
+        with (
+            distributed.LocalCluster(
+                n_workers=n_threads(), threads_per_worker=1, dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+        return
+    try:
+        client = distributed.Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"No dask scheduler answers at {address!r}; give its address, such as "
+            "tcp://host:8786, or 'local'."
+        ) from error
+    with client:
+        yield client
+
+
+def _apply(function: Callable[[Any], Result], item: Any) -> Result:
+    """``function(item)``, where the item may be a recipe (`Workers.keep`)."""
+    return function(item() if isinstance(item, partial) else item)
+
+
+def _merge(merge: Callable[[Iterable[Result]], Result], *results: Result) -> Result:
+    return merge(results)
