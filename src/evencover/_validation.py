@@ -6,7 +6,7 @@ A message names the parameter, the rule, what was found, and the remedy.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,9 +34,17 @@ SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
 
-def sum_tolerance(dtype: np.dtype[Any]) -> float:
-    """How far from 1 a row of this floating type may sum."""
-    return SUM_TOLERANCE[dtype.itemsize]
+def sum_tolerance(rows: Array) -> float:
+    """How far from 1 a row of this block may sum."""
+    is_coarse = rows.dtype == np.float32 and len(rows) and _was_bfloat16(rows)
+    return SUM_TOLERANCE[2 if is_coarse else rows.dtype.itemsize]
+
+
+def _was_bfloat16(rows: Array) -> bool:
+    """Whether float32 numbers use only their upper half; nearly always decided by the first row."""
+    return not any(
+        (np.ascontiguousarray(part).view(np.uint32) & 0xFFFF).any() for part in (rows[:1], rows)
+    )
 
 
 def plain_array(values: Any) -> Array:
@@ -74,6 +82,8 @@ def score_rows(values: Any, name: str = "probabilities") -> Array:
         )
     if rows.dtype.kind in "biu":
         rows = rows.astype(np.float64)
+    if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes
+        rows = rows.astype(np.float32)
     if rows.dtype not in FLOAT_TYPES:
         if rows.dtype.kind == "f":  # byte-swapped or long double
             return rows.astype(np.float64)
@@ -81,23 +91,32 @@ def score_rows(values: Any, name: str = "probabilities") -> Array:
     return rows
 
 
-def class_labels(values: Any, n_classes: int, n_rows: int | None, start: int = 0) -> IntArray:
-    """Check that `values` are class indices 0..K-1, one per row, and return them as int64."""
+def class_labels(
+    values: Any,
+    n_classes: int,
+    n_rows: int | None,
+    name: str = "'labels'",
+    place: Callable[[int], str] = "row {}".format,
+) -> IntArray:
+    """Check that `values` are class indices 0..K-1, one per row, and return them as int64.
+
+    Messages call them `name`, and a row by what `place` makes of its number.
+    """
     labels = plain_array(values)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
         raise InputError(
-            f"'labels' must have one dimension. Got an array of shape {labels.shape} instead."
+            f"{name} must have one dimension. Got an array of shape {labels.shape} instead."
         )
     if n_rows is not None and len(labels) != n_rows:
         raise InputError(
-            f"'labels' must have one entry per row of the probabilities. "
+            f"{name} must have one entry per row of the probabilities. "
             f"Got {len(labels)} labels for {n_rows} rows."
         )
     if labels.dtype.kind not in "iu" and labels.size:
         raise InputError(
-            f"'labels' must be integers (class indices 0 to {n_classes - 1}). "
+            f"{name} must be integers (class indices 0 to {n_classes - 1}). "
             f"Got the type {labels.dtype} instead; missing labels are not allowed."
         )
     if len(labels):
@@ -105,8 +124,8 @@ def class_labels(values: Any, n_classes: int, n_rows: int | None, start: int = 0
         if wrong.any():
             row = int(wrong.argmax())
             raise InputError(
-                f"'labels' must be between 0 and {n_classes - 1}, because there are {n_classes} "
-                f"classes. Got {labels[row]} in row {start + row}."
+                f"{name} must be between 0 and {n_classes - 1}, because there are {n_classes} "
+                f"classes. Got {labels[row]} in {place(row)}."
             )
     return labels.astype(np.int64, copy=False)
 

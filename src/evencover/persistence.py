@@ -14,7 +14,8 @@ import evencover
 from evencover._validation import Array, InputError, IntArray, NotFittedError
 from evencover.clustering import ClusterGuarantee
 from evencover.data.atomic import atomic_path, refuse_existing
-from evencover.data.files import existing_file, reading
+from evencover.data.location import existing_file
+from evencover.data.reading import reading
 from evencover.pooling import FINE_BINS
 from evencover.predictors import (
     PREDICTORS,
@@ -71,7 +72,8 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
 
 def load(path: str | os.PathLike[str]) -> BasePredictor:
     """Read a predictor that `save` wrote, and check that it is whole and consistent."""
-    path = existing_file(path)
+    path = Path(path)
+    existing_file(path)
     about, arrays = _read(path)
     try:
         predictor = _unfitted(about)

@@ -173,7 +173,7 @@ def _block(
         k_reg=int(min(getattr(score, "k_reg", 0), 2**62)),
         logits=logits,
         temperature=temperature,
-        tolerance=sum_tolerance(rows.dtype),
+        tolerance=sum_tolerance(rows),
     )
 
 

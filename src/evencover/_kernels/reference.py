@@ -79,7 +79,7 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> tuple[Flo
     n_classes = rows.shape[1]
     p = rows.astype(np.float64, copy=False)
     if not logits:
-        tolerance = sum_tolerance(rows.dtype)
+        tolerance = sum_tolerance(rows)
         in_range = ((p >= 0) & (p <= 1 + tolerance)).all(axis=1)  # False for NaN
         with np.errstate(invalid="ignore", over="ignore"):
             total = fixed_point(p).sum(axis=1)

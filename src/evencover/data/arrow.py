@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.files import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS, reading
-from evencover.data.source import Source, rows_per_block, slices
+from evencover.data.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS
+from evencover.data.location import Location
+from evencover.data.reading import needs, reading
+from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
 
 def import_pyarrow() -> Any:
@@ -18,9 +21,7 @@ def import_pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise InputError(
-            "Arrow and Parquet need pyarrow; install it with 'pip install evencover[arrow]'."
-        ) from None
+        raise needs("Arrow and Parquet", "pyarrow", "arrow") from None
     return pyarrow
 
 
@@ -71,10 +72,31 @@ def _is_list_of_numbers(kind: Any) -> bool:
     )
 
 
-class _TableSource(Source):
-    """What Arrow and Parquet files share: which columns are which."""
+class TableSource(Source):
+    """What Arrow and Parquet files share: which columns are which, and pieces that are read whole.
 
-    path: Path
+    Only the location is kept, and which pieces (row groups or record batches) are meant.
+    """
+
+    def __init__(self, location: Location) -> None:
+        import_pyarrow()
+        self.location, self.name = location, f"'{location}'"
+        with reading(location):
+            schema, self._piece_rows = self._describe()
+            self._pieces = range(len(self._piece_rows))
+            self.n_rows = sum(self._piece_rows)
+            self._read_schema(schema)
+            self.n_classes = self._count_classes(schema)
+        if self.n_rows and self.n_classes < 2:
+            raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
+
+    def _describe(self) -> tuple[Any, list[int]]:
+        """The schema, and the number of rows of each piece."""
+        raise NotImplementedError
+
+    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        """Record batches of at most about `n_rows` rows."""
+        raise NotImplementedError
 
     def _read_schema(self, schema: Any) -> None:
         names = list(schema.names)
@@ -105,31 +127,30 @@ class _TableSource(Source):
             self.class_names = self._columns
         self.has_labels = self._label_column is not None
 
-    def _batches(self) -> Iterable[Any]:
-        raise NotImplementedError
-
-    def _set_n_classes(self) -> None:
+    def _count_classes(self, schema: Any) -> int:
         if self.class_names is not None:
-            self.n_classes = len(self.class_names)
-        else:
-            with reading(self.path):
-                first = next((batch for batch in self._batches() if batch.num_rows), None)
-            if first is None:
-                raise InputError(f"There must be at least one row. Got none in {self.name}.")
-            self.n_classes = matrix_from_arrow(first.column(self._columns[0]), self.name).shape[1]
-        if self.n_classes < 2:
-            raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
+            return len(self.class_names)
+        kind = schema.field(self._columns[0]).type
+        if import_pyarrow().types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        batches = self._batches(self._pieces, self._columns, 1)
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:  # nobody knows; reading it says that there are no rows
+            return 0
+        return matrix_from_arrow(first.column(0).slice(0, 1), self.name).shape[1]
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Batches of the file, cut where they are large."""
-        with reading(self.path):
-            first = 0
-            for batch in self._batches():
+        takes_labels = self._label_column is not None and self.labels is None
+        columns = [*self._columns, *([self._label_column] if takes_labels else [])]
+        with reading(self.location):
+            first = self.first_row
+            for batch in self._batches(self._pieces, columns, rows_per_block(self.n_classes)):
                 if batch.num_rows == 0:
                     continue
                 rows = matrix_from_arrow(batch.select(self._columns), self.name, first)
                 labels = None
-                if self._label_column is not None and self.labels is None:
+                if takes_labels:
                     labels = matrix_from_arrow(batch.column(self._label_column), self.name, first)
                 first += batch.num_rows
                 start = 0
@@ -138,40 +159,59 @@ class _TableSource(Source):
                     yield part, None if labels is None else labels[start:stop]
                     start = stop
 
-    def _wanted(self) -> list[str]:
-        return [*self._columns, *([self._label_column] if self._label_column else [])]
+    def split(self) -> list[Source]:
+        """Runs of pieces that make a part together."""
+        parts: list[Source] = []
+        first, n_rows, start = self._pieces.start, 0, self.first_row
+        for piece in self._pieces:
+            n_rows += self._piece_rows[piece]
+            if n_rows >= rows_per_part(self.n_classes) or piece == self._pieces[-1]:
+                part = copy.copy(self)
+                part._pieces, part.n_rows, part.first_row = range(first, piece + 1), n_rows, start
+                parts.append(part)
+                first, n_rows, start = piece + 1, 0, start + n_rows
+        return parts
 
 
-class ParquetSource(_TableSource):
+class ParquetSource(TableSource):
     """A Parquet file, one row group after the other."""
 
-    def __init__(self, path: Path) -> None:
-        import_pyarrow()
+    def _describe(self) -> tuple[Any, list[int]]:
+        with self._open() as file:
+            groups = file.metadata
+            rows = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
+            return file.schema_arrow, rows
+
+    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        with self._open() as file:
+            yield from file.iter_batches(n_rows, row_groups=list(pieces), columns=columns)
+
+    def _open(self) -> Any:
         import pyarrow.parquet as pq
 
-        self.path, self.name = path, f"'{path}'"
-        with reading(path):
-            self._file = pq.ParquetFile(path)
-        self.n_rows = self._file.metadata.num_rows
-        self._read_schema(self._file.schema_arrow)
-        self._set_n_classes()
-
-    def _batches(self) -> Iterable[Any]:
-        step = rows_per_block(getattr(self, "n_classes", 1024))
-        return self._file.iter_batches(step, columns=self._wanted())
+        if isinstance(self.location, Path):
+            return pq.ParquetFile(self.location, memory_map=True)
+        system, path = self.location.system()
+        return pq.ParquetFile(path, filesystem=system, pre_buffer=True)
 
 
-class ArrowSource(_TableSource):
-    """An Arrow IPC (Feather) file, memory-mapped."""
+class ArrowSource(TableSource):
+    """An Arrow IPC (Feather) file, memory-mapped where it is on this machine."""
 
-    def __init__(self, path: Path) -> None:
+    def _describe(self) -> tuple[Any, list[int]]:
+        with self._stream() as stream:
+            file = import_pyarrow().ipc.open_file(stream)
+            rows = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
+            return file.schema, rows
+
+    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
         pa = import_pyarrow()
-        self.path, self.name = path, f"'{path}'"
-        with reading(path):
-            self._file = pa.ipc.open_file(pa.memory_map(str(path)))
-            self._read_schema(self._file.schema)
-            self.n_rows = sum(batch.num_rows for batch in self._batches())
-        self._set_n_classes()
+        with self._stream() as stream:
+            file = pa.ipc.open_file(stream)
+            yield from (file.get_batch(i).select(columns) for i in pieces)
 
-    def _batches(self) -> Iterable[Any]:
-        return (self._file.get_batch(i) for i in range(self._file.num_record_batches))
+    def _stream(self) -> Any:
+        pa = import_pyarrow()
+        if isinstance(self.location, Path):
+            return pa.memory_map(str(self.location))
+        return pa.PythonFile(self.location.open("rb"))

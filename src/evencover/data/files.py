@@ -3,103 +3,110 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from evencover._validation import Array, InputError
+from evencover.data.arrays import LABEL_KEYS, ONLY_ARRAY, ArraysSource, OpenArrays, whole
+from evencover.data.arrow import ArrowSource, ParquetSource
+from evencover.data.hdf5 import hdf5_arrays
+from evencover.data.location import Address, Location, as_location, existing_file, expand
+from evencover.data.numpy_files import npy_arrays, npz_arrays
+from evencover.data.reading import reading
+from evencover.data.safetensors_files import safetensors_arrays
 from evencover.data.source import Source
+from evencover.data.text import TextSource
+from evencover.data.zarr_stores import is_zarr, zarr_arrays
 
-PROBABILITY_KEYS = ("probs", "probabilities", "softmax")
-LOGIT_KEY = "logits"
-LABEL_KEYS = ("labels", "label")
-NAMES_KEY = "class_names"
+# Files of named arrays, and other kinds. What a reader needs beyond NumPy it imports when it reads.
+ARRAYS: dict[str, OpenArrays] = {
+    ".npy": npy_arrays,
+    ".npz": npz_arrays,
+    ".safetensors": safetensors_arrays,
+    ".h5": hdf5_arrays,
+    ".hdf5": hdf5_arrays,
+    ".zarr": zarr_arrays,
+}
+TABLES: dict[str, Callable[[Location], Source]] = {
+    ".parquet": ParquetSource,
+    ".arrow": ArrowSource,
+    ".feather": ArrowSource,
+    ".csv": TextSource,
+    ".tsv": TextSource,
+}
 
 
-def open_file(path: str | os.PathLike[str]) -> Source:
-    """A source that reads .npy, .npz, .parquet, .arrow and .feather files block by block."""
-    path = existing_file(path)
-    readers: dict[str, Callable[[Path], Source]] = {
-        ".npy": _numpy_array,
-        ".npz": _numpy_archive,
-        ".parquet": _parquet,
-        ".arrow": _arrow,
-        ".feather": _arrow,
-    }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+def open_file(path: str | os.PathLike[str] | Address) -> Source:
+    """A source that reads a file, or the files of a folder or a pattern, block by block."""
+    location = as_location(path)
+    if location.is_dir() and is_zarr(location):
+        return ArraysSource(location, zarr_arrays)
+    many = expand(location)
+    if many is None:
+        return _open_one(existing_file(location))
+    return _open_many(location, many)
+
+
+def _open_one(location: Location) -> Source:
+    ending = location.suffix.lower()
+    if ending in ARRAYS:
+        return ArraysSource(location, ARRAYS[ending])
+    if ending in TABLES:
+        return TABLES[ending](location)
+    raise InputError(
+        f"Cannot read '{location}': its ending must be one of {', '.join([*ARRAYS, *TABLES])}. "
+        f"Got {ending or 'none'!r} instead."
+    )
+
+
+def _open_many(location: Location, files: list[Location]) -> Source:
+    from evencover.data.folder import PartsSource
+
+    known = {*ARRAYS, *TABLES}
+    if location.is_dir():  # notes and manifests may lie beside the data; a pattern is meant as said
+        files = [file for file in files if file.suffix.lower() in known]
+    if not files:
         raise InputError(
-            f"Cannot read '{path}': its ending must be one of {', '.join(readers)}. "
-            f"Got {path.suffix or 'none'!r} instead."
+            f"Cannot read '{location}': the folder holds no file that ends in "
+            f"{', '.join(sorted(known))}."
         )
-    return reader(path)
-
-
-def existing_file(path: str | os.PathLike[str]) -> Path:
-    """The path of a file that is there."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"Cannot read '{path}': there is no such file.")
-    return path
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn what libraries say about a broken file into one sentence that names it."""
-    try:
-        yield
-    except InputError:
-        raise
-    except MemoryError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    endings = sorted({file.suffix.lower() for file in files})
+    if len(endings) > 1:
         raise InputError(
-            f"Cannot read '{path}': the file is truncated or not of the kind its ending says "
-            f"({reason})."
-        ) from error
+            f"Cannot read '{location}': its parts must be of one kind. Got {', '.join(endings)}; "
+            f"choose one with a pattern such as '*{endings[0]}'."
+        )
+    return PartsSource([_open_one(file) for file in files], str(location))
 
 
-def column_from_file(path: str | os.PathLike[str], key: str = "labels") -> Array:
-    """One value per row from a file of its own: .npy, .npz (under `key`), or text, one per line."""
-    path = existing_file(path)
-    with reading(path):
-        if path.suffix.lower() == ".npy":
-            return np.array(np.lib.format.open_memmap(path, mode="r"))
-        if path.suffix.lower() == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                if key not in archive:
-                    raise InputError(f"'{path}' must hold {key!r}. Got {archive.files}.")
-                return archive[key]
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    values = [line.strip() for line in lines if line.strip()]
+def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
+    """One value per row from a file of its own: arrays (under `key`), or text, one per line."""
+    location = as_location(path)
+    if not location.is_dir() or not is_zarr(location):
+        location = existing_file(path)
+    ending = location.suffix.lower()
+    with reading(location):
+        if ending in ARRAYS:
+            with ARRAYS[ending](location) as arrays:
+                return _column_of_arrays(arrays, key, location)
+        with location.open("rb") as file:
+            text = file.read().decode("utf-8-sig")
+    return column_from_text([line.strip() for line in text.split("\n") if line.strip()])
+
+
+def column_from_text(values: list[str]) -> Array:
+    """Whole numbers if all are, else the texts."""
     try:
         return np.array([int(value) for value in values], dtype=np.int64)
     except (ValueError, OverflowError):
         return np.array(values)
 
 
-def _numpy_array(path: Path) -> Source:
-    from evencover.data.numpy_files import NpySource
-
-    return NpySource(path)
-
-
-def _numpy_archive(path: Path) -> Source:
-    from evencover.data.numpy_files import NpzSource
-
-    return NpzSource(path)
-
-
-def _parquet(path: Path) -> Source:
-    from evencover.data.arrow import ParquetSource
-
-    return ParquetSource(path)
-
-
-def _arrow(path: Path) -> Source:
-    from evencover.data.arrow import ArrowSource
-
-    return ArrowSource(path)
+def _column_of_arrays(arrays: Any, key: str, location: Location) -> Array:
+    for name in (ONLY_ARRAY, key, *(LABEL_KEYS if key in LABEL_KEYS else ())):
+        values = whole(arrays, name)
+        if values is not None:
+            return np.array(values)
+    raise InputError(f"'{location}' must hold {key!r}. Got {list(arrays)}.")

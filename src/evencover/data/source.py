@@ -15,6 +15,8 @@ from evencover.data.fingerprint import Fingerprint
 
 # About 4 MB of float32: large enough to hide Python's overhead, small enough for the cache.
 BLOCK_ELEMENTS = 1 << 20
+# About 128 MB of float32: what one machine of many is given at a time.
+PART_ELEMENTS = 1 << 25
 
 
 class Block(NamedTuple):
@@ -42,6 +44,8 @@ class Source(ABC):
         Labels of all rows if they are kept apart from the rows, else None.
     has_labels
         Whether blocks come with labels.
+    first_row
+        Place of the first row in the file, for messages; not 0 in a part of a file.
     fingerprint
         Tells these labelled rows from others; known once they have been read.
     watch
@@ -55,6 +59,7 @@ class Source(ABC):
     name: str = "the input"
     labels: Array | None = None
     has_labels: bool = False
+    first_row: int = 0
     fingerprint: str | None = None
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None
 
@@ -62,9 +67,33 @@ class Source(ABC):
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Raw blocks of rows, and their labels where they are stored with the rows."""
 
-    def parts(self) -> Sequence[Source] | None:
-        """Consecutive parts that other processes can read, in order; None if there are none."""
+    def split(self) -> list[Source] | None:
+        """New sources for consecutive ranges of the rows; None if the rows cannot travel."""
         return None
+
+    def parts(self) -> Sequence[Source] | None:
+        """The same rows as sources that can be pickled and opened on another machine, in order.
+
+        Each knows its ``n_rows`` and takes its labels along. None if there is no file to open
+        elsewhere (arrays, iterables).
+        """
+        parts = self.split()
+        start = 0
+        for part in parts or ():
+            part.class_names, part.logits, part.watch = self.class_names, self.logits, None
+            assert part.n_rows is not None
+            if self.labels is not None:
+                part.labels, part.has_labels = self.labels[start : start + part.n_rows], True
+            start += part.n_rows
+        return parts
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the progress bar, which stays where it is shown."""
+        return {key: value for key, value in self.__dict__.items() if key != "watch"}
+
+    def place(self, row: int) -> str:
+        """What a message calls a row of this source."""
+        return f"row {self.first_row + row} of {self.name}"
 
     def attach_labels(self, labels: Any) -> None:
         """Use these labels, one per row, instead of any that come with the rows."""
@@ -72,7 +101,7 @@ class Source(ABC):
         self.has_labels = True
         names_to_come = self.class_names is None and self.labels.dtype.kind in "UO"
         if self.n_rows is not None and not names_to_come:
-            class_labels(self._indices(self.labels), self.n_classes, self.n_rows)
+            self._check_labels(self.labels, self.n_rows)
 
     def blocks(self) -> Iterator[Block]:
         """Checked blocks: right number of columns, labels that are class indices."""
@@ -81,7 +110,7 @@ class Source(ABC):
     def _checked_blocks(self) -> Iterator[Block]:
         start = 0
         seen = Fingerprint()
-        for raw, labels in self.row_blocks():
+        for raw, labels in self.labelled_blocks():
             rows = score_rows(raw)
             if rows.shape[1] != self.n_classes:
                 raise InputError(
@@ -89,10 +118,8 @@ class Source(ABC):
                     f"Got {rows.shape[1]} from row {start} on."
                 )
             stop = start + len(rows)
-            if self.labels is not None:
-                labels = self.labels[start:stop]
             if labels is not None:
-                labels = class_labels(self._indices(labels), self.n_classes, len(rows), start)
+                labels = self._check_labels(labels, len(rows), start)
             block = Block(start, rows, labels)
             seen += Fingerprint.of(block)
             yield block
@@ -106,23 +133,48 @@ class Source(ABC):
                 f"for {start} rows."
             )
 
-    def _indices(self, labels: Any) -> Any:
-        """Labels given as names, as class indices."""
+    def labelled_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        """Raw blocks of rows with their raw labels, wherever these are kept."""
+        if self.labels is None:
+            yield from self.row_blocks()
+            return
+        start = 0
+        for rows, _ in self.row_blocks():
+            stop = start + len(rows)
+            yield rows, self.labels[start:stop]
+            start = stop
+
+    def _check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
+        """Labels as class indices; `start` is the place of the first of them."""
         values = plain_array(labels)
-        if self.class_names is None or values.dtype.kind not in "UO":
-            return values
-        index = {name: place for place, name in enumerate(self.class_names)}
-        try:
-            return np.array([index[name] for name in values.tolist()], dtype=np.int64)
-        except (KeyError, TypeError) as error:
-            raise InputError(
-                f"Every label must be one of the {self.n_classes} class names. Got {error}."
-            ) from None
+        if self.class_names is not None and values.dtype.kind in "UO":
+            index = {name: place for place, name in enumerate(self.class_names)}
+            names = [str(name) for name in values.tolist()]
+            places = [index.get(name, -1) for name in names]
+            if -1 in places:
+                row = places.index(-1)
+                raise InputError(
+                    f"Every label must be one of the {self.n_classes} class names. "
+                    f"Got {names[row]!r} in {self.place(start + row)}."
+                )
+            values = np.array(places, dtype=np.int64)
+        return class_labels(
+            values,
+            self.n_classes,
+            n_rows,
+            f"'labels' of {self.name}",
+            lambda row: self.place(start + row),
+        )
 
 
 def rows_per_block(n_classes: int) -> int:
     """How many rows make a block."""
-    return max(1, BLOCK_ELEMENTS // n_classes)
+    return max(1, BLOCK_ELEMENTS // max(1, n_classes))
+
+
+def rows_per_part(n_classes: int) -> int:
+    """How many rows make a part."""
+    return max(1, PART_ELEMENTS // max(1, n_classes))
 
 
 def slices(rows: Any) -> Iterator[Any]:

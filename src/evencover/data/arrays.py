@@ -1,0 +1,149 @@
+"""Files that hold arrays under names: which are the rows, the labels and the class names."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from evencover._validation import Array, InputError
+from evencover.data.location import Location
+from evencover.data.reading import reading
+from evencover.data.source import Source, rows_per_block, rows_per_part, slices
+
+PROBABILITY_KEYS = ("probs", "probabilities", "softmax")
+LOGIT_KEY = "logits"
+LABEL_KEYS = ("labels", "label")
+NAMES_KEY = "class_names"
+ONLY_ARRAY = ""  # the name of an array in a file that holds no other
+
+
+class StoredArray(Protocol):
+    """What readers give for each array: its shape and type, and rows when they are sliced.
+
+    An array that is stored in chunks also says so, as ``chunks``; one that can only be read from
+    its start on says ``in_order``.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __getitem__(self, rows: slice) -> Array: ...
+
+
+class LazyArrays(Mapping[str, Any]):
+    """Arrays that are looked at only when they are asked for."""
+
+    def __init__(self, keys: Iterable[str], get: Callable[[str], Any]) -> None:
+        self._keys, self._get = list(keys), get
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return self._get(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+OpenArrays = Callable[[Location], AbstractContextManager[Mapping[str, Any]]]
+
+
+class ArraysSource(Source):
+    """A matrix with labels and class names beside it, in one file.
+
+    Only the location is kept, and which rows are meant: the file is opened to be read.
+    """
+
+    def __init__(self, location: Location, open_arrays: OpenArrays) -> None:
+        self.location, self.name, self._open = location, f"'{location}'", open_arrays
+        with reading(location), open_arrays(location) as arrays:
+            self._key = matrix_key(list(arrays), self.name)
+            matrix = arrays[self._key]
+            self.logits = None if self._key == ONLY_ARRAY else self._key == LOGIT_KEY
+            self.n_rows, self.n_classes = _matrix_shape(matrix.shape, matrix.dtype, self.name)
+            self._unit = 0 if getattr(matrix, "in_order", False) else _chunk_rows(matrix)
+            names = whole(arrays, NAMES_KEY)
+            label_key = next((key for key in LABEL_KEYS if key in arrays), None)
+            labels = None if label_key is None else whole(arrays, label_key)
+        if names is not None:
+            self.class_names = [str(name) for name in names.tolist()]
+            if len(self.class_names) != self.n_classes:
+                raise InputError(
+                    f"'{NAMES_KEY}' in {self.name} must have one name per class. "
+                    f"Got {len(self.class_names)} names for {self.n_classes} classes."
+                )
+        if labels is not None:
+            self.attach_labels(labels)
+
+    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        """Slices of the matrix that follow its chunks, so that none is read twice."""
+        assert self.n_rows is not None
+        step = rows_per_block(self.n_classes)
+        step += -step % max(1, self._unit)
+        stop = self.first_row + self.n_rows
+        with reading(self.location), self._open(self.location) as arrays:
+            matrix = arrays[self._key]
+            for start in range(self.first_row, stop, step):
+                rows = np.asarray(matrix[start : min(start + step, stop)])
+                yield from ((part, None) for part in slices(rows))
+
+    def split(self) -> list[Source]:
+        """Ranges of rows that end where chunks end."""
+        assert self.n_rows is not None
+        step = rows_per_part(self.n_classes)
+        step = step + -step % self._unit if self._unit else max(1, self.n_rows)
+        parts: list[Source] = []
+        for start in range(0, self.n_rows, step):
+            part = copy.copy(self)
+            part.first_row = self.first_row + start
+            part.n_rows = min(step, self.n_rows - start)
+            parts.append(part)
+        return parts
+
+
+def matrix_key(keys: list[str], name: str) -> str:
+    """The name of the one matrix."""
+    found = [key for key in (*PROBABILITY_KEYS, LOGIT_KEY, ONLY_ARRAY) if key in keys]
+    if len(found) != 1:
+        raise InputError(
+            f"{name} must hold one matrix under {', '.join(map(repr, PROBABILITY_KEYS))} or "
+            f"'{LOGIT_KEY}'. Got the keys {', '.join(keys) or 'none'}."
+        )
+    return found[0]
+
+
+def whole(arrays: Mapping[str, Any], key: str) -> Array | None:
+    """All of a small array, text as text; None if there is none of this name."""
+    if key not in arrays:
+        return None
+    values = np.asarray(arrays[key][:])
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8")
+    if values.dtype.kind in "OT":
+        return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist()])
+    return values
+
+
+def _chunk_rows(matrix: Any) -> int:
+    chunks = getattr(matrix, "chunks", None)
+    return int(chunks[0]) if chunks else 1
+
+
+def _matrix_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:
+    if len(shape) != 2:
+        raise InputError(
+            f"{name} must hold a matrix with one row per example and one column per class. "
+            f"Got an array of shape {tuple(shape)} instead."
+        )
+    if shape[1] < 2:
+        raise InputError(f"{name} must have at least 2 classes (columns). Got {shape[1]} instead.")
+    if dtype.kind not in "biuf" and dtype != "V2":
+        raise InputError(f"{name} must hold real numbers. Got the type {dtype} instead.")
+    return int(shape[0]), int(shape[1])

@@ -1,0 +1,42 @@
+"""HDF5 files: data sets of the root group, by h5py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evencover.data.arrays import NAMES_KEY, LazyArrays
+from evencover.data.location import Location
+from evencover.data.plain_array import PlainArray
+from evencover.data.reading import needs
+
+
+@contextmanager
+def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
+    """The data sets; class names may also be an attribute of the file."""
+    try:
+        import h5py
+    except ImportError:
+        raise needs("HDF5 files", "h5py", "hdf5") from None
+    with location.open("rb") as stream, h5py.File(stream, "r") as file:
+        names = [key for key, item in file.items() if isinstance(item, h5py.Dataset)]
+        if NAMES_KEY in file.attrs:
+            names.append(NAMES_KEY)
+        yield LazyArrays(names, lambda key: _array(file, key, location))
+
+
+def _array(file: Any, key: str, location: Location) -> Any:
+    if key not in file:
+        return np.asarray(file.attrs[key])
+    dataset = file[key]
+    if dataset.dtype.kind == "O":  # text of any length
+        return dataset.asstr()[:]
+    offset = dataset.id.get_offset()  # None if it is stored in chunks, packed or not
+    is_plain = offset is not None and dataset.dtype.kind in "iuf" and not dataset.external
+    if is_plain and isinstance(location, Path):
+        return PlainArray(location, offset, dataset.dtype, dataset.shape)
+    return dataset

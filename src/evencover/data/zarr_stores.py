@@ -1,0 +1,57 @@
+"""Zarr stores (formats 2 and 3): one array, or a group with the arrays and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evencover.data.arrays import NAMES_KEY, ONLY_ARRAY, LazyArrays
+from evencover.data.location import Location
+from evencover.data.reading import needs
+
+_MARKS = ("zarr.json", ".zgroup", ".zarray")
+
+
+def is_zarr(location: Location) -> bool:
+    """Whether a folder is a store, whatever its name."""
+    return any((location / mark).is_file() for mark in _MARKS)
+
+
+@contextmanager
+def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
+    """The arrays of a store; class names may also be an attribute."""
+    try:
+        import zarr
+    except ImportError:
+        raise needs("Zarr stores", "zarr", "zarr") from None
+    if isinstance(location, Path):
+        store: Any = str(location)
+    else:
+        location.system()  # says what is missing
+        store = zarr.storage.FsspecStore.from_url(str(location), read_only=True)
+    opened = zarr.open(store, mode="r")
+    if isinstance(opened, zarr.Array):
+        arrays: Mapping[str, Any] = {ONLY_ARRAY: _Chunked(opened)}
+    else:
+        keys = set(opened.array_keys())
+        arrays = LazyArrays(keys, lambda key: _Chunked(opened[key]))
+    names = opened.attrs.get(NAMES_KEY)
+    if names is not None:
+        arrays = {**arrays, NAMES_KEY: np.array(names, dtype=str)}
+    yield arrays
+
+
+class _Chunked:
+    """An array of the store; what is stored together is read together."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.shape, self.dtype = array.shape, array.dtype
+        self.chunks = array.shards or array.chunks
+
+    def __getitem__(self, rows: slice) -> Any:
+        return self._array[rows]
