@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from evencover._validation import Array, InputError
@@ -66,12 +67,13 @@ class Part(NamedTuple):
     """Consecutive rows of the input, as they are sent to a worker.
 
     ``start`` is the place of the first row in the whole input; ``ids`` are the rows' ids where
-    they are not their places.
+    they are not their places; ``number`` counts the parts.
     """
 
     start: int
     source: Source
     ids: Array | None = None
+    number: int = 0
 
     def blocks(self) -> Iterator[tuple[Block, Array]]:
         """Blocks with their place in the whole input, and the ids of their rows."""
@@ -136,7 +138,7 @@ def map_source(
 
 def _map_parts(source: Source, ids: Array | None, work: Work, workers: Workers) -> Iterator[Any]:
     seen = Fingerprint()
-    for result, fingerprint in results_in_order(workers, work, cut(source, ids, workers)):
+    for result, fingerprint in results_in_order(workers, work, cut(source, ids)):
         seen += fingerprint
         yield result
     source.fingerprint = seen.hexdigest()
@@ -154,7 +156,7 @@ def fold_source(
     if executor is None:
         return finish(merge(map_source(source, ids, function)))
     workers, work = as_workers(executor), Work(function, merge)
-    parts = cut(source, known_ids(source, ids), workers)
+    parts = cut(source, known_ids(source, ids))
     last = partial(_finish_first, finish)
     result, seen = workers.fold(work, parts, work.merge_parts, last)
     source.fingerprint = seen.hexdigest()
@@ -190,37 +192,31 @@ def _check_length(ids: Array | None, n_rows: int) -> None:
         )
 
 
-def cut(source: Source, ids: Array | None, workers: Workers) -> Iterator[Part]:
-    """The parts of a source; where it has none, each of its blocks is sent as a part.
-
-    Parts whose length nobody knows are counted first.
-    """
-    pieces: Iterable[Source]
-    if (parts := source.parts()) is None:
+def cut(source: Source, ids: Array | None) -> Iterator[Part]:
+    """The parts of a source; where it has none, each of its blocks is sent as a part."""
+    pieces: Iterable[Source] | None = source.parts()
+    if pieces is None:
         pieces = (_block_as_source(block) for block in source.blocks())
-    else:
-        pieces = parts
-        if any(piece.n_rows is None for piece in pieces):
-            lengths = list(results_in_order(workers, count_rows, pieces))
-            for piece, n_rows in zip(pieces, lengths, strict=True):
-                piece.n_rows = n_rows
-    start = 0
+    start = number = 0
     for piece in pieces:
         assert piece.n_rows is not None
         stop = start + piece.n_rows
         if stop > start:
-            yield Part(start, piece, None if ids is None else ids[start:stop])
+            own = None if ids is None else ids[start:stop]
+            yield Part(start, _anywhere(piece), own, number)
+            number += 1
         start = stop
     if start == 0:
         raise InputError(f"There must be at least one row. Got none in {source.name}.")
     _check_length(ids, start)
 
 
-def count_rows(source: Source) -> int:
-    """How many rows a source has; read to the end if nothing else tells."""
-    if source.n_rows is not None:
-        return source.n_rows
-    return sum(len(rows) for rows, _ in source.row_blocks())
+def _anywhere(piece: Source) -> Source:
+    """Workers may run in another folder: a relative path would mean another file."""
+    location = getattr(piece, "location", None)
+    if isinstance(location, Path):
+        piece.location = location.absolute()  # type: ignore[attr-defined]
+    return piece
 
 
 def _block_as_source(block: Block) -> Source:

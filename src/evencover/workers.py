@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -55,7 +56,17 @@ class DaskWorkers(Workers):
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """A dask future of ``function(*arguments)``; futures among these become their results."""
-        return self.executor.submit(function, *arguments, pure=False)
+        sent = (self._with_chunk(argument) for argument in arguments)
+        return self.executor.submit(function, *sent, pure=False)
+
+    def _with_chunk(self, argument: Any) -> Any:
+        """A part of a Dask array is made on a worker, of a chunk that is there already."""
+        source: Any = getattr(argument, "source", None)
+        if not hasattr(getattr(source, "chunk", None), "compute"):
+            return argument
+        chunk, bare = self.executor.compute(source.chunk), copy.copy(source)
+        bare.chunk = None
+        return self.executor.submit(_fill, argument._replace(source=bare), chunk, pure=False)
 
     def width(self) -> int:
         """The threads of all workers that are there now."""
@@ -165,6 +176,12 @@ def dask_client(address: str) -> Iterator[Any]:
 def _apply(function: Callable[[Any], Result], item: Any) -> Result:
     """``function(item)``, where the item may be a recipe (`Workers.keep`)."""
     return function(item() if isinstance(item, partial) else item)
+
+
+def _fill(part: Any, rows: Any) -> Any:
+    source = copy.copy(part.source)
+    source.chunk = rows
+    return part._replace(source=source)
 
 
 def _merge(merge: Callable[[Iterable[Result]], Result], *results: Result) -> Result:

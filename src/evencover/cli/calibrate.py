@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evencover._validation import InputError
-from evencover.cli.shared import READ, Input, Output, Switch, number_if_float
+from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, number_if_float
 from evencover.data.atomic import refuse_existing
 
 
@@ -27,6 +27,8 @@ def run(
     n_clusters: int | None = None,
     temperature: float = 1.0,
     seed: int = 0,
+    dask: Dask = None,
+    gather: bool = True,
     force: Switch = False,
     read: Input = READ,
 ) -> None:
@@ -62,6 +64,11 @@ def run(
         Divides logits.
     seed
         Fixes every random choice.
+    dask
+        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
+    gather
+        Whether all scores come to one machine; if not, the same thresholds are found by several
+        passes, and the model has no p-values.
     force
         Overwrite an existing file.
     """
@@ -87,7 +94,8 @@ def run(
         random_state=seed,
         **parameters,
     )
-    predictor.fit(source, ids=read.row_ids())
+    with executor(dask) as workers:
+        predictor.fit(source, ids=read.row_ids(), executor=workers, gather=gather)
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "

@@ -248,8 +248,8 @@ def as_source(
     Parameters
     ----------
     probabilities
-        An (N, K) array-like, the path of a file, an iterable of (n, K) blocks or of
-        (block, labels) pairs, or a `Source`.
+        An (N, K) array-like, the path of a file, a list of paths, an iterable of (n, K) blocks or
+        of (block, labels) pairs, a Dask array or bag of paths, or a `Source`.
     labels
         (N,) class indices, or class names if these are known; replaces those of a file.
     class_names
@@ -279,6 +279,14 @@ def _open(probabilities: Any) -> Source:
         from evencover.data.files import open_file
 
         return open_file(probabilities)
+    if _is_sequence_of_paths(probabilities):
+        from evencover.data.files import open_files
+
+        return open_files(probabilities)
+    if type(probabilities).__module__.startswith("dask."):
+        from evencover.data.dask_arrays import open_dask
+
+        return open_dask(probabilities)
     if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
         return IterableSource(probabilities)
     if hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence):
@@ -288,6 +296,11 @@ def _open(probabilities: Any) -> Source:
     ):
         return IterableSource(probabilities)
     return ArraySource(probabilities)
+
+
+def _is_sequence_of_paths(values: Any) -> bool:
+    is_list = isinstance(values, list | tuple) and len(values) > 0
+    return is_list and all(isinstance(value, str | os.PathLike) for value in values)
 
 
 def _is_sequence_of_blocks(values: Any) -> bool:

@@ -217,7 +217,7 @@ class BasePredictor(Parameters):
                 "be read once; pass files or an array."
             )
         with workers_of(executor) as workers:
-            parts = cut(source, known_ids(source, ids), workers)
+            parts = cut(source, known_ids(source, ids))
             work = Work(self._on(source, self._score_block), joined)
             rows = ScatteredRows.score(workers, work, parts)
             self.n_classes_, self.class_names_ = source.n_classes, source.class_names
@@ -298,12 +298,7 @@ class BasePredictor(Parameters):
         most a with probability at most a, among the rows of its group. With ``exact=True`` the
         1 is replaced by a uniform number, which makes that probability exactly a.
         """
-        missing = [name for name in self.p_value_arrays if getattr(self, name, 0) is None]
-        if missing:
-            raise InputError(
-                "P-values need all calibration scores. This predictor was calibrated with "
-                "gather=False, which keeps none; fit it with gather=True."
-            )
+        self._require_scores("P-values")
         source = self._source_like_calibration(probabilities)
         return np.concatenate(list(self._map(source, ids, self._p_block)))
 
@@ -381,6 +376,13 @@ class BasePredictor(Parameters):
         if not self.exact:
             return np.zeros(len(ids))
         return uniforms(self.random_state, Use.EXACT, ids)
+
+    def _require_scores(self, who: str) -> None:
+        if any(getattr(self, name, 0) is None for name in self.p_value_arrays):
+            raise InputError(
+                f"{who} need all calibration scores. This predictor was calibrated with "
+                "gather=False, which keeps none; fit it with gather=True."
+            )
 
     # ---- what both share ---------------------------------------------------------------------
 
