@@ -15,6 +15,7 @@ import numpy as np
 from evencover._validation import Array, InputError
 from evencover.data.location import Address, Location, size_of
 from evencover.data.manifest import PlannedFolder
+from evencover.data.reading import reading
 from evencover.data.source import Block, IterableSource
 from evencover.data.writers import check_sets_format, write_sets
 from evencover.engine import Part, cut, known_ids, map_blocks
@@ -122,7 +123,8 @@ def _identity(part: Part) -> tuple[Any, ...]:
     location: Location | None = getattr(source, "location", None)
     chunk = getattr(source, "chunk", None)
     if isinstance(location, Path):
-        stat = location.stat()
+        with reading(location):
+            stat = location.stat()
         about += [location.name, source.first_row, stat.st_size, stat.st_mtime_ns]
     elif isinstance(location, Address):
         about += [str(location), source.first_row, size_of(location)]

@@ -65,12 +65,14 @@ class Search(NamedTuple):
     """Wanted ranks, several for each group: (R, G) each.
 
     The key wanted is the ``ranks``-th smallest (from 1) of those in its group from ``low`` to
-    ``high``; the search is over where both are the same.
+    ``high``; the search is over where both are the same. Intervals have ``n_cells`` cells, a power
+    of 2.
     """
 
     ranks: IntArray
     low: Array
     high: Array
+    n_cells: int
 
     @classmethod
     def begin(cls, ranks: IntArray, extent: Extent) -> Search:
@@ -80,17 +82,13 @@ class Search(NamedTuple):
             np.broadcast_to(extent.high, ranks.shape),
         )
         wanted = (ranks >= 1) & (ranks <= extent.counts)
-        return cls(ranks, np.where(wanted, low, 0), np.where(wanted, high, 0))
+        n_cells = 1 << max(2, (MOST_CELLS // max(1, ranks.size)).bit_length() - 1)
+        return cls(ranks, np.where(wanted, low, 0), np.where(wanted, high, 0), n_cells)
 
     @property
     def is_over(self) -> bool:
         """Whether every rank has been found."""
         return bool((self.low == self.high).all())
-
-    @property
-    def n_cells(self) -> int:
-        """Cells of each interval: a power of 2."""
-        return 1 << max(2, (MOST_CELLS // self.ranks.size).bit_length() - 1)
 
     @property
     def shift(self) -> Array:
@@ -126,6 +124,7 @@ def refine(search: Search, counts: IntArray) -> Search:
         np.where(is_open, search.ranks - before, search.ranks),
         np.where(is_open, low, search.low),
         np.where(is_open, last, search.high),
+        search.n_cells,
     )
 
 

@@ -27,6 +27,10 @@ class Workers:
         """A future of ``function(*arguments)``."""
         return self.executor.submit(function, *arguments)
 
+    def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """What makes a future of ``function(item)`` for each of many items."""
+        return partial(self.submit, function)
+
     def width(self) -> int:
         """How many tasks run side by side."""
         return int(getattr(self.executor, "_max_workers", None) or 8)
@@ -59,6 +63,11 @@ class DaskWorkers(Workers):
         sent = (self._with_chunk(argument) for argument in arguments)
         return self.executor.submit(function, *sent, pure=False)
 
+    def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function, with all that it carries, is sent once and not with every item."""
+        sent = self.submit(_same, function)
+        return partial(self.submit, _call, sent)
+
     def _with_chunk(self, argument: Any) -> Any:
         """A part of a Dask array is made on a worker, of a chunk that is there already."""
         source: Any = getattr(argument, "source", None)
@@ -84,7 +93,8 @@ class DaskWorkers(Workers):
         finish: Callable[[Result], Any] | None = None,
     ) -> Any:
         """Merge on the workers, as a tree: only what `finish` returns is sent here."""
-        futures = [self.submit(function, item) for item in items]
+        submit = self.submitter(function)
+        futures = [submit(item) for item in items]
         while len(futures) > 1:
             batches = (futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN))
             futures = [self.submit(_merge, merge, *batch) for batch in batches]
@@ -109,9 +119,10 @@ def results_in_order(
 ) -> Iterator[Result]:
     """Yield ``function(item)`` in the order of the items; at most two per worker are under way."""
     pending: deque[Any] = deque()
+    submit = workers.submitter(function)
     try:
         for item in items:
-            pending.append(workers.submit(function, item))
+            pending.append(submit(item))
             if len(pending) >= 2 * workers.width():
                 yield result_of(pending.popleft())
         while pending:
@@ -156,7 +167,7 @@ def dask_client(address: str) -> Iterator[Any]:
 
         with (
             distributed.LocalCluster(
-                n_workers=n_threads(), threads_per_worker=1, dashboard_address=None
+                n_workers=n_threads(), threads_per_worker=1, dashboard_address=":0"
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
@@ -176,6 +187,14 @@ def dask_client(address: str) -> Iterator[Any]:
 def _apply(function: Callable[[Any], Result], item: Any) -> Result:
     """``function(item)``, where the item may be a recipe (`Workers.keep`)."""
     return function(item() if isinstance(item, partial) else item)
+
+
+def _same(function: Item) -> Item:
+    return function
+
+
+def _call(function: Callable[[Any], Result], item: Any) -> Result:
+    return function(item)
 
 
 def _fill(part: Any, rows: Any) -> Any:

@@ -8,7 +8,6 @@ whoever comes again with the same plan makes only what is missing.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,7 @@ class PlannedFolder:
 
     def _refuse_others(self, known: dict[str, Any] | None, *, force: bool) -> None:
         if known is None:
-            if self.folder.is_dir() and any(os.scandir(self.folder)):
+            if self.folder.is_dir() and any(self.folder.iterdir()):
                 raise InputError(
                     f"'{self.folder}' must be a new or empty folder, or one that this command "
                     "began. Got one that holds other files."

@@ -163,7 +163,7 @@ class ClusteredPredictor(GroupPredictor):
                 f"{least_count(self.alpha)} examples for clustering; "
                 "they use the standard threshold.",
                 EvencoverWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _resolve_parameters(self) -> tuple[Fraction, int]:
