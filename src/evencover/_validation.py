@@ -124,7 +124,7 @@ def class_labels(
         if wrong.any():
             row = int(wrong.argmax())
             raise InputError(
-                f"{name} must be between 0 and {n_classes - 1}, because there are {n_classes} "
+                f"'labels' must be between 0 and {n_classes - 1}, because there are {n_classes} "
                 f"classes. Got {labels[row]} in {place(row)}."
             )
     return labels.astype(np.int64, copy=False)

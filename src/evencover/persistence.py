@@ -15,8 +15,9 @@ import evencover
 from evencover._validation import Array, InputError, IntArray, NotFittedError
 from evencover.clustering import ClusterGuarantee
 from evencover.data.atomic import atomic_path, refuse_existing
-from evencover.data.location import existing_file
+from evencover.data.location import as_location, existing_file
 from evencover.data.reading import reading
+from evencover.data.safetensors_files import safetensors_metadata
 from evencover.pooling import FINE_BINS
 from evencover.predictors import (
     PREDICTORS,
@@ -119,6 +120,15 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
     if problem:
         raise InputError(f"Cannot read '{path}': the model is damaged ({problem}).")
     return predictor
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says that `save` wrote it; safetensors may also hold data."""
+    location = as_location(path)
+    if location.suffix.lower() != ".safetensors":
+        return False
+    with reading(existing_file(location)):
+        return _KEY in safetensors_metadata(location)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -93,9 +93,15 @@ class Search(NamedTuple):
     @property
     def shift(self) -> Array:
         """Each interval's cells are 2**shift keys wide (R, G)."""
-        # frexp counts the bits of a number; beyond 2**53 rounding may count one more, no harm.
-        bits = np.frexp((self.high - self.low).astype(np.float64))[1]
+        bits = _bit_lengths(self.high - self.low)
         return np.maximum(bits - (self.n_cells.bit_length() - 1), 0).astype(np.uint64)
+
+
+def _bit_lengths(values: Array) -> IntArray:
+    """Bits of each number; by halves, because a float holds no more than 53."""
+    upper = np.frexp((values >> np.uint64(32)).astype(np.float64))[1]
+    lower = np.frexp((values & np.uint64(2**32 - 1)).astype(np.float64))[1]
+    return np.where(upper > 0, upper + 32, lower)
 
 
 def histogram(keys: Array, groups: IntArray, search: Search) -> IntArray:

@@ -4,52 +4,45 @@ import pickle
 
 import numpy as np
 import pytest
+from inputs import LABELS, NAMES, ROWS, K, list_array, pa, read, write_arrays, write_table
 
 import evencover.data.source as source_module
 from evencover import InputError
 from evencover.data import as_source
 
-pa = pytest.importorskip("pyarrow")
-ipc = pytest.importorskip("pyarrow.ipc")
-pq = pytest.importorskip("pyarrow.parquet")
-
-N, K = 23, 4
-NAMES = ["ant", "bee", "çédille", "海"]
-ROWS = np.random.default_rng(5).dirichlet(np.ones(K), N).astype(np.float32)
-LABELS = np.arange(N) % K
-KINDS = ["npy", "npz", "compressed npz", "parquet", "arrow"]
+KINDS = ["npy", "npz", "compressed npz", "parquet", "arrow", "safetensors", "h5", "zarr 3", "csv"]
+# How many parts there are if every row may be one, or if five rows make one: chunks stay whole.
+N_PARTS = {
+    "npy": (23, 5), "npz": (23, 5), "safetensors": (23, 5), "h5": (23, 5), "zarr 3": (12, 4),
+    "parquet": (8, 4), "arrow": (8, 4), "compressed npz": (1, 1), "csv": (1, 1),
+}  # fmt: skip
 
 
 def write(path, kind, rows=ROWS, labels=LABELS):
     """A file of this kind; all but .npy hold the labels too."""
+    if kind in ("safetensors", "h5", "zarr 3"):
+        return write_arrays(path.parent, kind, probs=rows, labels=labels)
     path = path.with_name(f"{path.name}.{kind.split()[-1]}")
     if kind == "npy":
         np.save(path, rows)
     elif kind.endswith("npz"):
         save = np.savez_compressed if "compressed" in kind else np.savez
         save(path, probs=rows, labels=labels)
+    elif kind == "csv":
+        table = np.column_stack([rows, labels])
+        header = ",".join([*NAMES, "label"])
+        formats = ["%.9g"] * rows.shape[1] + ["%d"]
+        np.savetxt(path, table, formats, ",", header=header, comments="", encoding="utf-8")
     else:
-        flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
-        table = pa.table({"probs": flat, "labels": labels})
-        if kind == "parquet":
-            pq.write_table(table, path, row_group_size=3)
-        else:
-            with ipc.new_file(path, table.schema) as writer:
-                writer.write_table(table, max_chunksize=3)
+        write_table(path, pa.table({"probs": list_array("fixed", rows), "labels": labels}), 3)
     return path
-
-
-def read(source):
-    blocks = list(source.blocks())
-    labels = None if blocks[0].labels is None else np.concatenate([b.labels for b in blocks])
-    return np.concatenate([block.rows for block in blocks]), labels
 
 
 def assert_parts_hold(source, rows=ROWS, labels=LABELS):
     parts = pickle.loads(pickle.dumps(source.parts()))
     found = [read(part) for part in parts]
     assert [part.n_rows for part in parts] == [len(each) for each, _ in found]
-    np.testing.assert_array_equal(np.concatenate([each for each, _ in found]), rows)
+    np.testing.assert_array_equal(np.concatenate([each for each, _ in found]).astype("f4"), rows)
     np.testing.assert_array_equal(np.concatenate([each for _, each in found]), labels)
     return parts
 
@@ -60,10 +53,8 @@ def test_parts_of_a_file(tmp_path, monkeypatch, kind, elements):
     source = as_source(write(tmp_path / "p", kind), LABELS if kind == "npy" else None)
     if elements is not None:
         monkeypatch.setattr(source_module, "PART_ELEMENTS", elements)
-    n_parts = {1: {"npy": 23, "npz": 23}.get(kind, 8), 5 * K: {"npy": 5, "npz": 5}.get(kind, 4)}
     parts = assert_parts_hold(source)
-    expected = 1 if kind == "compressed npz" else n_parts.get(elements, 1)
-    assert len(parts) == expected
+    assert len(parts) == (1 if elements is None else N_PARTS[kind][elements != 1])
     assert_parts_hold(source)  # the whole is as it was
 
 
@@ -74,8 +65,9 @@ def test_a_part_can_be_cut_again(tmp_path, monkeypatch, kind):
     coarse = source.parts()
     monkeypatch.setattr(source_module, "PART_ELEMENTS", 2 * K)
     fine = [piece for part in coarse for piece in part.parts()]
-    np.testing.assert_array_equal(np.concatenate([read(piece)[0] for piece in fine]), ROWS)
-    np.testing.assert_array_equal(np.concatenate([read(piece)[1] for piece in fine]), LABELS)
+    rows, labels = zip(*map(read, fine), strict=True)
+    np.testing.assert_array_equal(np.concatenate(rows).astype("f4"), ROWS)
+    np.testing.assert_array_equal(np.concatenate(labels), LABELS)
 
 
 def test_parts_know_what_was_said_about_the_whole(tmp_path):
@@ -100,3 +92,20 @@ def test_rows_of_a_part_are_counted_from_the_start_of_the_file(tmp_path, monkeyp
     assert part.first_row > 0
     with pytest.raises(InputError, match=r"Got 7 in row 21 of '.*p\.parquet'"):
         read(part)
+
+
+def test_a_folder_has_at_least_one_part_per_file(tmp_path, monkeypatch):
+    for number, rows in ((1, slice(0, 9)), (2, slice(9, 23))):
+        write(tmp_path / f"p{number}", "npz", ROWS[rows], LABELS[rows])
+    assert len(assert_parts_hold(as_source(tmp_path))) == 2
+    monkeypatch.setattr(source_module, "PART_ELEMENTS", 5 * K)
+    assert len(assert_parts_hold(as_source(tmp_path))) == 2 + 3
+    assert len(assert_parts_hold(as_source(tmp_path, LABELS[::-1]), labels=LABELS[::-1])) == 5
+
+
+def test_names_of_the_model_reach_every_part(tmp_path):
+    """A predictor may name the classes after the source was opened."""
+    np.save(tmp_path / "p.npy", ROWS)
+    source = as_source(tmp_path, np.array(NAMES)[LABELS])
+    source.class_names = NAMES
+    assert_parts_hold(source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from evencover._validation import InputError
@@ -11,7 +10,7 @@ from evencover.data.atomic import refuse_existing
 
 
 def run(
-    data: Path,
+    data: str,
     /,
     *,
     output: Output,

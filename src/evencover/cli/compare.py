@@ -7,11 +7,12 @@ from pathlib import Path
 from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json, write_csv
 from evencover.console import note, print_table, watch
 from evencover.data.atomic import refuse_existing
+from evencover.data.location import as_location
 from evencover.data.source import as_source
 
 
 def run(
-    data: Path | None = None,
+    data: str | None = None,
     /,
     *,
     methods: str = "standard,classwise,clustered,pooled",
@@ -90,7 +91,7 @@ def run(
     if csv is not None:
         write_csv(csv, result.rows())
     if report is not None:
-        name = "the bundled languages" if data is None else data.name
+        name = "the bundled languages" if data is None else as_location(data).name
         write_comparison(report, result, title=f"Comparison on {name}", force=force)
     if as_json:
         print_json(result.to_dict())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def run(
     model: Path,
-    data: Path,
+    data: str,
     /,
     *,
     as_json: Json = False,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from evencover.cli.shared import READ, Input, Json, print_json
 
 
 def run(
-    file: Path | None = None,
+    file: str | None = None,
     /,
     *,
     as_json: Json = False,
@@ -19,17 +17,16 @@ def run(
     Parameters
     ----------
     file
-        A model written by calibrate, or a file with probabilities.
+        A model written by calibrate, or a file, folder, pattern or address with probabilities.
     as_json
         Print everything as JSON.
     """
     from evencover import description
+    from evencover.persistence import is_model, load
 
     if file is None:
         about = description.of_installation()
-    elif file.suffix == ".safetensors":
-        from evencover.persistence import load
-
+    elif is_model(file):
         about = description.of_model(load(file))
     else:
         about = description.of_data(read.open(file, "reading"))

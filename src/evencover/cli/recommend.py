@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from evencover._validation import InputError
 from evencover.cli.shared import READ, Input, Json, number_if_float, print_json
 
 
-def run(data: Path, /, *, alpha: str = "0.1", as_json: Json = False, read: Input = READ) -> None:
+def run(data: str, /, *, alpha: str = "0.1", as_json: Json = False, read: Input = READ) -> None:
     """Say which method suits these labels, why, what to expect, and what would change it.
 
     Parameters

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from evencover.cli.shared import READ, Input, Output, Switch
 from evencover.data.atomic import refuse_existing
+from evencover.data.location import as_location
 
 
 def run(
     model: Path,
-    data: Path,
+    data: str,
     /,
     *,
     output: Output,
@@ -40,6 +41,6 @@ def run(
     output = refuse_existing(output, force=force)
     predictor = load(model)
     source = read.open(data, "reporting")
-    title = f"Coverage of {data.name}" if title is None else title
+    title = f"Coverage of {as_location(data).name}" if title is None else title
     write_report(output, predictor, source, ids=read.row_ids(), title=title, force=force)
     print(f"{output}: open it in a browser")

@@ -35,19 +35,16 @@ Switch = Annotated[bool, Parameter(negative="")]
 class Input:
     """How the data file is to be read."""
 
-    labels: Path | None = None
-    "File with one label per row (.npy, .npz or text), if they are not with the probabilities."
+    labels: str | None = None
+    "File (or folder, pattern or address) with one label per row, if the data do not hold them."
     logits: Switch = False
     "The numbers are logits; a softmax is applied."
-    ids: Path | None = None
+    ids: str | None = None
     "File with one stable id per row; the same id always gets the same random choices."
 
-    def open(self, data: Path, what: str) -> Source:
+    def open(self, data: str | Path, what: str) -> Source:
         """The data as a source that shows its progress."""
-        from evencover.data.files import column_from_file
-
-        labels = None if self.labels is None else column_from_file(self.labels)
-        return watch(as_source(data, labels, logits=True if self.logits else None), what)
+        return watch(as_source(data, self.labels, logits=True if self.logits else None), what)
 
     def row_ids(self) -> Any:
         """The ids, or None."""

@@ -83,10 +83,14 @@ class ArraysSource(Source):
             self.attach_labels(labels)
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
-        """Slices of the matrix that follow its chunks, so that none is read twice."""
+        """Slices of the matrix that follow its chunks, so that none is read twice.
+
+        Large chunks come in pairs, which zarr unpacks side by side.
+        """
         assert self.n_rows is not None
+        chunk = max(1, self._unit)
         step = rows_per_block(self.n_classes)
-        step += -step % max(1, self._unit)
+        step = step + -step % chunk if chunk == 1 or step > chunk else 2 * chunk
         stop = self.first_row + self.n_rows
         with reading(self.location), self._open(self.location) as arrays:
             matrix = arrays[self._key]
@@ -117,6 +121,21 @@ def matrix_key(keys: list[str], name: str) -> str:
             f"'{LOGIT_KEY}'. Got the keys {', '.join(keys) or 'none'}."
         )
     return found[0]
+
+
+def column_keys(key: str) -> tuple[str, ...]:
+    """The names under which a column may be stored."""
+    return (key, *(other for other in LABEL_KEYS if key in LABEL_KEYS and other != key))
+
+
+def array_column(location: Location, open_arrays: OpenArrays, key: str) -> Array:
+    """One value per row: the only array of the file, or the one of this name."""
+    with open_arrays(location) as arrays:
+        for name in (ONLY_ARRAY, *column_keys(key)):
+            values = whole(arrays, name)
+            if values is not None:
+                return np.array(values)
+        raise InputError(f"'{location}' must hold {key!r}. Got {list(arrays)}.")
 
 
 def whole(arrays: Mapping[str, Any], key: str) -> Array | None:

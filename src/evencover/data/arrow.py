@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS
+from evencover.data.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS, column_keys
 from evencover.data.location import Location
 from evencover.data.reading import needs, reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
@@ -159,6 +159,22 @@ class TableSource(Source):
                     yield part, None if labels is None else labels[start:stop]
                     start = stop
 
+    @classmethod
+    def column_of(cls, location: Location, key: str) -> Array:
+        """One value per row from a file that need not hold probabilities."""
+        table = cls.__new__(cls)
+        table.location, name = location, f"'{location}'"
+        schema, piece_rows = table._describe()
+        column = next((each for each in column_keys(key) if each in schema.names), None)
+        if column is None and len(schema.names) == 1:
+            column = schema.names[0]
+        if column is None:
+            raise InputError(f"{name} must have a column {key!r}. Got {', '.join(schema.names)}.")
+        batches = table._batches(range(len(piece_rows)), [column], 1 << 20)
+        values = [batch.column(0) for batch in batches]
+        chunks = import_pyarrow().chunked_array(values, schema.field(column).type)
+        return matrix_from_arrow(chunks, name)
+
     def split(self) -> list[Source]:
         """Runs of pieces that make a part together."""
         parts: list[Source] = []
@@ -214,4 +230,4 @@ class ArrowSource(TableSource):
         pa = import_pyarrow()
         if isinstance(self.location, Path):
             return pa.memory_map(str(self.location))
-        return pa.PythonFile(self.location.open("rb"))
+        return pa.PythonFile(self.location.open("rb"), mode="r")

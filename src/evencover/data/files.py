@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.arrays import LABEL_KEYS, ONLY_ARRAY, ArraysSource, OpenArrays, whole
-from evencover.data.arrow import ArrowSource, ParquetSource
+from evencover.data.arrays import ArraysSource, OpenArrays, array_column
+from evencover.data.arrow import ArrowSource, ParquetSource, TableSource
 from evencover.data.hdf5 import hdf5_arrays
 from evencover.data.location import Address, Location, as_location, existing_file, expand
 from evencover.data.numpy_files import npy_arrays, npz_arrays
 from evencover.data.reading import reading
 from evencover.data.safetensors_files import safetensors_arrays
 from evencover.data.source import Source
-from evencover.data.text import TextSource
+from evencover.data.text import TextSource, text_column
 from evencover.data.zarr_stores import is_zarr, zarr_arrays
 
 # Files of named arrays, and other kinds. What a reader needs beyond NumPy it imports when it reads.
@@ -29,7 +28,7 @@ ARRAYS: dict[str, OpenArrays] = {
     ".hdf5": hdf5_arrays,
     ".zarr": zarr_arrays,
 }
-TABLES: dict[str, Callable[[Location], Source]] = {
+TABLES: dict[str, type[TableSource] | type[TextSource]] = {
     ".parquet": ParquetSource,
     ".arrow": ArrowSource,
     ".feather": ArrowSource,
@@ -41,7 +40,7 @@ TABLES: dict[str, Callable[[Location], Source]] = {
 def open_file(path: str | os.PathLike[str] | Address) -> Source:
     """A source that reads a file, or the files of a folder or a pattern, block by block."""
     location = as_location(path)
-    if location.is_dir() and is_zarr(location):
+    if _is_zarr(location):
         return ArraysSource(location, zarr_arrays)
     many = expand(location)
     if many is None:
@@ -89,31 +88,47 @@ def _open_many(location: Location, files: list[Location]) -> Source:
 
 
 def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
-    """One value per row from a file of its own: arrays (under `key`), or text, one per line."""
-    location = as_location(path)
-    if not location.is_dir() or not is_zarr(location):
-        location = existing_file(path)
+    """One value per row from files of their own, which hold nothing else or name it `key`.
+
+    Any kind of file that holds data will do, or text with one value per line; a folder or a
+    pattern is read end to end.
+    """
+    return _joined([_column(file, key) for file in _files(as_location(path))])
+
+
+def labels_for(source: Source, path: str | os.PathLike[str] | Address) -> Array:
+    """The labels of all rows; of many files, each must fit the part beside it."""
+    from evencover.data.folder import PartsSource
+
+    files = _files(as_location(path))
+    columns = [_column(file, "labels") for file in files]
+    if len(files) > 1 and isinstance(source, PartsSource):
+        source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
+    return _joined(columns)
+
+
+def _joined(columns: list[Array]) -> Array:
+    """End to end; an empty one has no say in the type."""
+    filled = [column for column in columns if len(column)] or columns[:1]
+    return filled[0] if len(filled) == 1 else np.concatenate(filled)
+
+
+def _files(location: Location) -> list[Location]:
+    if _is_zarr(location):
+        return [location]
+    return expand(location) or [existing_file(location)]
+
+
+def _is_zarr(location: Location) -> bool:
+    return location.is_dir() and is_zarr(location)
+
+
+def _column(location: Location, key: str) -> Array:
     ending = location.suffix.lower()
     with reading(location):
-        if ending in ARRAYS:
-            with ARRAYS[ending](location) as arrays:
-                return _column_of_arrays(arrays, key, location)
-        with location.open("rb") as file:
-            text = file.read().decode("utf-8-sig")
-    return column_from_text([line.strip() for line in text.split("\n") if line.strip()])
-
-
-def column_from_text(values: list[str]) -> Array:
-    """Whole numbers if all are, else the texts."""
-    try:
-        return np.array([int(value) for value in values], dtype=np.int64)
-    except (ValueError, OverflowError):
-        return np.array(values)
-
-
-def _column_of_arrays(arrays: Any, key: str, location: Location) -> Array:
-    for name in (ONLY_ARRAY, key, *(LABEL_KEYS if key in LABEL_KEYS else ())):
-        values = whole(arrays, name)
-        if values is not None:
-            return np.array(values)
-    raise InputError(f"'{location}' must hold {key!r}. Got {list(arrays)}.")
+        if ending in ARRAYS or _is_zarr(location):
+            return array_column(location, ARRAYS.get(ending, zarr_arrays), key)
+        source = TABLES.get(ending)
+        if source is not None and issubclass(source, TableSource):
+            return source.column_of(location, key)
+        return text_column(location, key)

@@ -37,6 +37,21 @@ class PartsSource(Source):
             parts += source.parts() or [copy.copy(source)]
         return parts
 
+    def refuse_misfits(self, columns: Sequence[tuple[str, int]]) -> None:
+        """Check that files of labels, (name, rows) each, fit the parts one by one."""
+        columns = [column for column in columns if column[1]]  # as empty parts are left out
+        for source, (name, n_rows) in zip(self.sources, columns, strict=False):
+            if source.n_rows != n_rows:
+                raise InputError(
+                    f"Every file of labels must fit the part beside it. Got {n_rows} labels in "
+                    f"{name} for {source.n_rows} rows in {source.name}."
+                )
+        if len(columns) != len(self.sources):
+            raise InputError(
+                f"There must be a file of labels for each part, or one for all. "
+                f"Got {len(columns)} files of labels for {len(self.sources)} parts of {self.name}."
+            )
+
     def place(self, row: int) -> str:
         """The file and the row in it."""
         which = min(bisect_right(self._starts, row), len(self.sources)) - 1

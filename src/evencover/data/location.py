@@ -12,6 +12,7 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from evencover._validation import InputError
+from evencover.data.reading import needs
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[a-z]+::")
 
@@ -21,10 +22,7 @@ def import_fsspec() -> Any:
     try:
         import fsspec
     except ImportError:
-        raise InputError(
-            "Addresses such as s3://... need fsspec; install it with "
-            "'pip install evencover[remote]'."
-        ) from None
+        raise needs("Addresses such as s3://...", "fsspec", "remote") from None
     return fsspec
 
 

@@ -30,4 +30,4 @@ def reading(location: Any) -> Iterator[None]:
 
 def needs(what: str, library: str, extra: str) -> InputError:
     """The sentence that says what to install."""
-    return InputError(f"{what} need {library}; install it with 'pip install evencover[{extra}]'.")
+    return InputError(f"{what} need {library}; install it with pip install 'evencover[{extra}]'.")

@@ -248,10 +248,12 @@ def as_source(
     Parameters
     ----------
     probabilities
-        An (N, K) array-like, the path of a file, a list of paths, an iterable of (n, K) blocks or
-        of (block, labels) pairs, a Dask array or bag of paths, or a `Source`.
+        An (N, K) array-like, the path or address of a file, a folder or a pattern of files, a list
+        of paths, an iterable of (n, K) blocks or of (block, labels) pairs, a Dask array or bag of
+        paths, or a `Source`.
     labels
-        (N,) class indices, or class names if these are known; replaces those of a file.
+        (N,) class indices, or class names if these are known, or a path of files with them;
+        replaces those of a file.
     class_names
         One per class; replaces those of a file.
     logits
@@ -267,6 +269,10 @@ def as_source(
         source.class_names = [str(name) for name in class_names]
     if logits is not None:
         source.logits = logits
+    if isinstance(labels, str | os.PathLike):
+        from evencover.data.files import labels_for
+
+        labels = labels_for(source, labels)
     if labels is not None:
         source.attach_labels(labels)
     return source

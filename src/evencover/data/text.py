@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.arrays import LABEL_KEYS
+from evencover.data.arrays import LABEL_KEYS, column_keys
 from evencover.data.location import Location
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
@@ -29,7 +29,7 @@ class TextSource(Source):
     def __init__(self, location: Location) -> None:
         self.location, self.name = location, f"'{location}'"
         with reading(location):
-            lines = self._lines()
+            lines = _lines(location)
             first = next(lines, [])
             self._has_header = not _are_numbers(first) or _count_up(first)
             names = first if self._has_header else [""] * len(first)
@@ -50,15 +50,13 @@ class TextSource(Source):
         if self._has_header:
             self.class_names = [names[i] for i in self._columns]
         if at is not None:
-            from evencover.data.files import column_from_text
-
             self.attach_labels(column_from_text(labels))
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """As many lines as make a block."""
         step = rows_per_block(self.n_classes)
         with reading(self.location):
-            lines = self._lines()
+            lines = _lines(self.location)
             if self._has_header:
                 next(lines, None)
             block: list[list[str]] = []
@@ -74,12 +72,6 @@ class TextSource(Source):
     def split(self) -> list[Source]:
         """The whole file: where a line begins is not known."""
         return [copy.copy(self)]
-
-    def _lines(self) -> Iterator[list[str]]:
-        delimiter = _DELIMITERS[self.location.suffix.lower()]
-        with self.location.open("rb") as file:
-            text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-            yield from (line for line in csv.reader(text, delimiter=delimiter, strict=True) if line)
 
     def _numbers(self, lines: list[list[str]], start: int) -> Array:
         for row, line in enumerate(lines, start):
@@ -102,6 +94,39 @@ class TextSource(Source):
             f"Every column of {self.name} but 'labels' and 'id' must hold numbers, one per class. "
             f"Got {cell!r} in row {row}."
         )
+
+
+def text_column(location: Location, key: str) -> Array:
+    """One value per line; in CSV and TSV, the column of this name if there are names."""
+    if location.suffix.lower() not in _DELIMITERS:
+        with location.open("rb") as file:
+            lines = file.read().decode("utf-8-sig").split("\n")
+        return column_from_text([line.strip() for line in lines if line.strip()])
+    first, *rest = list(_lines(location)) or [[]]
+    at = next((first.index(name) for name in column_keys(key) if name in first), None)
+    if at is None and len(first) != 1:
+        raise InputError(f"'{location}' must have a column {key!r}. Got {', '.join(first)}.")
+    values = [first, *rest] if at is None else rest
+    short = next((row for row, line in enumerate(values) if len(line) <= (at or 0)), None)
+    if short is not None:
+        raise InputError(f"Every row of '{location}' must have a value. Got none in row {short}.")
+    return column_from_text([line[at or 0].strip() for line in values])
+
+
+def column_from_text(values: list[str]) -> Array:
+    """Whole numbers if all are, else the texts."""
+    try:
+        return np.array([int(value) for value in values], dtype=np.int64)
+    except (ValueError, OverflowError):
+        return np.array(values)
+
+
+def _lines(location: Location) -> Iterator[list[str]]:
+    """The cells of each line that is not empty."""
+    delimiter = _DELIMITERS[location.suffix.lower()]
+    with location.open("rb") as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        yield from (line for line in csv.reader(text, delimiter=delimiter, strict=True) if line)
 
 
 def _is_number(cell: str) -> bool:

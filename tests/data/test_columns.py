@@ -1,0 +1,94 @@
+"""Labels and ids may come from files of their own."""
+
+import re
+
+import numpy as np
+import pytest
+from inputs import LABELS, NAMES, ROWS, assert_holds, pa, write_arrays, write_table
+
+from evencover import InputError
+from evencover.data import as_source
+from evencover.data.files import column_from_file
+
+
+@pytest.mark.parametrize("text", ["2\n0\n1\n", "2\r\n0\r\n1", "\ufeff2\n0\n1\n", " 2 \n\n0\n1\n\n"])
+def test_a_column_of_numbers_as_text(tmp_path, text):
+    (tmp_path / "y.txt").write_text(text, encoding="utf-8", newline="")
+    column = column_from_file(tmp_path / "y.txt")
+    assert column.dtype == np.int64
+    assert column.tolist() == [2, 0, 1]
+
+
+def test_a_column_of_names_as_text(tmp_path):
+    (tmp_path / "y.txt").write_text("\n".join(np.array(NAMES)[LABELS]), encoding="utf-8")
+    np.save(tmp_path / "p.npy", ROWS)
+    source = as_source(tmp_path / "p.npy", class_names=NAMES)
+    source.attach_labels(column_from_file(tmp_path / "y.txt"))
+    assert_holds(source)
+
+
+def test_numbers_beyond_64_bits_are_text(tmp_path):
+    (tmp_path / "ids.txt").write_text("18446744073709551616\n2\n")
+    assert column_from_file(tmp_path / "ids.txt").tolist() == ["18446744073709551616", "2"]
+
+
+def test_a_column_in_numpy_files(tmp_path):
+    np.save(tmp_path / "y.npy", LABELS)
+    np.savez(tmp_path / "y.npz", labels=LABELS, ids=LABELS + 5)
+    assert column_from_file(tmp_path / "y.npy").tolist() == LABELS.tolist()
+    assert column_from_file(tmp_path / "y.npz").tolist() == LABELS.tolist()
+    assert column_from_file(tmp_path / "y.npz", "ids").tolist() == (LABELS + 5).tolist()
+
+
+@pytest.mark.parametrize("name", ["y.npy", "y.npz", "y.txt"])
+def test_broken_columns_are_refused_by_name(tmp_path, name):
+    with pytest.raises(InputError, match=f"{re.escape(name)}.*no such file"):
+        column_from_file(tmp_path / name)
+    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=f"Cannot read .*{re.escape(name)}"):
+        column_from_file(tmp_path / name)
+
+
+def test_pickled_columns_are_refused(tmp_path):
+    np.save(tmp_path / "y.npy", LABELS.astype(object))
+    np.savez(tmp_path / "y.npz", labels=LABELS.astype(object))
+    for name in ("y.npy", "y.npz"):
+        with pytest.raises(InputError, match=f"{re.escape(name)}' must .* pickled Python objects"):
+            column_from_file(tmp_path / name)
+    with pytest.raises(InputError, match=r"must hold 'ids'. Got \['labels'\]"):
+        column_from_file(tmp_path / "y.npz", "ids")
+
+
+@pytest.mark.parametrize("labels", [LABELS, np.array(NAMES)[LABELS]])
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "tsv"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_column_of_a_table(tmp_path, labels, ending, named):
+    path = tmp_path / f"y.{ending}"
+    if ending in ("csv", "tsv"):
+        mark = "," if ending == "csv" else "\t"
+        lines = [f"{i}{mark}{y}" if named else str(y) for i, y in enumerate(labels)]
+        path.write_text("\n".join([f"id{mark}label"] * named + lines), encoding="utf-8")
+    else:
+        columns = {"id": np.arange(len(labels)), "label": labels} if named else {"truth": labels}
+        write_table(path, pa.table(columns))
+    assert column_from_file(path).tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "h5", "zarr 3"])
+def test_a_column_of_an_array_file(tmp_path, kind):
+    path = write_arrays(tmp_path, kind, label=LABELS, ids=LABELS + 5)
+    assert column_from_file(path).tolist() == LABELS.tolist()
+    assert column_from_file(path, "ids").tolist() == (LABELS + 5).tolist()
+    with pytest.raises(InputError, match="must hold 'none'"):
+        column_from_file(path, "none")
+
+
+def test_tables_without_the_column(tmp_path):
+    write_table(tmp_path / "y.parquet", pa.table({"a": LABELS, "b": LABELS}))
+    (tmp_path / "y.csv").write_text("a,b\n1,2\n")
+    for name in ("y.parquet", "y.csv"):
+        with pytest.raises(InputError, match=f"{name}' must have a column 'labels'. Got a, b"):
+            column_from_file(tmp_path / name)
+    (tmp_path / "y.csv").write_text("id,label\n1,2\n3\n")
+    with pytest.raises(InputError, match=r"y\.csv' must have a value. Got none in row 1"):
+        column_from_file(tmp_path / "y.csv")

@@ -1,0 +1,160 @@
+"""A folder or a pattern of parts is one input; parts that do not fit are named."""
+
+import numpy as np
+import pytest
+from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, list_array, pa, read, write_table
+
+from evencover import InputError, StandardPredictor
+from evencover.data import as_source
+from evencover.data.files import column_from_file
+
+CUTS = [(0, 9), (9, 10), (10, N)]
+ENDINGS = ["npy", "npz", "parquet", "arrow", "csv"]
+
+
+def write_parts(folder, ending, *, labels=LABELS, names=None):
+    """part-1, part-2 and part-10: in natural order, not in that of the alphabet."""
+    folder.mkdir(exist_ok=True)
+    for number, (start, stop) in zip((1, 2, 10), CUTS, strict=True):
+        write_part(folder / f"part-{number}.{ending}", ROWS[start:stop], labels[start:stop], names)
+    return folder
+
+
+def write_part(path, rows, labels, names=None):
+    if path.suffix == ".npy":
+        np.save(path, rows)
+    elif path.suffix == ".npz":
+        arrays = {} if names is None else {"class_names": names}
+        np.savez(path, probs=rows, labels=labels, **arrays)
+    elif path.suffix == ".csv":
+        header = ",".join([*(names or NAMES[: rows.shape[1]]), "label"])
+        body = [
+            ",".join([*map(repr, r.tolist()), str(y)]) for r, y in zip(rows, labels, strict=True)
+        ]
+        path.write_text("\n".join([header, *body]), encoding="utf-8")
+    else:
+        write_table(path, pa.table({"probs": list_array("list", rows), "label": labels}), 4)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("pattern", ["", "*", "part-*.{}"])
+def test_parts_in_natural_order(tmp_path, block_elements, ending, pattern):
+    folder = write_parts(tmp_path / "parts", ending)
+    path = folder / pattern.format(ending) if pattern else folder
+    source = as_source(path, LABELS if ending == "npy" else None)
+    assert source.n_rows == N
+    assert_holds(source, ROWS if ending != "csv" else ROWS.astype(np.float64))
+
+
+def test_what_is_no_data_is_left_out_of_a_folder(tmp_path):
+    folder = write_parts(tmp_path, "npz")
+    for name in ("manifest.json", "README.md", "_SUCCESS", ".hidden.npz", "_metadata.npz"):
+        (folder / name).write_text("not data")
+    assert_holds(as_source(folder))
+
+
+def test_empty_parts_are_left_out(tmp_path):
+    for ending in ("npz", "parquet"):
+        folder = write_parts(tmp_path / ending, ending)
+        write_part(folder / f"part-0.{ending}", ROWS[:0], LABELS[:0])
+        assert_holds(as_source(folder))
+
+
+def test_labels_in_one_file_or_beside_each_part(tmp_path):
+    folder = write_parts(tmp_path / "parts", "npy")
+    np.save(tmp_path / "y.npy", LABELS)
+    assert_holds(as_source(folder, tmp_path / "y.npy"))
+    for number, (start, stop) in zip((1, 2, 10), CUTS, strict=True):
+        (tmp_path / f"y-{number}.txt").write_text("\n".join(map(str, LABELS[start:stop])))
+    assert_holds(as_source(folder, tmp_path / "y-*.txt"))
+    assert column_from_file(tmp_path / "y-*.txt").tolist() == LABELS.tolist()
+    (tmp_path / "y-2.txt").write_text("1\n2\n")
+    with pytest.raises(InputError, match=r"2 labels in '.*y-2.txt' for 1 rows in '.*part-2.npy'"):
+        as_source(folder, tmp_path / "y-*.txt")
+    (tmp_path / "y-2.txt").write_text("1\n")
+    (tmp_path / "y-11.txt").write_text("1\n")
+    with pytest.raises(InputError, match="Got 4 files of labels for 3 parts"):
+        as_source(folder, tmp_path / "y-*.txt")
+    (tmp_path / "y-2.txt").unlink()
+    with pytest.raises(InputError, match=r"13 labels in '.*y-10.txt' for 1 rows in '.*part-2.npy'"):
+        as_source(folder, tmp_path / "y-*.txt")
+
+
+def test_a_folder_calibrates_like_the_whole(tmp_path):
+    folder = write_parts(tmp_path, "parquet")
+    parts = StandardPredictor(score="aps").fit(folder)
+    whole = StandardPredictor(score="aps").fit(ROWS, LABELS)
+    assert np.array_equal(parts.thresholds_, whole.thresholds_)
+    assert parts.fingerprint_ == whole.fingerprint_
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_another_number_of_classes(tmp_path, ending):
+    folder = write_parts(tmp_path, ending)
+    write_part(folder / f"part-2.{ending}", ROWS[:, :3], LABELS % 3)
+    with pytest.raises(InputError, match=r"Got 3 classes in '.*part-2.*', and 4 in '.*part-1"):
+        as_source(folder)
+
+
+def test_other_names_labels_or_kinds(tmp_path):
+    folder = write_parts(tmp_path, "npz", names=NAMES)
+    other = folder / "part-2.npz"
+    np.savez(other, probs=ROWS, labels=LABELS, class_names=[*NAMES[:2], "wasp", NAMES[3]])
+    with pytest.raises(
+        InputError, match=r"Got 'wasp' as class 2 of '.*part-2.npz', and 'çédille' in"
+    ):
+        as_source(folder)
+    np.savez(other, probs=ROWS, labels=LABELS)
+    with pytest.raises(InputError, match=r"names in '.*part-1.npz', and none in '.*part-2.npz'"):
+        as_source(folder)
+    np.savez(other, probs=ROWS, class_names=NAMES)
+    with pytest.raises(InputError, match=r"labels in '.*part-1.npz', and none in '.*part-2.npz'"):
+        as_source(folder)
+    np.savez(other, logits=ROWS, labels=LABELS, class_names=NAMES)
+    with pytest.raises(InputError, match=r"logits in '.*part-2.npz', and probabilities in"):
+        as_source(folder)
+    np.save(folder / "part-3.npy", ROWS)
+    with pytest.raises(InputError, match=r"must be of one kind\. Got \.npy, \.npz"):
+        as_source(folder)
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet", "csv"])
+def test_a_label_outside_the_classes_is_named_by_file_and_row(tmp_path, block_elements, ending):
+    labels = LABELS.copy()
+    labels[12] = K
+    with pytest.raises(InputError, match=r"Got 4 in row 2 of '.*part-10\.\w+'"):
+        read(as_source(write_parts(tmp_path, ending, labels=labels)))
+
+
+def test_labels_for_all_parts_are_named_by_file_and_row(tmp_path):
+    labels = LABELS.copy()
+    labels[9] = -1
+    with pytest.raises(InputError, match=r"Got -1 in row 0 of '.*part-2\.npy'"):
+        as_source(write_parts(tmp_path, "npy"), labels)
+
+
+def test_nothing_to_read(tmp_path):
+    with pytest.raises(InputError, match="the folder holds no file that ends in"):
+        as_source(tmp_path)
+    with pytest.raises(InputError, match=r"none-\*.npy': the pattern matches no file"):
+        as_source(tmp_path / "none-*.npy")
+    (tmp_path / "a.txt").write_text("1")
+    with pytest.raises(InputError, match=r"a\.txt': its ending must be one of"):
+        as_source(tmp_path / "*.txt")
+
+
+def test_a_part_that_is_lost_on_the_way_is_named(tmp_path):
+    for ending in ENDINGS:
+        folder = write_parts(tmp_path / ending, ending)
+        source = as_source(folder, LABELS if ending == "npy" else None)
+        (folder / f"part-2.{ending}").unlink()
+        with pytest.raises(InputError, match=rf"part-2\.{ending}': there is no such file"):
+            read(source)
+        _, lost, _ = source.parts()
+        with pytest.raises(InputError, match=rf"part-2\.{ending}': there is no such file"):
+            read(lost)
+
+
+def test_a_file_whose_name_looks_like_a_pattern(tmp_path):
+    np.save(tmp_path / "a[1].npy", ROWS)
+    assert_holds(as_source(tmp_path / "a[1].npy", LABELS))

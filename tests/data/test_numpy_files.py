@@ -1,0 +1,188 @@
+"""NumPy files of any type and order give the same rows; a broken one gives one sentence."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+from inputs import LABELS, LOGITS, NAMES, ROWS, N, assert_holds, assert_refused, read
+
+from evencover import InputError, StandardPredictor
+from evencover.data import as_source
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_of_any_order_and_type(tmp_path, block_elements, order, dtype):
+    rows = np.asarray(ROWS, dtype=dtype, order=order)
+    np.save(tmp_path / "p.npy", rows)
+    source = as_source(tmp_path / "p.npy", LABELS)
+    assert source.logits is None
+    expected = rows if rows.dtype.isnative else rows.astype(np.float64)
+    assert_holds(source, expected)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_npz_stored_or_compressed(tmp_path, block_elements, save, order, dtype):
+    rows = np.asarray(ROWS, dtype=dtype, order=order)
+    save(tmp_path / "p.npz", labels=LABELS, extra=np.arange(7), probs=rows, class_names=NAMES)
+    source = as_source(tmp_path / "p.npz")
+    assert source.class_names == NAMES
+    assert_holds(source, rows)
+
+
+@pytest.mark.parametrize("key", ["probs", "probabilities", "softmax", "logits"])
+def test_npz_keys(tmp_path, key):
+    np.savez(tmp_path / "p.npz", **{key: ROWS})
+    source = as_source(tmp_path / "p.npz")
+    assert source.logits is (key == "logits")
+    assert not source.has_labels
+    assert_holds(source, labels=None)
+
+
+@pytest.mark.parametrize("key", ["labels", "label"])
+@pytest.mark.parametrize("labels", [LABELS, LABELS.astype(np.uint8), np.array(NAMES)[LABELS]])
+def test_npz_labels_as_indices_or_names(tmp_path, block_elements, key, labels):
+    np.savez(tmp_path / "p.npz", probs=ROWS, class_names=NAMES, **{key: labels})
+    assert_holds(as_source(tmp_path / "p.npz"))
+
+
+def test_labels_given_beside_a_file_replace_its_own(tmp_path):
+    np.savez(tmp_path / "p.npz", probs=ROWS, labels=np.zeros(N, dtype=int))
+    assert_holds(as_source(tmp_path / "p.npz", LABELS))
+
+
+def test_logits_may_be_said_beside_the_file(tmp_path):
+    np.savez(tmp_path / "p.npz", probs=LOGITS, labels=LABELS)
+    named_logits = tmp_path / "l.npz"
+    np.savez(named_logits, logits=LOGITS, labels=LABELS)
+    said = StandardPredictor().fit(as_source(tmp_path / "p.npz", logits=True))
+    named = StandardPredictor().fit(named_logits)
+    probabilities = StandardPredictor(from_logits=True).fit(LOGITS, LABELS)
+    assert said.thresholds_[0] == named.thresholds_[0] == probabilities.thresholds_[0]
+
+
+def test_paths_may_be_text(tmp_path):
+    np.save(tmp_path / "p.npy", ROWS)
+    assert_holds(as_source(str(tmp_path / "p.npy"), LABELS))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"other": ROWS}, "one matrix under .* Got the keys other"),
+        ({"probs": ROWS, "logits": LOGITS}, "one matrix under .* Got the keys probs, logits"),
+        ({"probs": ROWS[0]}, r"shape \(4,\)"),
+        ({"probs": ROWS[:, :1]}, "at least 2 classes"),
+        ({"probs": ROWS[:0]}, "at least one row"),
+        ({"probs": ROWS.astype(str)}, "real numbers"),
+        ({"probs": ROWS.astype(complex)}, "real numbers"),
+        ({"probs": ROWS.astype(object)}, "pickled Python objects"),
+        ({"probs": ROWS, "labels": LABELS.astype(object)}, "pickled Python objects"),
+        ({"probs": ROWS, "class_names": np.array(NAMES, dtype=object)}, "pickled Python objects"),
+        ({"probs": ROWS, "class_names": NAMES[:3]}, "3 names for 4 classes"),
+    ],
+)
+def test_npz_that_break_a_rule(tmp_path, arrays, words):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    assert_refused(tmp_path / "bad.npz", words)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (LABELS[:-1], "22 labels for 23 rows"),
+        (np.append(LABELS, 0), "24 labels for 23 rows"),
+        (LABELS + 1, r"between 0 and 3.*Got 4 in row 3"),
+        (LABELS - 1, "Got -1 in row 0"),
+        (LABELS.astype(float), "must be integers.*float64"),
+        (np.array(NAMES)[LABELS], "must be integers"),
+        (LABELS[:, None][:, [0, 0]], "one dimension"),
+    ],
+)
+def test_labels_that_break_a_rule(tmp_path, labels, words):
+    np.savez(tmp_path / "p.npz", probs=ROWS, labels=labels)
+    np.save(tmp_path / "p.npy", ROWS)
+    for arguments in ((tmp_path / "p.npz",), (tmp_path / "p.npy", labels), (ROWS, labels)):
+        with pytest.raises(InputError, match=words):
+            read(as_source(*arguments))
+
+
+def test_a_label_that_is_no_class_name(tmp_path):
+    labels = np.array(NAMES)[LABELS]
+    labels[5] = "wasp"
+    np.savez(tmp_path / "p.npz", probs=ROWS, labels=labels, class_names=NAMES)
+    with pytest.raises(InputError, match=r"one of the 4 class names\. Got 'wasp'"):
+        as_source(tmp_path / "p.npz")
+
+
+def test_names_as_labels_may_wait_for_the_names_of_the_model(tmp_path):
+    np.save(tmp_path / "p.npy", ROWS)
+    model = StandardPredictor(alpha=0.3).fit(ROWS, LABELS, class_names=NAMES)
+    by_name = model.evaluate(tmp_path / "p.npy", [*np.array(NAMES)[LABELS][:-1].tolist(), "bee"])
+    expected = model.evaluate(ROWS, np.append(LABELS[:-1], 1))
+    assert by_name.to_dict() == expected.to_dict()
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "parquet", "arrow", "feather"])
+@pytest.mark.parametrize("content", [b"", b"not such a file", b"\x93NUMPY", b"PK\x03\x04", b"PAR1"])
+def test_files_that_are_something_else(tmp_path, ending, content):
+    path = tmp_path / f"bad.{ending}"
+    path.write_bytes(content)
+    assert_refused(path, "truncated or not of the kind its ending says")
+
+
+def test_files_with_the_wrong_ending(tmp_path):
+    np.savez(tmp_path / "p.npz", probs=ROWS)
+    np.save(tmp_path / "p.npy", ROWS)
+    zipped, plain = (tmp_path / "p.npz").read_bytes(), (tmp_path / "p.npy").read_bytes()
+    for name, content in {"a.npy": zipped, "a.npz": plain, "a.parquet": plain}.items():
+        (tmp_path / name).write_bytes(content)
+        assert_refused(tmp_path / name, "not of the kind its ending says")
+    (tmp_path / "p.txt").write_bytes(plain)
+    assert_refused(tmp_path / "p.txt", r"must be one of \.npy, \.npz.*Got '\.txt'")
+    (tmp_path / "p").write_bytes(plain)
+    assert_refused(tmp_path / "p", "Got 'none'")
+
+
+def test_files_that_are_not_there(tmp_path):
+    assert_refused(tmp_path / "absent.npy", "no such file")
+    (tmp_path / "folder.npy").mkdir()
+    assert_refused(tmp_path / "folder.npy", "the folder holds no file that ends in")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_cut_anywhere(tmp_path, save):
+    save(tmp_path / "p.npz", probs=ROWS, labels=LABELS)
+    whole = (tmp_path / "p.npz").read_bytes()
+    for length in range(0, len(whole), 101):
+        (tmp_path / "cut.npz").write_bytes(whole[:length])
+        assert_refused(tmp_path / "cut.npz", "truncated")
+
+
+def test_npy_cut_anywhere(tmp_path):
+    np.save(tmp_path / "p.npy", ROWS)
+    whole = (tmp_path / "p.npy").read_bytes()
+    for length in range(0, len(whole), 53):
+        (tmp_path / "cut.npy").write_bytes(whole[:length])
+        assert_refused(tmp_path / "cut.npy", "truncated")
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_npz_whose_matrix_is_shorter_than_it_says(tmp_path, compression):
+    buffer = io.BytesIO()
+    np.save(buffer, ROWS)
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w", compression) as archive:
+        archive.writestr("probs.npy", buffer.getvalue()[:-8])
+        archive.writestr("more.npy", buffer.getvalue())  # what a careless memory map would show
+    assert_refused(tmp_path / "bad.npz", "end")
+
+
+def test_damage_in_a_compressed_npz_is_noticed(tmp_path):
+    np.savez_compressed(tmp_path / "p.npz", probs=np.tile(ROWS, (50, 1)))
+    damaged = bytearray((tmp_path / "p.npz").read_bytes())
+    damaged[len(damaged) // 2] ^= 255
+    (tmp_path / "p.npz").write_bytes(damaged)
+    assert_refused(tmp_path / "p.npz", "truncated")

@@ -1,0 +1,98 @@
+"""Addresses through fsspec, tried on its file system in memory."""
+
+import pickle
+
+import fsspec
+import numpy as np
+import pytest
+from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_arrays, write_table
+
+from evencover import InputError, StandardPredictor
+from evencover.data import as_source
+from evencover.data.files import column_from_file
+
+ADDRESS = "memory://bucket/data"
+
+
+@pytest.fixture
+def upload(tmp_path):
+    """A function that puts a file or a folder into the store and returns its address."""
+    system = fsspec.filesystem("memory")
+
+    def put(path):
+        system.put(str(path), f"/bucket/data/{path.name}", recursive=path.is_dir())
+        return f"{ADDRESS}/{path.name}"
+
+    yield put
+    system.rm("/bucket", recursive=True)
+
+
+def local(folder, ending):
+    path = folder / f"p.{ending}"
+    if ending == "npy":
+        np.save(path, ROWS)
+    elif ending == "npz":
+        np.savez(path, probs=ROWS)
+    elif ending == "csv":
+        np.savetxt(path, ROWS.astype(np.float64), delimiter=",", fmt="%.17g")
+    elif ending in ("parquet", "arrow"):
+        write_table(path, pa.table({"probs": list_array("fixed")}))
+    else:
+        return write_arrays(
+            folder, {"zarr": "zarr 3", "h5": "chunked h5"}.get(ending, ending), probs=ROWS
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    "ending", ["npy", "npz", "csv", "parquet", "arrow", "safetensors", "h5", "zarr"]
+)
+def test_every_kind_from_afar(tmp_path, upload, block_elements, ending):
+    source = as_source(upload(local(tmp_path, ending)), LABELS)
+    expected = ROWS.astype(np.float64) if ending == "csv" else ROWS
+    assert_holds(source, expected)
+    parts = pickle.loads(pickle.dumps(source.parts()))
+    np.testing.assert_array_equal(np.concatenate([read(part)[0] for part in parts]), expected)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_archives_from_afar(tmp_path, upload, block_elements, save, order):
+    save(tmp_path / "p.npz", probs=np.asarray(ROWS, order=order), labels=LABELS)
+    assert_holds(as_source(upload(tmp_path / "p.npz")))
+
+
+def test_folders_and_patterns_from_afar(tmp_path, upload):
+    (tmp_path / "parts").mkdir()
+    for number, start, stop in ((2, 0, 7), (10, 7, 23)):
+        np.savez(
+            tmp_path / "parts" / f"{number}.npz", probs=ROWS[start:stop], labels=LABELS[start:stop]
+        )
+        np.save(tmp_path / "parts" / f"{number}.npy", LABELS[start:stop])
+    address = upload(tmp_path / "parts")
+    assert_holds(as_source(f"{address}/*.npz"))
+    assert_holds(as_source(f"{address}/*.npz", f"{address}/*.npy"))
+    assert column_from_file(f"{address}/*.npy").tolist() == LABELS.tolist()
+    with pytest.raises(InputError, match=r"must be of one kind\. Got \.npy, \.npz"):
+        as_source(address)
+
+
+def test_a_predictor_takes_addresses(tmp_path, upload):
+    address = upload(local(tmp_path, "parquet"))
+    np.save(tmp_path / "y.npy", LABELS)
+    predictor = StandardPredictor().fit(address, upload(tmp_path / "y.npy"))
+    assert predictor.thresholds_[0] == StandardPredictor().fit(ROWS, LABELS).thresholds_[0]
+
+
+def test_file_addresses_are_paths(tmp_path):
+    np.save(tmp_path / "a b.npy", ROWS)
+    assert_holds(as_source((tmp_path / "a b.npy").as_uri(), LABELS))
+
+
+def test_addresses_that_lead_nowhere():
+    with pytest.raises(InputError, match=r"memory://bucket/absent\.npy': there is no such file"):
+        as_source("memory://bucket/absent.npy")
+    with pytest.raises(InputError, match="matches no file"):
+        as_source("memory://bucket/absent*.npy")
+    with pytest.raises(InputError, match=r"Cannot read 'nowhere://a\.npy'.*Protocol not known"):
+        as_source("nowhere://a.npy")

@@ -1,0 +1,120 @@
+"""Arrow and Parquet tables of any layout give the same rows; a broken one gives one sentence."""
+
+import numpy as np
+import pytest
+from inputs import (
+    LABELS,
+    LOGITS,
+    NAMES,
+    ROWS,
+    N,
+    assert_holds,
+    assert_refused,
+    ipc,
+    list_array,
+    pa,
+    write_table,
+)
+
+from evencover.data import as_source
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "feather"])
+@pytest.mark.parametrize("kind", ["fixed", "list", "large"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_a_list_column(tmp_path, block_elements, ending, kind, dtype):
+    rows = ROWS.astype(dtype)
+    table = pa.table({"id": np.arange(N), "softmax": list_array(kind, rows), "label": LABELS})
+    write_table(tmp_path / f"p.{ending}", table)
+    source = as_source(tmp_path / f"p.{ending}")
+    assert source.logits is False
+    assert_holds(source, rows)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_one_column_per_class(tmp_path, block_elements, ending, by_name):
+    labels = np.array(NAMES)[LABELS] if by_name else LABELS
+    columns = {name: ROWS[:, place] for place, name in enumerate(NAMES)}
+    path = tmp_path / f"p.{ending}"
+    write_table(path, pa.table({"id": np.arange(N), **columns, "labels": labels}))
+    source = as_source(path)
+    assert source.class_names == NAMES
+    assert_holds(source)
+
+
+def test_labels_as_a_dictionary_column(tmp_path):
+    names = pa.array(np.array(NAMES)[LABELS]).dictionary_encode()
+    columns = {name: ROWS[:, place] for place, name in enumerate(NAMES)}
+    write_table(tmp_path / "p.parquet", pa.table({**columns, "label": names}))
+    assert_holds(as_source(tmp_path / "p.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("name", "logits"), [("logits", True), ("probs", False), ("embedding", None)]
+)
+def test_the_list_column_says_what_it_holds(tmp_path, name, logits):
+    write_table(tmp_path / "p.parquet", pa.table({name: list_array("fixed")}))
+    source = as_source(tmp_path / "p.parquet")
+    assert source.logits is logits
+    assert_holds(source, labels=None)
+
+
+def test_a_named_list_column_is_preferred(tmp_path):
+    table = pa.table({"embedding": list_array("list", LOGITS), "probs": list_array("list")})
+    write_table(tmp_path / "p.parquet", table)
+    assert_holds(as_source(tmp_path / "p.parquet"), labels=None)
+
+
+def test_compressed_arrow_batches(tmp_path):
+    table = pa.table({"probs": list_array("fixed"), "labels": LABELS})
+    options = ipc.IpcWriteOptions(compression="zstd")
+    with ipc.new_file(tmp_path / "p.arrow", table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=5)
+    assert_holds(as_source(tmp_path / "p.arrow"))
+
+
+def with_null_in(values, row):
+    return pa.array([None if i == row else v for i, v in enumerate(values.tolist())])
+
+
+RAGGED = [row[: 3 if i == 9 else 4] for i, row in enumerate(ROWS.tolist())]
+NULL_ROW = [None if i == 9 else row for i, row in enumerate(ROWS.tolist())]
+NULL_CELL = [[None, *row[1:]] if i == 9 else row for i, row in enumerate(ROWS.tolist())]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"probs": RAGGED}, "row 9"),
+        ({"probs": NULL_ROW}, "Got null in row 9"),
+        ({"probs": NULL_CELL}, "Got null in row 9"),
+        ({"probs": list_array("list"), "labels": with_null_in(LABELS, 11)}, "Got null in row 11"),
+        ({"a": ROWS[:, 0], "b": with_null_in(ROWS[:, 1], 8)}, "Got null in row 8"),
+        ({"a": list_array("list"), "b": list_array("list")}, "one list column.*'a', 'b'"),
+        ({"probs": list_array("list"), "logits": list_array("list")}, "'probs', 'logits'"),
+        ({"probs": [["a", "b"]] * N}, "list column of probabilities"),
+        ({"id": np.arange(N), "text": ["x"] * N}, "Got the columns id, text"),
+        ({"only": ROWS[:, 0]}, "at least 2 classes"),
+        ({"probs": list_array("list", ROWS[:, :1])}, "at least 2 classes"),
+        ({"probs": pa.array([[]] * N, pa.list_(pa.float32()))}, "at least 2 classes"),
+        ({"probs": list_array("list")[:0]}, "at least one row"),
+        ({"a": ROWS[:0, 0], "b": ROWS[:0, 1]}, "at least one row"),
+    ],
+)
+@pytest.mark.parametrize("rows_per_group", [4, 100])
+def test_tables_that_break_a_rule(tmp_path, ending, columns, words, rows_per_group):
+    path = tmp_path / f"bad.{ending}"
+    write_table(path, pa.table(columns), rows_per_group)
+    assert_refused(path, words)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_tables_cut_anywhere(tmp_path, ending):
+    write_table(tmp_path / f"p.{ending}", pa.table({"probs": list_array("list"), "label": LABELS}))
+    whole = (tmp_path / f"p.{ending}").read_bytes()
+    cut = tmp_path / f"cut.{ending}"
+    for length in range(0, len(whole), 201):
+        cut.write_bytes(whole[:length])
+        assert_refused(cut, "truncated")

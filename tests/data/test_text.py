@@ -1,0 +1,102 @@
+"""CSV and TSV: a first line of names, labels in a column, and what is wrong with a line."""
+
+import csv
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
+
+from evencover.data import as_source
+
+DOUBLES = ROWS.astype(np.float64)
+
+
+def write(path, lines, **options):
+    with path.open("w", encoding=options.pop("encoding", "utf-8"), newline="") as file:
+        csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", **options).writerows(
+            lines
+        )
+    return path
+
+
+def lines(rows=DOUBLES, labels=None, header=None):
+    table = [list(map(repr, row)) for row in rows.tolist()]
+    if labels is not None:
+        table = [[label, *row] for label, row in zip(labels, table, strict=True)]
+    return table if header is None else [header, *table]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "CSV"])
+@pytest.mark.parametrize("labels", [LABELS, np.array(NAMES)[LABELS]])
+def test_a_header_names_classes_and_labels(tmp_path, block_elements, ending, labels):
+    path = write(tmp_path / f"p.{ending}", lines(labels=labels, header=["label", *NAMES]))
+    source = as_source(path)
+    assert source.class_names == NAMES
+    assert_holds(source, DOUBLES)
+
+
+def test_no_header_and_labels_apart(tmp_path, block_elements):
+    source = as_source(write(tmp_path / "p.csv", lines()), LABELS)
+    assert source.class_names is None
+    assert_holds(source, DOUBLES)
+
+
+def test_numbered_columns_and_ids_as_pandas_writes_them(tmp_path):
+    numbered = [str(i) for i in range(4)]
+    assert_holds(as_source(write(tmp_path / "p.csv", lines(header=numbered)), LABELS), DOUBLES)
+    with_ids = [[f"patient {i}", *line] for i, line in enumerate(lines())]
+    path = write(tmp_path / "ids.csv", [["id", *NAMES], *with_ids])
+    assert_holds(as_source(path, LABELS), DOUBLES)
+
+
+def test_quotes_byte_order_marks_and_empty_lines(tmp_path):
+    names = ["a, b", 'say "c"', "d\ne", "f"]
+    table = lines(header=names)
+    path = write(tmp_path / "p.csv", [*table[:5], [], *table[5:]], encoding="utf-8-sig")
+    source = as_source(path, LABELS)
+    assert source.class_names == names
+    assert_holds(source, DOUBLES)
+
+
+def changed(row, cell, value):
+    table = lines(labels=LABELS, header=["labels", *NAMES])
+    table[1 + row][cell] = value
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (changed(9, 2, "many"), "must hold numbers, .* Got 'many' in row 9"),
+        (changed(9, 2, ""), "Got '' in row 9"),
+        (changed(9, 0, "wasp"), "one of the 4 class names. Got '.*' in row 0"),
+        (changed(9, 0, "4"), r"Got 4 in row 9 of '.*bad\.csv'"),
+        (
+            [line[: 3 if i == 10 else 5] for i, line in enumerate(changed(0, 0, 0))],
+            "Got 3 in row 9",
+        ),
+        (lines(DOUBLES[:, :1]), "at least 2 classes"),
+        ([["label", *NAMES]], "at least one row"),
+        ([], "at least 2 classes"),
+    ],
+)
+def test_lines_that_break_a_rule(tmp_path, table, words):
+    assert_refused(write(tmp_path / "bad.csv", table), words)
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "bad.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
+    assert_refused(tmp_path / "bad.csv", "truncated or not of the kind")
+    (tmp_path / "bad.tsv").write_bytes(b'a\tb\n"0.5\t0.5\n')
+    assert_refused(tmp_path / "bad.tsv", "truncated or not of the kind")
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=6))
+def test_every_double_survives(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("csv") / "p.csv"
+    source = as_source(write(path, lines(np.array(rows), header=["a", "b", "c"])))
+    found = np.concatenate([block.rows for block in source.blocks()])
+    np.testing.assert_array_equal(found, np.array(rows))
+    assert source.n_rows == len(rows) <= N
