@@ -66,27 +66,31 @@ def workers_of(executor: Any) -> Iterator[Workers]:
 class Part(NamedTuple):
     """Consecutive rows of the input, as they are sent to a worker.
 
-    ``start`` is the place of the first row in the whole input; ``ids`` are the rows' ids where
-    they are not their places; ``number`` counts the parts.
+    Its ``source`` knows the place of its first row in the whole input; ``ids`` are the rows' ids
+    where they are not their places; ``number`` counts the parts.
     """
 
-    start: int
     source: Source
     ids: Array | None = None
     number: int = 0
 
+    @property
+    def start(self) -> int:
+        """The place of the first row in the whole input."""
+        return self.source.offset
+
     def blocks(self) -> Iterator[tuple[Block, Array]]:
-        """Blocks with their place in the whole input, and the ids of their rows."""
+        """Blocks, and the ids of their rows."""
         for block in self.source.blocks():
             first, stop = block.start, block.start + len(block.rows)
             if self.ids is None:
-                ids = places(self.start + first, self.start + stop)
+                ids = places(first, stop)
             else:
-                ids = self.ids[first:stop]
+                ids = self.ids[first - self.start : stop - self.start]
             if len(ids) != len(block.rows):
                 assert self.ids is not None
                 raise InputError(f"'ids' must have one entry per row. Got only {len(self.ids)}.")
-            yield block._replace(start=self.start + first), ids
+            yield block, ids
 
 
 @dataclass(frozen=True)
@@ -98,15 +102,9 @@ class Work:
 
     def __call__(self, part: Part) -> tuple[Any, Fingerprint]:
         """The part's result, made on one thread, and what tells its rows from others."""
-        seen = Fingerprint()
-
-        def results() -> Iterator[Any]:
-            nonlocal seen
-            for block, ids in part.blocks():
-                seen += Fingerprint.of(block)
-                yield self.function(block, ids)
-
-        return self.merge(results()), seen
+        result = self.merge(self.function(block, ids) for block, ids in part.blocks())
+        assert part.source.seen is not None
+        return result, part.source.seen
 
     def merge_parts(self, parts: Iterable[tuple[Any, Fingerprint]]) -> tuple[Any, Fingerprint]:
         """One result from those of consecutive parts."""
@@ -141,7 +139,7 @@ def _map_parts(source: Source, ids: Array | None, work: Work, workers: Workers) 
     for result, fingerprint in results_in_order(workers, work, cut(source, ids)):
         seen += fingerprint
         yield result
-    source.fingerprint = seen.hexdigest()
+    source.seen = seen
 
 
 def fold_source(
@@ -158,8 +156,7 @@ def fold_source(
     workers, work = as_workers(executor), Work(function, merge)
     parts = cut(source, known_ids(source, ids))
     last = partial(_finish_first, finish)
-    result, seen = workers.fold(work, parts, work.merge_parts, last)
-    source.fingerprint = seen.hexdigest()
+    result, source.seen = workers.fold(work, parts, work.merge_parts, last)
     return result
 
 
@@ -172,7 +169,7 @@ def _finish_first(
 def _whole(source: Source, ids: Array | None) -> Iterator[tuple[Block, Array]]:
     """The whole input as one part."""
     stop = 0
-    for block, block_ids in Part(0, source, ids).blocks():
+    for block, block_ids in Part(source, ids).blocks():
         stop = block.start + len(block.rows)
         yield block, block_ids
     _check_length(ids, stop)
@@ -202,8 +199,8 @@ def cut(source: Source, ids: Array | None) -> Iterator[Part]:
         assert piece.n_rows is not None
         stop = start + piece.n_rows
         if stop > start:
-            own = None if ids is None else ids[start:stop]
-            yield Part(start, _anywhere(piece), own, number)
+            piece.offset = start
+            yield Part(_anywhere(piece), None if ids is None else ids[start:stop], number)
             number += 1
         start = stop
     if start == 0:

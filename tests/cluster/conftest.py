@@ -1,6 +1,5 @@
 """A real dask cluster of two worker processes, and labelled rows in several Parquet files."""
 
-import logging
 import warnings
 from itertools import pairwise
 
@@ -8,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from evencover.workers import local_cluster
 
 N_ROWS, N_CLASSES = 24_000, 100
 # Uneven on purpose: a file of one row, one of two blocks (10,485 rows make one).
@@ -17,15 +18,7 @@ BOUNDS = [0, 2_000, 14_000, 14_001, 24_000]
 @pytest.fixture(scope="session")
 def client():
     distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        distributed.Client(cluster) as connected,
-    ):
+    with local_cluster(2) as cluster, distributed.Client(cluster) as connected:
         yield connected
 
 

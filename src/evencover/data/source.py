@@ -46,7 +46,9 @@ class Source(ABC):
         Whether blocks come with labels.
     first_row
         Place of the first row in the file, for messages; not 0 in a part of a file.
-    fingerprint
+    offset
+        Place of the first row in the whole input, of which this may be a part.
+    seen
         Tells these labelled rows from others; known once they have been read.
     watch
         Wraps the stream of blocks, for a progress bar; None leaves it alone.
@@ -60,7 +62,8 @@ class Source(ABC):
     labels: Array | None = None
     has_labels: bool = False
     first_row: int = 0
-    fingerprint: str | None = None
+    offset: int = 0
+    seen: Fingerprint | None = None
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None
 
     @abstractmethod
@@ -107,6 +110,11 @@ class Source(ABC):
         """Checked blocks: right number of columns, labels that are class indices."""
         return self._checked_blocks() if self.watch is None else self.watch(self._checked_blocks())
 
+    @property
+    def fingerprint(self) -> str | None:
+        """What was `seen`, as text."""
+        return None if self.seen is None else self.seen.hexdigest()
+
     def _checked_blocks(self) -> Iterator[Block]:
         start = 0
         seen = Fingerprint()
@@ -120,11 +128,11 @@ class Source(ABC):
             stop = start + len(rows)
             if labels is not None:
                 labels = self._check_labels(labels, len(rows), start)
-            block = Block(start, rows, labels)
+            block = Block(self.offset + start, rows, labels)
             seen += Fingerprint.of(block)
             yield block
             start = stop
-        self.fingerprint = seen.hexdigest()
+        self.seen = seen
         if start == 0:
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
