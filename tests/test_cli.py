@@ -422,7 +422,7 @@ def test_bad_options_of_calibrate(folder, run, arguments, words):
         (("calibrate", "cal.npz"), "--output"),
         (("predict", "model.safetensors"), "DATA"),
         (("predict", "none.safetensors", "new.npy", "-o", "sets.xlsx"), "must be one of .parquet"),
-        (("predict", "model.safetensors", "new.npy", "-o", "."), "is a folder"),
+        (("predict", "model.safetensors", "new.npy", "-o", "."), "must be a new or empty folder"),
         (("predict", "model.safetensors", "new.npy", "-o", "no/sets.csv"), "'no' does not exist"),
         (("predict", "none.safetensors", "new.npy", "-o", "a.csv"), "no such file"),
         (("predict", "model.safetensors", "none.npy", "-o", "a.csv"), "no such file"),

@@ -47,8 +47,7 @@ _SHAPES = {
     "cluster_functions_": "MB",
 }
 _ROUNDING = 1e-9  # how far a level may differ between machines
-# Pairs of limits are there if exact, scores unless they were never gathered.
-_MAY_BE_MISSING = ("lower_thresholds_", "upper_probability_", "group_scores_")
+_ONLY_IF_EXACT = ("lower_thresholds_", "upper_probability_")
 
 
 def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -170,7 +169,8 @@ def _wrong_array(predictor: BasePredictor) -> str | None:
     for name in predictor.fitted_arrays:
         values = getattr(predictor, name)
         if values is None:
-            if name in _MAY_BE_MISSING:
+            never_gathered = name == "group_scores_" and getattr(predictor, "gathered_", 1) is False
+            if name in _ONLY_IF_EXACT or never_gathered:
                 continue
             return f"it lacks {name}"
         if values.dtype != (np.int64 if name in _WHOLE_NUMBERS else np.float64):
@@ -227,6 +227,8 @@ def _wrong_threshold(predictor: BasePredictor) -> str | None:
         offsets, group_of_class = predictor.group_offsets_, predictor.group_of_class_
         if not 0 <= group_of_class.min() <= group_of_class.max() < len(offsets) - 1:
             return "a class belongs to a group that does not exist"
+        if type(predictor.gathered_) is not bool:
+            return "it does not say whether its scores were gathered"
         if predictor.group_scores_ is None:
             return _wrong_pair(predictor)
         groups = predictor.groups_

@@ -105,6 +105,7 @@ def test_scores_that_stay_elsewhere_leave_no_p_values_but_a_model(table, tmp_pat
         predictor.fit(table.rows[:3000], table.labels[:3000], gather=False)
         saved_bytes(predictor, tmp_path)
         again = load(tmp_path / "model.safetensors")
+        assert not again.gathered_
         assert again.predict_set(table.rows[:100]) == predictor.predict_set(table.rows[:100])
         for each in (predictor, again):
             with pytest.raises(InputError, match="P-values need all calibration scores"):

@@ -24,9 +24,11 @@ class GroupPredictor(BasePredictor):
         "group_of_class_",
     )
 
+    fitted_values: ClassVar[tuple[str, ...]] = (*BasePredictor.fitted_values, "gathered_")
     p_value_arrays: ClassVar[tuple[str, ...]] = ("group_scores_", "group_offsets_")
 
-    group_scores_: FloatArray | None  # None after fit(gather=False)
+    group_scores_: FloatArray | None  # None unless gathered_
+    gathered_: bool
     group_offsets_: IntArray
     group_of_class_: IntArray
 
@@ -54,12 +56,13 @@ class GroupPredictor(BasePredictor):
     def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
         groups, self.group_of_class_ = self._group(scores, labels, ids)
         self.group_scores_, self.group_offsets_ = groups
+        self.gathered_ = True
         thresholds = groups.thresholds(self.alpha, exact=self.exact)
         return thresholds.of_classes(self.group_of_class_)
 
     def _calibrate_scattered(self, rows: ScatteredRows) -> Thresholds:
         groups, self.group_of_class_ = self._group_rows(rows)
-        self.group_scores_ = None
+        self.group_scores_, self.gathered_ = None, False
         self.group_offsets_ = np.concatenate([[0], np.cumsum(groups.counts)])
         thresholds = group_thresholds(groups, self.alpha, exact=self.exact)
         return thresholds.of_classes(self.group_of_class_)
