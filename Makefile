@@ -30,6 +30,7 @@ test: $(VENV)/.ready-dev  ## style, types and tests
 
 bench: $(VENV)/.ready-dev  ## against other packages; takes a while
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.reading
 
 docs: $(VENV)/.ready-dev  ## the documentation as a site, in docs/_build
 	$(PIP) --editable '.[docs]'

@@ -130,22 +130,23 @@ def class_labels(
     return labels.astype(np.int64, copy=False)
 
 
-def raise_bad_row(row: Array, index: int, *, logits: bool) -> NoReturn:
-    """Say what is wrong with one row that a kernel rejected."""
+def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = None) -> NoReturn:
+    """Say what is wrong with one row that a kernel rejected; `place` names it and its file."""
+    where = place or f"row {index}"
     values = row.astype(np.float64)
     if np.isnan(values).any():
-        found = f"NaN in row {index}, class {int(np.isnan(values).argmax())}"
+        found = f"NaN in {where}, class {int(np.isnan(values).argmax())}"
     elif logits:
-        found = f"an infinite value in row {index}"
+        found = f"an infinite value in {where}"
     elif np.isinf(values).any():
-        found = f"an infinite value in row {index}, class {int(np.isinf(values).argmax())}"
+        found = f"an infinite value in {where}, class {int(np.isinf(values).argmax())}"
     elif (values < 0).any():
         worst = int(values.argmin())
-        found = f"{values[worst]:.6g} in row {index}, class {worst}"
+        found = f"{values[worst]:.6g} in {where}, class {worst}"
     else:
         total = float(values.sum())
         raise InputError(
-            f"Every row of 'probabilities' must sum to 1. Row {index} sums to {total:.6g}, "
+            f"Every row of 'probabilities' must sum to 1. {'R' + where[1:]} sums to {total:.6g}, "
             f"which is off by {abs(total - 1):.3g}; if these are logits, use from_logits=True "
             "(--logits on the command line)."
         )

@@ -218,6 +218,7 @@ def _anywhere(piece: Source) -> Source:
 
 def _block_as_source(block: Block) -> Source:
     source = ArraySource(block.rows)
+    source.first_row = block.start
     if block.labels is not None:
         source.attach_labels(block.labels)
     return source

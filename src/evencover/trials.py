@@ -100,7 +100,9 @@ class ScoredRows:
                 temperature=self.temperature,
             )
             if bad >= 0:
-                raise_bad_row(block.rows[bad], block.start + bad, logits=self.logits)
+                row = block.start + bad
+                place = self.source.place(row)
+                raise_bad_row(block.rows[bad], row, logits=self.logits, place=place)
             values.append(result)
         return block.labels, values
 

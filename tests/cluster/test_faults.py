@@ -84,15 +84,17 @@ def test_a_lost_part_is_named(client, parts, tmp_path):
         assert not (tmp_path / f"sets-{executor is None}" / "_manifest.json").exists()
 
 
-def test_a_bad_row_is_named_by_its_place_in_the_whole_input(client, table, tmp_path):
+def test_a_bad_row_is_named_by_its_file_and_place(client, table, tmp_path):
     from .conftest import write_parts
 
     rows = table.rows.copy()
     rows[14_000 + 17, 3] = float("nan")
     write_parts(tmp_path, table._replace(rows=rows), [0, 14_000, 15_000])
     for executor in (client, None):
-        with pytest.raises(InputError, match="NaN in row 14017, class 3"):
+        with pytest.raises(InputError, match=r"NaN in row 17 of '.*rows-1\.parquet', class 3"):
             StandardPredictor().fit(tmp_path, executor=executor)
+        with pytest.raises(InputError, match="NaN in row 14017, class 3"):
+            StandardPredictor().fit(rows, table.labels, executor=executor)
 
 
 @pytest.fixture

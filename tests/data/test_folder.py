@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, list_array, pa, read, write_table
 
+import evencover.data.source as source_module
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.data.files import column_from_file
@@ -94,6 +95,17 @@ def test_another_number_of_classes(tmp_path, ending):
     write_part(folder / f"part-2.{ending}", ROWS[:, :3], LABELS % 3)
     with pytest.raises(InputError, match=r"Got 3 classes in '.*part-2.*', and 4 in '.*part-1"):
         as_source(folder)
+
+
+def test_a_part_that_changes_its_width_is_named(tmp_path, monkeypatch):
+    folder = write_parts(tmp_path, "parquet")
+    rows = [*ROWS[:4].tolist(), *ROWS[:4, :3].tolist()]
+    write_table(folder / "part-2.parquet", pa.table({"probs": rows, "label": LABELS[:8]}))
+    with pytest.raises(InputError, match=r"part-2\.parquet' .* Got 4 in row 0 and 3 in row 4\."):
+        read(as_source(folder))
+    monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", K)
+    with pytest.raises(InputError, match=r"Got 3 from row 4 of '.*part-2\.parquet' on"):
+        read(as_source(folder))
 
 
 def test_other_names_labels_or_kinds(tmp_path):

@@ -15,6 +15,8 @@ from evencover.data.location import Location
 from evencover.data.reading import needs, reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
+COLUMN_BLOCKS = 8  # how many blocks of one column per class are read at once
+
 
 def import_pyarrow() -> Any:
     """The optional dependency, or a sentence that says how to get it."""
@@ -33,8 +35,11 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> A
     pa = import_pyarrow()
     if isinstance(values, pa.Table | pa.RecordBatch):
         columns = [matrix_from_arrow(column, name, start) for column in values.columns]
-        is_matrix = len(columns) == 1 and columns[0].ndim == 2
-        return columns[0] if is_matrix else np.column_stack(columns)
+        if len(columns) == 1 and columns[0].ndim == 2:
+            return columns[0]
+        if any(column.ndim == 2 for column in columns):
+            return np.column_stack(columns)
+        return np.stack(columns).T  # whoever reads the rows turns them, on threads of its own
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
         if isinstance(values, pa.ChunkedArray):  # no chunks at all
@@ -139,13 +144,17 @@ class TableSource(Source):
             return 0
         return matrix_from_arrow(first.column(0).slice(0, 1), self.name).shape[1]
 
+    def _batch_rows(self) -> int:
+        """A block, or several where each costs a call per class."""
+        return rows_per_block(self.n_classes) * (1 if len(self._columns) == 1 else COLUMN_BLOCKS)
+
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Batches of the file, cut where they are large."""
         takes_labels = self._label_column is not None and self.labels is None
         columns = [*self._columns, *([self._label_column] if takes_labels else [])]
         with reading(self.location):
             first = self.first_row
-            for batch in self._batches(self._pieces, columns, rows_per_block(self.n_classes)):
+            for batch in self._batches(self._pieces, columns, self._batch_rows()):
                 if batch.num_rows == 0:
                     continue
                 rows = matrix_from_arrow(batch.select(self._columns), self.name, first)

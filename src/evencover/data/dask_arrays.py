@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,11 @@ class DaskArraySource(Source):
 
     def split(self) -> list[Source]:
         """The row chunks."""
-        delayed = self.array.to_delayed().ravel()
-        lengths = self.array.chunks[0]
+        chunks, lengths = self.array.to_delayed().ravel(), self.array.chunks[0]
+        starts = accumulate(lengths[:-1], initial=0)
         return [
-            DaskChunkSource(chunk, int(n_rows), self.n_classes)
-            for chunk, n_rows in zip(delayed, lengths, strict=True)
+            DaskChunkSource(chunk, int(start), int(n_rows), self.n_classes)
+            for chunk, start, n_rows in zip(chunks, starts, lengths, strict=True)
         ]
 
 
@@ -47,8 +48,9 @@ class DaskChunkSource(Source):
 
     name = "the Dask array"
 
-    def __init__(self, chunk: Any, n_rows: int, n_classes: int) -> None:
-        self.chunk, self.n_rows, self.n_classes = chunk, n_rows, n_classes
+    def __init__(self, chunk: Any, first_row: int, n_rows: int, n_classes: int) -> None:
+        self.chunk, self.first_row = chunk, first_row
+        self.n_rows, self.n_classes = n_rows, n_classes
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Slices of the chunk."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         import h5py
     except ImportError:
         raise needs("HDF5 files", "h5py", "hdf5") from None
-    with location.open("rb") as stream, h5py.File(stream, "r") as file:
+    is_local = isinstance(location, Path)
+    with nullcontext(location) if is_local else location.open() as where, h5py.File(where) as file:
         names = [key for key, item in file.items() if isinstance(item, h5py.Dataset)]
         if NAMES_KEY in file.attrs:
             names.append(NAMES_KEY)

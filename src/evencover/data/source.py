@@ -20,11 +20,19 @@ PART_ELEMENTS = 1 << 25
 
 
 class Block(NamedTuple):
-    """Consecutive rows of the input: place of the first, scores by class (n, K), labels (n,)."""
+    """Consecutive rows of the input: place of the first, scores by class (n, K), labels (n,).
+
+    ``source`` is where they come from.
+    """
 
     start: int
     rows: Array
     labels: IntArray | None
+    source: Source
+
+    def place(self, row: int) -> str:
+        """What a message calls a row of this block: its file, and its place there."""
+        return self.source.place(self.start - self.source.offset + row)
 
 
 class Source(ABC):
@@ -96,7 +104,8 @@ class Source(ABC):
 
     def place(self, row: int) -> str:
         """What a message calls a row of this source."""
-        return f"row {self.first_row + row} of {self.name}"
+        of_file = "" if self.name == Source.name else f" of {self.name}"
+        return f"row {self.first_row + row}{of_file}"
 
     def attach_labels(self, labels: Any) -> None:
         """Use these labels, one per row, instead of any that come with the rows."""
@@ -123,12 +132,12 @@ class Source(ABC):
             if rows.shape[1] != self.n_classes:
                 raise InputError(
                     f"All rows of {self.name} must have {self.n_classes} classes. "
-                    f"Got {rows.shape[1]} from row {start} on."
+                    f"Got {rows.shape[1]} from {self.place(start)} on."
                 )
             stop = start + len(rows)
             if labels is not None:
                 labels = self._check_labels(labels, len(rows), start)
-            block = Block(self.offset + start, rows, labels)
+            block = Block(self.offset + start, rows, labels, self)
             seen += Fingerprint.of(block)
             yield block
             start = stop

@@ -445,7 +445,8 @@ class BasePredictor(Parameters):
 
     def _refuse(self, block: Block, bad: int, logits: bool) -> None:
         if bad >= 0:
-            raise_bad_row(block.rows[bad], block.start + bad, logits=logits)
+            place = block.place(bad)
+            raise_bad_row(block.rows[bad], block.start + bad, logits=logits, place=place)
 
     def _check_parameters(self) -> None:
         owner = type(self).__name__
