@@ -457,10 +457,16 @@ def changed(values, place, value):
 
 
 BAD_DATA = {
-    "NaN": (lambda p, y: (changed(p, (7, 2), np.nan), y), "NaN in row 7, class 2"),
-    "infinity": (lambda p, y: (changed(p, (7, 2), np.inf), y), "infinite value in row 7, class 2"),
-    "negative": (lambda p, y: (changed(p, (7, 2), -0.5), y), "-0.5 in row 7, class 2"),
-    "sum": (lambda p, y: (changed(p, 7, 0.3), y), "Row 7 sums to 1.8, which is off by 0.8"),
+    "NaN": (lambda p, y: (changed(p, (7, 2), np.nan), y), "NaN in row 7 of 'bad.npz', class 2"),
+    "infinity": (
+        lambda p, y: (changed(p, (7, 2), np.inf), y),
+        "infinite value in row 7 of 'bad.npz', class 2",
+    ),
+    "negative": (lambda p, y: (changed(p, (7, 2), -0.5), y), "-0.5 in row 7 of 'bad.npz', class 2"),
+    "sum": (
+        lambda p, y: (changed(p, 7, 0.3), y),
+        "Row 7 of 'bad.npz' sums to 1.8, which is off by 0.8",
+    ),
     "logits": (lambda p, y: (np.log(p), y), "--logits"),
     "one dimension": (lambda p, y: (p[0], y), "shape (6,)"),
     "three dimensions": (lambda p, y: (p[None], y), "shape (1, 300, 6)"),
