@@ -81,6 +81,7 @@ class Part(NamedTuple):
 
     def blocks(self) -> Iterator[tuple[Block, Array]]:
         """Blocks, and the ids of their rows."""
+        n_rows, stop = self.source.n_rows, self.start
         for block in self.source.blocks():
             first, stop = block.start, block.start + len(block.rows)
             if self.ids is None:
@@ -91,6 +92,11 @@ class Part(NamedTuple):
                 assert self.ids is not None
                 raise InputError(f"'ids' must have one entry per row. Got only {len(self.ids)}.")
             yield block, ids
+        if n_rows is not None and stop - self.start != n_rows:  # other rows would get its ids
+            raise InputError(
+                f"{self.source.name} must have the {n_rows} rows it had when it was opened. "
+                f"Got {stop - self.start}; it was changed meanwhile."
+            )
 
 
 @dataclass(frozen=True)
