@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from evencover import selection
-from evencover.selection import Extent, added, floats_of, histogram, order_keys, select
+from evencover.selection import (
+    Extent,
+    Search,
+    added,
+    floats_of,
+    histogram,
+    order_keys,
+    refine,
+    select,
+)
 
 FLOATS = st.one_of(
     st.floats(allow_nan=False, width=64),
@@ -71,3 +80,15 @@ def test_extents_add_up(values):
     halves = [Extent.of(keys[half], groups[half], 3) for half in (slice(0, 7), slice(7, None))]
     for mine, theirs in zip(added(halves), Extent.of(keys, groups, 3), strict=True):
         assert mine.tolist() == theirs.tolist()
+
+
+def test_the_widest_interval_there_is():
+    values = np.array([-np.inf, -1e300, -1.0, 0.0, 1.0, 1e300, np.inf, np.inf])
+    keys, groups = order_keys(values), np.zeros(8, dtype=np.int64)
+    for cells in (4, 1 << 10):
+        search = Search.begin(np.arange(1, 9)[:, None], Extent.of(keys, groups, 1))
+        search = search._replace(n_cells=cells)
+        for _ in range(64):
+            search = refine(search, histogram(keys, groups, search))
+        assert search.is_over
+        assert floats_of(search.low)[:, 0].tolist() == values.tolist()

@@ -125,7 +125,8 @@ def refine(search: Search, counts: IntArray) -> Search:
     cell = np.where(is_open, cell, 0)
     before = np.take_along_axis(up_to - counts, cell[:, :, None], axis=2)[:, :, 0]
     low = search.low + (cell.astype(np.uint64) << search.shift)
-    last = np.minimum(low + ((np.uint64(1) << search.shift) - np.uint64(1)), search.high)
+    width = (np.uint64(1) << search.shift) - np.uint64(1)
+    last = low + np.minimum(width, search.high - low)  # beyond the interval it might overflow
     return Search(
         np.where(is_open, search.ranks - before, search.ranks),
         np.where(is_open, low, search.low),
