@@ -476,7 +476,7 @@ def test_bad_options_of_calibrate(folder, run, arguments, words):
         (("calibrate", "cal.npz"), "--output"),
         (("predict", "model.safetensors"), "DATA"),
         (("predict", "none.safetensors", "new.npy", "-o", "sets.xlsx"), "must be one of .parquet"),
-        (("predict", "model.safetensors", "new.npy", "-o", "."), "is a folder"),
+        (("predict", "model.safetensors", "new.npy", "-o", "."), "must be a new or empty folder"),
         (("predict", "model.safetensors", "new.npy", "-o", "no/sets.csv"), "'no' does not exist"),
         (("predict", "none.safetensors", "new.npy", "-o", "a.csv"), "no such file"),
         (("predict", "model.safetensors", "none.npy", "-o", "a.csv"), "no such file"),
@@ -523,10 +523,16 @@ def changed(values, place, value):
 
 
 BAD_DATA = {
-    "NaN": (lambda p, y: (changed(p, (7, 2), np.nan), y), "NaN in row 7, class 2"),
-    "infinity": (lambda p, y: (changed(p, (7, 2), np.inf), y), "infinite value in row 7, class 2"),
-    "negative": (lambda p, y: (changed(p, (7, 2), -0.5), y), "-0.5 in row 7, class 2"),
-    "sum": (lambda p, y: (changed(p, 7, 0.3), y), "Row 7 sums to 1.8, which is off by 0.8"),
+    "NaN": (lambda p, y: (changed(p, (7, 2), np.nan), y), "NaN in row 7 of 'bad.npz', class 2"),
+    "infinity": (
+        lambda p, y: (changed(p, (7, 2), np.inf), y),
+        "infinite value in row 7 of 'bad.npz', class 2",
+    ),
+    "negative": (lambda p, y: (changed(p, (7, 2), -0.5), y), "-0.5 in row 7 of 'bad.npz', class 2"),
+    "sum": (
+        lambda p, y: (changed(p, 7, 0.3), y),
+        "Row 7 of 'bad.npz' sums to 1.8, which is off by 0.8",
+    ),
     "logits": (lambda p, y: (np.log(p), y), "--logits"),
     "one dimension": (lambda p, y: (p[0], y), "shape (6,)"),
     "three dimensions": (lambda p, y: (p[None], y), "shape (1, 300, 6)"),
@@ -747,3 +753,11 @@ def test_predict_imports_no_scikit_learn(folder, run, method):
     assert not used & {"sklearn", "pandas", "matplotlib", "pyarrow"}
     assert "scipy" not in used or method == "pooled"
     assert (folder / "sets.npz").exists()
+
+
+@pytest.mark.parametrize(
+    "module", ["data", "engine", "experiments", "predictors", "report", "scores", "workers"]
+)
+def test_every_room_can_be_entered_first(module, folder):
+    """A worker imports what it is sent, in any order: there must be no circles."""
+    assert f"evencover.{module}" in modules_after(f"import evencover.{module}", folder)

@@ -20,6 +20,7 @@ from evencover import (
     MacroPredictor,
     StandardPredictor,
 )
+from evencover.calibration import CalibrationRows
 from evencover.data import source
 from evencover.evaluation import evaluate
 from evencover.predictors import PREDICTORS, make_predictor
@@ -246,7 +247,9 @@ def test_sets_grow_as_alpha_falls(simulate, quietly, method, score, exact, ties,
 def test_clustered_sets_grow_as_alpha_falls_if_the_clusters_stay(simulate):
     rows, labels = simulate(400, 8, seed=3)
     scores = Softmax().true_label(rows, labels)
-    groups, group_of_class = cluster_groups(scores, labels, np.array([0, 0, 1, 1, 2, 2, -1, -1]))
+    groups, group_of_class = cluster_groups(
+        CalibrationRows(scores, labels, labels), np.array([0, 0, 1, 1, 2, 2, -1, -1])
+    )
     limits = [groups.quantiles(alpha)[group_of_class] for alpha in (0.5, 0.3, 0.1, 0.05, 0.001)]
     assert all((a <= b).all() for a, b in itertools.pairwise(limits))
     assert limits[-1].max() == np.inf
@@ -288,7 +291,7 @@ def test_exact_p_values_replace_the_one_by_the_rows_uniform(simulate):
 def test_clusters_of_one_class_are_classwise(simulate, quietly):
     rows, labels = simulate(300, 12, long_tail=True)
     scores = APS().true_label(rows, labels)
-    groups, group_of_class = cluster_groups(scores, labels, np.arange(12))
+    groups, group_of_class = cluster_groups(CalibrationRows(scores, labels, labels), np.arange(12))
     classwise = quietly(ClasswisePredictor(score="aps"), rows, labels)
     assert groups.quantiles(0.1)[group_of_class].tolist() == classwise.thresholds_.tolist()
 

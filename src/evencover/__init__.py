@@ -33,6 +33,7 @@ _HOME = {
     "recommend": "advice",
     "evaluate": "evaluation",
     "write_report": "report",
+    "predict_to_folder": "partitioned",
     "save": "persistence",
     "load": "persistence",
     "InputError": "_validation",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from evencover.comparison import compare as compare
     from evencover.evaluation import CoverageReport as CoverageReport
     from evencover.evaluation import evaluate as evaluate
+    from evencover.partitioned import predict_to_folder as predict_to_folder
     from evencover.persistence import load as load
     from evencover.persistence import save as save
     from evencover.predictors import ClasswisePredictor as ClasswisePredictor

@@ -123,6 +123,9 @@ def show(about: dict[str, Any]) -> None:
 def _guarantee_cells(row: dict[str, Any]) -> list[str]:
     if row["cluster"] < 0:
         return ["null", str(row["n_classes"]), str(row["n_rows"]), "", "", "no promise"]
+    if np.isnan(row["epsilon_high"]):  # scores that were never in one place
+        cells = [row["cluster"], row["n_classes"], row["n_rows"], "", "", "not measured"]
+        return [str(cell) for cell in cells]
     limits = f"{row['epsilon_low']:.2f} to {row['epsilon_high']:.2f}"
     numbers = [f"{row['ks_largest']:.2f}", f"{row['ks_if_identical']:.2f}", limits]
     return [str(row["cluster"]), str(row["n_classes"]), str(row["n_rows"]), *numbers]

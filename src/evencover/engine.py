@@ -1,14 +1,29 @@
-"""Map a function over row blocks on threads, results in order, only a few blocks in memory."""
+"""Map a function over row blocks and merge the results: on threads here, or on other workers.
+
+    source -> blocks -> function, on threads -> results in order                [this process]
+    source -> parts -> (blocks -> function -> merge) on a worker -> results in order  [an executor]
+
+A part is a source of its own and the place of its first row, so that a row is the same row
+wherever it is read; a function sees one block at a time, and merging is associative. So nothing
+depends on the partition, the workers or their number.
+"""
 
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-from evencover._validation import InputError
+from evencover._validation import Array, InputError
+from evencover.data.fingerprint import Fingerprint
+from evencover.data.source import ArraySource, Block, Source
+from evencover.randomness import places, row_ids
+from evencover.workers import Workers, as_workers, results_in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,24 +41,190 @@ def n_threads() -> int:
 
 
 def map_blocks(function: Callable[[Item], Result], blocks: Iterable[Item]) -> Iterator[Result]:
-    """Yield ``function(block)`` in the order of the blocks.
+    """Yield ``function(block)`` in the order of the blocks, on this process's threads.
 
     The kernels release the interpreter lock, so threads run side by side; at most two blocks
     per thread are under way, so memory does not grow with the input.
     """
-    workers = n_threads()
-    if workers == 1:
+    if n_threads() == 1:
         yield from map(function, blocks)
         return
-    with ThreadPoolExecutor(workers) as pool:
-        pending: deque[Future[Result]] = deque()
-        try:
-            for block in blocks:
-                pending.append(pool.submit(function, block))
-                if len(pending) >= 2 * workers:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:  # the reader or the consumer failed: do not start what nobody will use
-            for future in pending:
-                future.cancel()
+    with ThreadPoolExecutor(n_threads()) as pool:
+        yield from results_in_order(Workers(pool), function, blocks)
+
+
+@contextmanager
+def workers_of(executor: Any) -> Iterator[Workers]:
+    """The executor's workers; this process's threads if there is none."""
+    if executor is not None:
+        yield as_workers(executor)
+        return
+    with ThreadPoolExecutor(n_threads()) as pool:
+        yield Workers(pool)
+
+
+class Part(NamedTuple):
+    """Consecutive rows of the input, as they are sent to a worker.
+
+    Its ``source`` knows the place of its first row in the whole input; ``ids`` are the rows' ids
+    where they are not their places; ``number`` counts the parts.
+    """
+
+    source: Source
+    ids: Array | None = None
+    number: int = 0
+
+    @property
+    def start(self) -> int:
+        """The place of the first row in the whole input."""
+        return self.source.offset
+
+    def blocks(self) -> Iterator[tuple[Block, Array]]:
+        """Blocks, and the ids of their rows."""
+        n_rows, stop = self.source.n_rows, self.start
+        for block in self.source.blocks():
+            first, stop = block.start, block.start + len(block.rows)
+            if self.ids is None:
+                ids = places(first, stop)
+            else:
+                ids = self.ids[first - self.start : stop - self.start]
+            if len(ids) != len(block.rows):
+                assert self.ids is not None
+                raise InputError(f"'ids' must have one entry per row. Got only {len(self.ids)}.")
+            yield block, ids
+        if n_rows is not None and stop - self.start != n_rows:  # other rows would get its ids
+            raise InputError(
+                f"{self.source.name} must have the {n_rows} rows it had when it was opened. "
+                f"Got {stop - self.start}; it was changed meanwhile."
+            )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done with a part: a function of each block and its ids, then one merge of all."""
+
+    function: Callable[[Block, Array], Any]
+    merge: Callable[[Iterable[Any]], Any]
+
+    def __call__(self, part: Part) -> tuple[Any, Fingerprint]:
+        """The part's result, made on one thread, and what tells its rows from others."""
+        result = self.merge(self.function(block, ids) for block, ids in part.blocks())
+        assert part.source.seen is not None
+        return result, part.source.seen
+
+    def merge_parts(self, parts: Iterable[tuple[Any, Fingerprint]]) -> tuple[Any, Fingerprint]:
+        """One result from those of consecutive parts."""
+        seen = Fingerprint()
+
+        def results() -> Iterator[Any]:
+            nonlocal seen
+            for result, fingerprint in parts:
+                seen += fingerprint
+                yield result
+
+        return self.merge(results()), seen
+
+
+def map_source(
+    source: Source,
+    ids: Any,
+    function: Callable[[Block, Array], Result],
+    merge: Callable[[Iterable[Result]], Result] | None = None,
+    executor: Any = None,
+) -> Iterator[Result]:
+    """Yield ``function(block, row ids)`` of each block or, on an executor, merged for each part."""
+    known = known_ids(source, ids)
+    if executor is None:
+        return map_blocks(lambda item: function(*item), _whole(source, known))
+    assert merge is not None
+    return _map_parts(source, known, Work(function, merge), as_workers(executor))
+
+
+def _map_parts(source: Source, ids: Array | None, work: Work, workers: Workers) -> Iterator[Any]:
+    seen = Fingerprint()
+    for result, fingerprint in results_in_order(workers, work, cut(source, ids)):
+        seen += fingerprint
+        yield result
+    source.seen = seen
+
+
+def fold_source(
+    source: Source,
+    ids: Any,
+    function: Callable[[Block, Array], Result],
+    merge: Callable[[Iterable[Result]], Result],
+    finish: Callable[[Result], Any],
+    executor: Any = None,
+) -> Any:
+    """``finish(merge(all results))``; on a cluster, all but its value stays on the workers."""
+    if executor is None:
+        return finish(merge(map_source(source, ids, function)))
+    workers, work = as_workers(executor), Work(function, merge)
+    parts = cut(source, known_ids(source, ids))
+    last = partial(_finish_first, finish)
+    result, source.seen = workers.fold(work, parts, work.merge_parts, last)
+    return result
+
+
+def _finish_first(
+    finish: Callable[[Result], Any], folded: tuple[Result, Fingerprint]
+) -> tuple[Any, Fingerprint]:
+    return finish(folded[0]), folded[1]
+
+
+def _whole(source: Source, ids: Array | None) -> Iterator[tuple[Block, Array]]:
+    """The whole input as one part."""
+    stop = 0
+    for block, block_ids in Part(source, ids).blocks():
+        stop = block.start + len(block.rows)
+        yield block, block_ids
+    _check_length(ids, stop)
+
+
+def known_ids(source: Source, ids: Any) -> Array | None:
+    """The user's ids as numbers; None if a row's place is its id."""
+    if ids is None:
+        return None
+    return row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)
+
+
+def _check_length(ids: Array | None, n_rows: int) -> None:
+    if ids is not None and len(ids) != n_rows:
+        raise InputError(
+            f"'ids' must have one entry per row. Got {len(ids)} ids for {n_rows} rows."
+        )
+
+
+def cut(source: Source, ids: Array | None) -> Iterator[Part]:
+    """The parts of a source; where it has none, each of its blocks is sent as a part."""
+    pieces: Iterable[Source] | None = source.parts()
+    if pieces is None:
+        pieces = (_block_as_source(block) for block in source.blocks())
+    start = number = 0
+    for piece in pieces:
+        assert piece.n_rows is not None
+        stop = start + piece.n_rows
+        if stop > start:
+            piece.offset = start
+            yield Part(_anywhere(piece), None if ids is None else ids[start:stop], number)
+            number += 1
+        start = stop
+    if start == 0:
+        raise InputError(f"There must be at least one row. Got none in {source.name}.")
+    _check_length(ids, start)
+
+
+def _anywhere(piece: Source) -> Source:
+    """Workers may run in another folder: a relative path would mean another file."""
+    location = getattr(piece, "location", None)
+    if isinstance(location, Path):
+        piece.location = location.absolute()  # type: ignore[attr-defined]
+    return piece
+
+
+def _block_as_source(block: Block) -> Source:
+    source = ArraySource(block.rows)
+    source.first_row = block.start
+    if block.labels is not None:
+        source.attach_labels(block.labels)
+    return source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -76,17 +77,30 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
     from safetensors.numpy import save as to_bytes
 
     path = refuse_existing(path, force=force)
+    about, arrays = _content(predictor)
+    about = {"format": FORMAT, "version": evencover.__version__, **about}
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(to_bytes(arrays, {_KEY: json.dumps(about)}))
+
+
+def digest(predictor: BasePredictor) -> str:
+    """Text that differs between two predictors if anything that is saved of them does."""
+    about, arrays = _content(predictor)
+    content = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
+    for name, values in arrays.items():
+        content.update(f"{name} {values.dtype} {values.shape}".encode())
+        content.update(values.tobytes())
+    return content.hexdigest()
+
+
+def _content(predictor: BasePredictor) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays = {name: getattr(predictor, name) for name in predictor.fitted_arrays}
-    arrays = {name: np.ascontiguousarray(v) for name, v in arrays.items() if v is not None}
     about = {
-        "format": FORMAT,
-        "version": evencover.__version__,
         "method": predictor.method,
         "parameters": {k: _plain(v) for k, v in predictor.get_params().items()},
         "fitted": {name: _plain(getattr(predictor, name)) for name in predictor.fitted_values},
     }
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(to_bytes(arrays, {_KEY: json.dumps(about)}))
+    return about, {k: np.ascontiguousarray(v) for k, v in arrays.items() if v is not None}
 
 
 def load(path: str | os.PathLike[str]) -> BasePredictor:
@@ -176,7 +190,8 @@ def _wrong_array(predictor: BasePredictor) -> str | None:
     for name in predictor.fitted_arrays:
         values = getattr(predictor, name)
         if values is None:
-            if name in _ONLY_IF_EXACT:
+            never_gathered = name == "group_scores_" and getattr(predictor, "gathered_", 1) is False
+            if name in _ONLY_IF_EXACT or never_gathered:
                 continue
             return f"it lacks {name}"
         if values.dtype != (np.int64 if name in _WHOLE_NUMBERS else np.float64):
@@ -232,9 +247,14 @@ def _wrong_cluster(predictor: BasePredictor) -> str | None:
 def _wrong_threshold(predictor: BasePredictor) -> str | None:
     """Thresholds must follow from what the method keeps."""
     if isinstance(predictor, GroupPredictor):
-        groups, group_of_class = predictor.groups_, predictor.group_of_class_
-        if not 0 <= group_of_class.min() <= group_of_class.max() < len(groups.counts):
+        offsets, group_of_class = predictor.group_offsets_, predictor.group_of_class_
+        if not 0 <= group_of_class.min() <= group_of_class.max() < len(offsets) - 1:
             return "a class belongs to a group that does not exist"
+        if type(predictor.gathered_) is not bool:
+            return "it does not say whether its scores were gathered"
+        if predictor.group_scores_ is None:
+            return _wrong_pair(predictor)
+        groups = predictor.groups_
         return _wrong_groups(groups) or _unlike(predictor, groups, group_of_class)
     if isinstance(predictor, PooledPredictor):
         return _wrong_pool(predictor) or _wrong_level(predictor)
@@ -291,6 +311,20 @@ def _wrong_rows(predictor: BasePredictor) -> str | None:
 
 def _wrong_order(scores: Array) -> str | None:
     return "its scores are not sorted" if (scores[1:] < scores[:-1]).any() else None
+
+
+def _wrong_pair(predictor: GroupPredictor) -> str | None:
+    """Without the scores, thresholds can only be held against each other."""
+    lower, chance = predictor.lower_thresholds_, predictor.upper_probability_
+    if (lower is None) == predictor.exact or (chance is None) == predictor.exact:
+        return "its thresholds do not follow from its parameters"
+    if lower is not None and (lower > predictor.thresholds_).any():
+        return "its lower thresholds are above the upper ones"
+    thresholds, groups = predictor.thresholds_, predictor.group_of_class_
+    first = np.unique(groups, return_index=True, return_inverse=True)
+    if not np.array_equal(thresholds, thresholds[first[1]][first[2]]):
+        return "classes of one group have different thresholds"
+    return None
 
 
 def _wrong_groups(groups: GroupedScores) -> str | None:

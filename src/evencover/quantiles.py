@@ -10,7 +10,7 @@ from __future__ import annotations
 import numbers
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -155,7 +155,7 @@ class GroupedScores(NamedTuple):
         return self.scores[self.offsets[group] : self.offsets[group + 1]]
 
     def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """The ranks[g]-th smallest score of each group; rank 0 is -inf, beyond the last +inf."""
+        """The ranks[..., g]-th smallest score of group g; rank 0 is -inf, beyond the last +inf."""
         return self.score_at(np.arange(len(self.counts)), ranks)
 
     def score_at(self, groups: IntArray, ranks: IntArray) -> FloatArray:
@@ -172,16 +172,33 @@ class GroupedScores(NamedTuple):
 
     def thresholds(self, alpha: Alpha, *, exact: bool) -> Thresholds:
         """One threshold per group, or the randomised pair."""
-        ranks = conformal_ranks(self.counts, alpha)
-        if not exact:
-            return Thresholds(self.at_ranks(ranks))
-        level = 1 - exact_alpha(alpha)
-        # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
-        chance = [
-            float((int(n) + 1) * level - (int(k) - 1))
-            for n, k in zip(self.counts, ranks, strict=True)
-        ]
-        return Thresholds(self.at_ranks(ranks), self.at_ranks(ranks - 1), np.array(chance))
+        return group_thresholds(self, alpha, exact=exact)
+
+
+class RankedScores(Protocol):
+    """All that thresholds need: how many scores each group has, and which stand at given ranks."""
+
+    @property
+    def counts(self) -> IntArray:
+        """Number of scores in each group (G,)."""
+
+    def at_ranks(self, ranks: IntArray) -> FloatArray:
+        """The ranks[..., g]-th smallest score of group g; rank 0 is -inf, beyond the last +inf."""
+
+
+def group_thresholds(groups: RankedScores, alpha: Alpha, *, exact: bool) -> Thresholds:
+    """One threshold per group, or the randomised pair."""
+    ranks = conformal_ranks(groups.counts, alpha)
+    if not exact:
+        return Thresholds(groups.at_ranks(ranks))
+    level = 1 - exact_alpha(alpha)
+    # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
+    chance = [
+        float((int(n) + 1) * level - (int(k) - 1))
+        for n, k in zip(groups.counts, ranks, strict=True)
+    ]
+    upper, lower = groups.at_ranks(np.stack([ranks, ranks - 1]))
+    return Thresholds(upper, lower, np.array(chance))
 
 
 def calibration_scores(scores: Any) -> FloatArray:

@@ -12,7 +12,7 @@ from evencover.cli.choices import (
     read_settings,
     refuse_unused,
 )
-from evencover.cli.shared import READ, Input, Output, Switch, number_if_float
+from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, number_if_float
 from evencover.data.atomic import refuse_existing
 
 
@@ -36,6 +36,8 @@ def run(
     settings: Settings = None,
     temperature: float = 1.0,
     seed: int = 0,
+    dask: Dask = None,
+    gather: bool = True,
     force: Switch = False,
     read: Input = READ,
 ) -> None:
@@ -80,6 +82,11 @@ def run(
         Divides logits.
     seed
         Fixes every random choice.
+    dask
+        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
+    gather
+        Whether all scores come to one machine; if not, the same thresholds are found by several
+        passes, and the model has no p-values.
     force
         Overwrite an existing file.
     """
@@ -111,7 +118,8 @@ def run(
         random_state=seed,
         **parameters,
     )
-    predictor.fit(source, ids=read.row_ids())
+    with executor(dask) as workers:
+        predictor.fit(source, ids=read.row_ids(), executor=workers, gather=gather)
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evencover.cli.shared import READ, Input, Json, print_json
+from evencover.cli.shared import READ, Dask, Input, Json, executor, print_json
 from evencover.console import print_table
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ def run(
     /,
     *,
     as_json: Json = False,
+    dask: Dask = None,
     read: Input = READ,
 ) -> None:
     """Measure coverage, of every class and on average, and set sizes on held-out rows.
@@ -30,11 +31,15 @@ def run(
         Probabilities and labels of rows that neither trained nor calibrated.
     as_json
         Print every number as JSON.
+    dask
+        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
     """
     from evencover.persistence import load
 
     predictor = load(model)
-    report = predictor.evaluate(read.open(data, "evaluating"), ids=read.row_ids())
+    source = read.open(data, "evaluating")
+    with executor(dask) as workers:
+        report = predictor.evaluate(source, ids=read.row_ids(), executor=workers)
     if as_json:
         print_json(report.to_dict())
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +26,7 @@ app = App(
 
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 Json = Annotated[bool, Parameter(name="--json", negative="")]
+Dask = Annotated[str | None, Parameter(name="--dask")]
 Switch = Annotated[bool, Parameter(negative="")]
 
 
@@ -51,6 +54,18 @@ class Input:
 
 
 READ = Input()
+
+
+@contextmanager
+def executor(dask: str | None) -> Iterator[Any]:
+    """The cluster at an address, one on this machine ("local"), or None for threads."""
+    if dask is None:
+        yield None
+        return
+    from evencover.workers import dask_client
+
+    with dask_client(dask) as client:
+        yield client
 
 
 def number_if_float(alpha: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,6 +46,13 @@ def open_file(path: str | os.PathLike[str] | Address) -> Source:
     if many is None:
         return _open_one(existing_file(location))
     return _open_many(location, many)
+
+
+def open_files(paths: Sequence[str | os.PathLike[str]]) -> Source:
+    """Several files as one source, in the order given."""
+    from evencover.data.folder import PartsSource
+
+    return PartsSource([open_file(path) for path in paths], ", ".join(map(str, paths[:3])))
 
 
 def _open_one(location: Location) -> Source:

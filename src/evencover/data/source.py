@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from abc import ABC, abstractmethod
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._validation import Array, InputError, IntArray, class_labels, plain_array, score_rows
+from evencover.data.fingerprint import Fingerprint
 
 # About 4 MB of float32: large enough to hide Python's overhead, small enough for the cache.
 BLOCK_ELEMENTS = 1 << 20
@@ -20,11 +20,19 @@ PART_ELEMENTS = 1 << 25
 
 
 class Block(NamedTuple):
-    """Consecutive rows of the input: place of the first, scores by class (n, K), labels (n,)."""
+    """Consecutive rows of the input: place of the first, scores by class (n, K), labels (n,).
+
+    ``source`` is where they come from.
+    """
 
     start: int
     rows: Array
     labels: IntArray | None
+    source: Source
+
+    def place(self, row: int) -> str:
+        """What a message calls a row of this block: its file, and its place there."""
+        return self.source.place(self.start - self.source.offset + row)
 
 
 class Source(ABC):
@@ -46,7 +54,9 @@ class Source(ABC):
         Whether blocks come with labels.
     first_row
         Place of the first row in the file, for messages; not 0 in a part of a file.
-    fingerprint
+    offset
+        Place of the first row in the whole input, of which this may be a part.
+    seen
         Tells these labelled rows from others; known once they have been read.
     watch
         Wraps the stream of blocks, for a progress bar; None leaves it alone.
@@ -60,7 +70,8 @@ class Source(ABC):
     labels: Array | None = None
     has_labels: bool = False
     first_row: int = 0
-    fingerprint: str | None = None
+    offset: int = 0
+    seen: Fingerprint | None = None
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None
 
     @abstractmethod
@@ -108,9 +119,14 @@ class Source(ABC):
         """Checked blocks: right number of columns, labels that are class indices."""
         return self._checked_blocks() if self.watch is None else self.watch(self._checked_blocks())
 
+    @property
+    def fingerprint(self) -> str | None:
+        """What was `seen`, as text."""
+        return None if self.seen is None else self.seen.hexdigest()
+
     def _checked_blocks(self) -> Iterator[Block]:
         start = 0
-        digest = hashlib.blake2b(digest_size=16)
+        seen = Fingerprint()
         for raw, labels in self.labelled_blocks():
             rows = score_rows(raw)
             if rows.shape[1] != self.n_classes:
@@ -119,14 +135,13 @@ class Source(ABC):
                     f"Got {rows.shape[1]} from {self.place(start)} on."
                 )
             stop = start + len(rows)
-            if start == 0:  # before all labels, so that block sizes do not matter
-                digest.update(rows[:1].astype(np.float64).tobytes())
             if labels is not None:
                 labels = self._check_labels(labels, len(rows), start)
-                digest.update(labels.tobytes())
-            yield Block(start, rows, labels)
+            block = Block(self.offset + start, rows, labels, self)
+            seen += Fingerprint.of(block)
+            yield block
             start = stop
-        self.fingerprint = digest.hexdigest()
+        self.seen = seen
         if start == 0:
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
@@ -250,8 +265,9 @@ def as_source(
     Parameters
     ----------
     probabilities
-        An (N, K) array-like, the path or address of a file, a folder or a pattern of files, an
-        iterable of (n, K) blocks or of (block, labels) pairs, or a `Source`.
+        An (N, K) array-like, the path or address of a file, a folder or a pattern of files, a list
+        of paths, an iterable of (n, K) blocks or of (block, labels) pairs, a Dask array or bag of
+        paths, or a `Source`.
     labels
         (N,) class indices, or class names if these are known, or a path of files with them;
         replaces those of a file.
@@ -286,6 +302,14 @@ def _open(probabilities: Any) -> Source:
         from evencover.data.files import open_file
 
         return open_file(probabilities)
+    if _is_sequence_of_paths(probabilities):
+        from evencover.data.files import open_files
+
+        return open_files(probabilities)
+    if type(probabilities).__module__.startswith("dask."):
+        from evencover.data.dask_arrays import open_dask
+
+        return open_dask(probabilities)
     if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
         return IterableSource(probabilities)
     if hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence):
@@ -295,6 +319,11 @@ def _open(probabilities: Any) -> Source:
     ):
         return IterableSource(probabilities)
     return ArraySource(probabilities)
+
+
+def _is_sequence_of_paths(values: Any) -> bool:
+    is_list = isinstance(values, list | tuple) and len(values) > 0
+    return is_list and all(isinstance(value, str | os.PathLike) for value in values)
 
 
 def _is_sequence_of_blocks(values: Any) -> bool:

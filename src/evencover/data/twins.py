@@ -15,7 +15,6 @@ import numpy as np
 from evencover import _kernels
 from evencover._validation import Array, FloatArray, InputError, IntArray, raise_unknown
 from evencover.data.source import Source, rows_per_block
-from evencover.engine import map_blocks
 from evencover.randomness import Use, check_random_state, places, random_order
 
 # Points and centres are whole multiples of these steps, and limited: a product of them is then a
@@ -285,6 +284,8 @@ class TwinSource(Source):
 
     def row_blocks(self) -> Iterator[tuple[Array, None]]:
         """Blocks, computed ahead on threads."""
+        from evencover.engine import map_blocks  # which itself reads sources
+
         step = rows_per_block(self.n_classes)
         starts = range(0, self.n_rows, step)
         for rows in map_blocks(lambda start: self.rows(start, start + step), starts):

@@ -37,14 +37,19 @@ def write_sets(
     path: str | os.PathLike[str],
     blocks: Iterable[PredictionSets],
     class_names: Sequence[str] | None = None,
+    *,
+    first_row: int = 0,
 ) -> int:
-    """Write a stream of sets in the format of the path's ending; return the number of rows."""
+    """Write a stream of sets in the format of the path's ending; return the number of rows.
+
+    `first_row` is the place of the first one in the whole input, where formats number rows.
+    """
     check_sets_format(path)
     with atomic_path(path) as temporary:
-        return WRITERS[Path(path).suffix.lower()](temporary, blocks, class_names)
+        return WRITERS[Path(path).suffix.lower()](temporary, blocks, class_names, first_row)
 
 
-def _write_parquet(path: Path, blocks: Iterable[PredictionSets], names: Any) -> int:
+def _write_parquet(path: Path, blocks: Iterable[PredictionSets], names: Any, _: int) -> int:
     """Columns ``set`` (class indices) and, if there are names, ``names``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -65,7 +70,7 @@ def _write_parquet(path: Path, blocks: Iterable[PredictionSets], names: Any) -> 
     return n_rows
 
 
-def _write_npz(path: Path, blocks: Iterable[PredictionSets], names: Any) -> int:
+def _write_npz(path: Path, blocks: Iterable[PredictionSets], names: Any, _: int) -> int:
     """Arrays ``indptr``, ``indices``, ``n_classes`` and, if there are names, ``class_names``."""
     sizes, n_classes, total = [np.zeros(1, dtype=np.int64)], 0, 0
     with tempfile.TemporaryFile(dir=path.parent) as indices:  # an archive has one open member
@@ -90,13 +95,13 @@ def _write_npz(path: Path, blocks: Iterable[PredictionSets], names: Any) -> int:
     return len(indptr) - 1
 
 
-def _write_jsonl(path: Path, blocks: Iterable[PredictionSets], names: Any) -> int:
+def _write_jsonl(path: Path, blocks: Iterable[PredictionSets], names: Any, first: int) -> int:
     """One object per row: ``row``, ``set`` and, if there are names, ``names``."""
     n_rows = 0
     with path.open("w", encoding="utf-8") as file:
         for sets in blocks:
             for members in sets.to_lists():
-                record = {"row": n_rows, "set": members}
+                record = {"row": first + n_rows, "set": members}
                 if names is not None:
                     record["names"] = [names[index] for index in members]
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
@@ -104,7 +109,7 @@ def _write_jsonl(path: Path, blocks: Iterable[PredictionSets], names: Any) -> in
     return n_rows
 
 
-def _write_csv(path: Path, blocks: Iterable[PredictionSets], names: Any) -> int:
+def _write_csv(path: Path, blocks: Iterable[PredictionSets], names: Any, first: int) -> int:
     """One line per row: ``row``, ``size``, ``set`` (separated by spaces), ``names`` (by bars)."""
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -112,7 +117,7 @@ def _write_csv(path: Path, blocks: Iterable[PredictionSets], names: Any) -> int:
         writer.writerow(["row", "size", "set", *([] if names is None else ["names"])])
         for sets in blocks:
             for members in sets.to_lists():
-                line = [n_rows, len(members), " ".join(map(str, members))]
+                line = [first + n_rows, len(members), " ".join(map(str, members))]
                 if names is not None:
                     line.append("|".join(names[index] for index in members))
                 writer.writerow(line)
@@ -120,7 +125,7 @@ def _write_csv(path: Path, blocks: Iterable[PredictionSets], names: Any) -> int:
     return n_rows
 
 
-WRITERS: dict[str, Callable[[Path, Iterable[PredictionSets], Any], int]] = {
+WRITERS: dict[str, Callable[[Path, Iterable[PredictionSets], Any, int], int]] = {
     ".parquet": _write_parquet,
     ".npz": _write_npz,
     ".jsonl": _write_jsonl,

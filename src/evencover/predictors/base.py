@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -23,10 +24,12 @@ from evencover._validation import (
     raise_bad_row,
     real_number,
 )
+from evencover.calibration import ScatteredRows
 from evencover.confusions import Confusions
-from evencover.data.source import Block, Source, as_source
-from evencover.engine import map_blocks
+from evencover.data.source import Block, IterableSource, Source, as_source
+from evencover.engine import Work, cut, fold_source, known_ids, map_source, workers_of
 from evencover.evaluation import CoverageReport, Tally
+from evencover.predictors.merging import joined, most_confused, total
 from evencover.predictors.parameters import Parameters
 from evencover.quantiles import Alpha, Thresholds, calibration_scores, exact_alpha
 from evencover.randomness import Use, check_random_state, places, row_ids, uniforms
@@ -89,6 +92,8 @@ class BasePredictor(Parameters):
         "class_names_",
         "fingerprint_",
     )
+    # What only p-values need, however large: workers that make sets are not sent it.
+    p_value_arrays: ClassVar[tuple[str, ...]] = ()
 
     thresholds_: FloatArray
     lower_thresholds_: FloatArray | None
@@ -159,6 +164,8 @@ class BasePredictor(Parameters):
         *,
         ids: Any = None,
         class_names: Sequence[str] | None = None,
+        executor: Any = None,
+        gather: bool = True,
     ) -> Self:
         """Learn the thresholds from calibration rows that the model was not trained on.
 
@@ -166,13 +173,21 @@ class BasePredictor(Parameters):
         ----------
         probabilities
             (N, K) array-like, the path of a file, or an iterable of (n, K) blocks or
-            (block, labels) pairs.
+            (block, labels) pairs; with an executor also a Dask array, or a list or Dask bag of
+            paths.
         labels
             (N,) class indices; may come with the file or the blocks.
         ids
             (N,) stable row ids, integers or text; by default a row's place in the input.
         class_names
             One name per class, carried along to the prediction sets.
+        executor
+            Where the rows are read and scored: None for this process's threads, a
+            `concurrent.futures` executor, or a `dask.distributed` client. The result is the same.
+        gather
+            Whether all N scores and labels are brought here. If not, the same thresholds are
+            found by several passes over scores that stay where they were made; the predictor then
+            has no p-values.
         """
         self._check_parameters()
         source = as_source(probabilities, labels, class_names=class_names)
@@ -181,8 +196,10 @@ class BasePredictor(Parameters):
                 f"Calibration needs labels. Got none with {source.name}; pass 'labels' "
                 "(--labels on the command line)."
             )
-        parts = list(self._map(source, ids, self._score_block))
-        scores, labels, *ranks = (np.concatenate(part) for part in zip(*parts, strict=True))
+        if not flag(gather, "gather", "fit"):
+            return self._fit_scattered(source, ids, executor)
+        parts = self._map(source, ids, self._score_block, merge=joined, executor=executor)
+        scores, labels, *ranks = joined(parts)
         known = make_score(self.score).known(np.bincount(labels, minlength=source.n_classes))
         more: dict[str, Any] = {"ranks": ranks[0]} if ranks else {}
         self.fit_scores(
@@ -220,8 +237,44 @@ class BasePredictor(Parameters):
         self._warn_of_missing_classes()
         return self
 
+    def _fit_scattered(self, source: Source, ids: Any, executor: Any) -> Self:
+        """`fit` with all scores left where they were made."""
+        if isinstance(source, IterableSource):
+            raise InputError(
+                "With gather=False the rows may be read several times. Got an iterator, which can "
+                "be read once; pass files or an array."
+            )
+        score = make_score(self.score)
+        if score.base is not score:
+            raise InputError(
+                f"'gather' must be True for the score {score.name!r}, which needs the number of "
+                "rows of each class before any score."
+            )
+        with workers_of(executor) as workers:
+            parts = cut(source, known_ids(source, ids))
+            work = Work(self._on(source, self._score_block), joined)
+            rows = ScatteredRows.score(workers, work, parts)
+            self.n_classes_, self.class_names_ = source.n_classes, source.class_names
+            self.class_counts_ = rows.by(np.arange(source.n_classes)).counts
+            self.n_calibration_ = int(self.class_counts_.sum())
+            thresholds = self._calibrate_scattered(rows)
+            self.thresholds_, self.lower_thresholds_, self.upper_probability_, _ = thresholds
+            self.fingerprint_ = rows.fingerprint().hexdigest()
+        self._warn_of_missing_classes()
+        return self
+
+    def _calibrate_scattered(self, rows: ScatteredRows) -> Thresholds:
+        """`_calibrate` of rows that are not in one place, for methods that can."""
+        raise InputError(
+            f"'gather' must be True for the method {self.method!r}, which needs all scores in one "
+            "place; without, there are standard, classwise and clustered."
+        )
+
     def _score_block(self, block: Block, ids: Array, logits: bool) -> tuple[Array, ...]:
-        """Base scores of the true labels, the labels, and the labels' ranks where needed."""
+        """Base scores of the true labels, the labels, and the labels' ranks where needed.
+
+        Labels and ranks take as few bytes as their number allows.
+        """
         assert block.labels is not None
         score = make_score(self.score)
         options: Any = {"logits": logits, "temperature": self.temperature}
@@ -233,10 +286,11 @@ class BasePredictor(Parameters):
             **options,
         )
         self._refuse(block, bad, logits)
+        labels = block.labels.astype(np.min_scalar_type(block.rows.shape[1] - 1))
         if not self.needs_ranks:
-            return scores, block.labels
+            return scores, labels
         ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **options)
-        return scores, block.labels, ranks
+        return scores, labels, ranks.astype(np.min_scalar_type(block.rows.shape[1]))
 
     def _warn_of_missing_classes(self) -> None:
         missing = int((self.class_counts_ == 0).sum())
@@ -265,24 +319,29 @@ class BasePredictor(Parameters):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def predict_set(self, probabilities: Any, *, ids: Any = None) -> PredictionSets:
+    def predict_set(
+        self, probabilities: Any, *, ids: Any = None, executor: Any = None
+    ) -> PredictionSets:
         """The prediction set of each row.
 
         Parameters
         ----------
-        probabilities
+        probabilities, executor
             As in `fit`.
         ids
             (N,) stable row ids; the same id always gets the same random choices.
         """
-        return PredictionSets.concatenate(self.predict_set_blocks(probabilities, ids=ids))
+        return PredictionSets.concatenate(
+            self.predict_set_blocks(probabilities, ids=ids, executor=executor)
+        )
 
     def predict_set_blocks(
-        self, probabilities: Any, *, ids: Any = None
+        self, probabilities: Any, *, ids: Any = None, executor: Any = None
     ) -> Iterator[PredictionSets]:
         """`predict_set` as a stream of row blocks, for inputs and outputs larger than memory."""
         source = self._source_like_calibration(probabilities)
-        return self._map(source, ids, self._set_block)
+        merge = PredictionSets.concatenate
+        return self._map(source, ids, self._for_sets()._set_block, merge=merge, executor=executor)
 
     def predict_p(self, probabilities: Any, *, ids: Any = None) -> FloatArray:
         """Conformal p-value of each class in each row (N, K).
@@ -292,26 +351,27 @@ class BasePredictor(Parameters):
         most a with probability at most a, among the rows of its group. With ``exact=True`` the
         1 is replaced by a uniform number, which makes that probability exactly a.
         """
+        self._require_scores("P-values")
         source = self._source_like_calibration(probabilities)
         return np.concatenate(list(self._map(source, ids, self._p_block)))
 
     def evaluate(
-        self, probabilities: Any, labels: Any = None, *, ids: Any = None
+        self, probabilities: Any, labels: Any = None, *, ids: Any = None, executor: Any = None
     ) -> CoverageReport:
-        """Coverage and size of the sets on held-out rows; no sets are kept in memory."""
+        """Coverage and size of the sets on held-out rows; no sets are kept in memory.
+
+        Parameters are those of `fit`. What an executor's workers send back does not grow with
+        the rows.
+        """
         source = self._source_like_calibration(probabilities, labels)
         if not source.has_labels:
             raise InputError(
                 f"Evaluation needs labels. Got none with {source.name}; pass 'labels' "
                 "(--labels on the command line)."
             )
-        tally, confusions = Tally.zeros(self.n_classes_), []
-        for part, confused in self._map(source, ids, self._tally_block):
-            tally = tally + part
-            confusions.append(confused)
-            if len(confusions) == 256:  # memory must not grow with the number of rows
-                confusions = [Confusions.total(confusions)]
-        return self._coverage_report(source, tally, Confusions.total(confusions))
+        count = self._on(source, self._for_sets()._tally_block)
+        tally, confusions = fold_source(source, ids, count, total, most_confused, executor)
+        return self._coverage_report(source, tally, confusions)
 
     def _coverage_report(
         self, source: Source, tally: Tally, confusions: Confusions
@@ -372,34 +432,42 @@ class BasePredictor(Parameters):
             return np.zeros(len(ids))
         return uniforms(self.random_state, Use.EXACT, ids)
 
+    def _require_scores(self, who: str) -> None:
+        if any(getattr(self, name, 0) is None for name in self.p_value_arrays):
+            raise InputError(
+                f"{who} need all calibration scores. This predictor was calibrated with "
+                "gather=False, which keeps none; fit it with gather=True."
+            )
+
     # ---- what both share ---------------------------------------------------------------------
 
     def _map(
-        self, source: Source, ids: Any, function: Callable[[Block, Array, bool], Result]
+        self,
+        source: Source,
+        ids: Any,
+        function: Callable[[Block, Array, bool], Result],
+        *,
+        merge: Callable[[Iterable[Result]], Result] | None = None,
+        executor: Any = None,
     ) -> Iterator[Result]:
-        """Apply ``function(block, row ids, are they logits)`` to the blocks of a source."""
+        """Apply ``function(block, row ids, are they logits)`` to the blocks of a source.
+
+        One result for each block or, on an executor, one for each part: the `merge` of its blocks.
+        """
+        return map_source(source, ids, self._on(source, function), merge, executor)
+
+    def _on(
+        self, source: Source, function: Callable[[Block, Array, bool], Result]
+    ) -> Callable[[Block, Array], Result]:
         logits = self.from_logits if source.logits is None else source.logits
-        known = None
-        if ids is not None:
-            known = row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)
+        return partial(_on_block, function, logits)
 
-        def with_ids() -> Iterator[tuple[Block, Array]]:
-            stop = 0
-            for block in source.blocks():
-                start, stop = block.start, block.start + len(block.rows)
-                yield block, places(start, stop) if known is None else known[start:stop]
-            if known is not None and len(known) != stop:
-                raise InputError(
-                    f"'ids' must have one entry per row. Got {len(known)} ids for {stop} rows."
-                )
-
-        def on_block(item: tuple[Block, Array]) -> Result:
-            block, block_ids = item
-            if len(block_ids) != len(block.rows):
-                raise InputError(f"'ids' must have one entry per row. Got only {len(ids)}.")
-            return function(block, block_ids, logits)
-
-        return map_blocks(on_block, with_ids())
+    def _for_sets(self) -> Self:
+        """A copy without what only p-values need: workers are sent no more than they use."""
+        lean = copy(self)
+        for name in self.p_value_arrays:
+            lean.__dict__.pop(name, None)
+        return lean
 
     def _source_like_calibration(self, probabilities: Any, labels: Any = None) -> Source:
         if not hasattr(self, "thresholds_"):
@@ -432,7 +500,8 @@ class BasePredictor(Parameters):
 
     def _refuse(self, block: Block, bad: int, logits: bool) -> None:
         if bad >= 0:
-            raise_bad_row(block.rows[bad], block.start + bad, logits=logits)
+            place = block.place(bad)
+            raise_bad_row(block.rows[bad], block.start + bad, logits=logits, place=place)
 
     def _check_parameters(self) -> None:
         owner = type(self).__name__
@@ -447,3 +516,9 @@ class BasePredictor(Parameters):
             )
         real_number(self.temperature, "temperature", owner, 0, open_low=True)
         check_random_state(self.random_state, owner)
+
+
+def _on_block(
+    function: Callable[[Block, Array, bool], Result], logits: bool, block: Block, ids: Array
+) -> Result:
+    return function(block, ids, logits)

@@ -20,6 +20,7 @@ class ByClassPredictor(BasePredictor):
         "own_scores_",
         "own_offsets_",
     )
+    p_value_arrays: ClassVar[tuple[str, ...]] = ("own_scores_", "own_offsets_")
 
     own_scores_: FloatArray
     own_offsets_: IntArray

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, IntArray
+from evencover._validation import IntArray
+from evencover.calibration import Rows
 from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import GroupedScores
+from evencover.quantiles import RankedScores
 
 
 class ClasswisePredictor(GroupPredictor):
@@ -27,10 +28,9 @@ class ClasswisePredictor(GroupPredictor):
 
     method: ClassVar[str] = "classwise"
 
-    def _group(
-        self, scores: FloatArray, labels: IntArray, ids: Array
-    ) -> tuple[GroupedScores, IntArray]:
-        return GroupedScores.sort(scores, labels, self.n_classes_), np.arange(self.n_classes_)
+    def _group_rows(self, rows: Rows) -> tuple[RankedScores, IntArray]:
+        own = np.arange(self.n_classes_)
+        return rows.by(own), own
 
     def _fate_of_missing_classes(self) -> str:
         return "classwise puts them in every set"

@@ -10,13 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evencover._validation import (
-    Array,
     EvencoverWarning,
-    FloatArray,
     InputError,
     IntArray,
     whole_number,
 )
+from evencover.calibration import Rows, followed_by
 from evencover.clustering import (
     ClusterGuarantee,
     automatic_n_clusters,
@@ -25,10 +24,10 @@ from evencover.clustering import (
     cluster_guarantees,
     least_count,
     quantile_embedding,
+    unmeasured_guarantees,
 )
 from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import Alpha, GroupedScores, exact_alpha
-from evencover.randomness import Use, random_order
+from evencover.quantiles import Alpha, GroupedScores, RankedScores, exact_alpha
 from evencover.scores import Score
 
 
@@ -66,7 +65,8 @@ class ClusteredPredictor(GroupPredictor):
     n_clusters_, gamma_
         What was used; both 0 if it fell back to STANDARD.
     guarantee_
-        One `ClusterGuarantee` per cluster, the null cluster last.
+        One `ClusterGuarantee` per cluster, the null cluster last; after ``fit(gather=False)`` its
+        distances, which need all scores in one place, are NaN.
     """
 
     method: ClassVar[str] = "clustered"
@@ -108,41 +108,37 @@ class ClusteredPredictor(GroupPredictor):
         self.gamma = gamma
         self.n_clusters = n_clusters
 
-    def _group(
-        self, scores: FloatArray, labels: IntArray, ids: Array
-    ) -> tuple[GroupedScores, IntArray]:
+    def _group_rows(self, rows: Rows) -> tuple[RankedScores, IntArray]:
         gamma, n_clusters = self._resolve_parameters()
-        order = random_order(self.random_state, Use.SPLIT, ids)
-        n_clustering = floor(gamma * len(scores))
-        clustering, proper = order[:n_clustering], order[n_clustering:]
-        cluster_of_class, problem = self._cluster(
-            scores[clustering], labels[clustering], n_clusters
-        )
+        n_clustering = floor(gamma * self.n_calibration_)
+        clustering, proper = rows.split(n_clustering, self.random_state)
+        cluster_of_class, problem = self._cluster(clustering, n_clusters)
         if problem:
             warnings.warn(
                 f"Clustering is not possible: {problem}. "
                 "All classes use the standard threshold of all calibration rows.",
                 EvencoverWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-            gamma, proper = Fraction(0), order
+            gamma, proper = Fraction(0), rows
         self.cluster_of_class_ = cluster_of_class
         self.n_clusters_ = int(cluster_of_class.max()) + 1
         self.gamma_ = float(gamma)
         self._warn_of_null_classes()
-        groups, group_of_class = cluster_groups(scores[proper], labels[proper], cluster_of_class)
-        classes = GroupedScores.sort(scores, labels, self.n_classes_)
-        self.guarantee_ = cluster_guarantees(classes, groups, cluster_of_class)
+        groups, group_of_class = cluster_groups(proper, cluster_of_class)
+        classes = rows.by(np.arange(self.n_classes_))
+        if isinstance(groups, GroupedScores) and isinstance(classes, GroupedScores):
+            self.guarantee_ = cluster_guarantees(classes, groups, cluster_of_class)
+        else:
+            self.guarantee_ = unmeasured_guarantees(groups.counts, cluster_of_class)
         return groups, group_of_class
 
-    def _cluster(
-        self, scores: FloatArray, labels: IntArray, n_clusters: int
-    ) -> tuple[IntArray, str | None]:
+    def _cluster(self, rows: Rows, n_clusters: int) -> tuple[IntArray, str | None]:
         """The cluster of each class, or all -1 and the reason why there are no clusters."""
         cluster_of_class = np.full(self.n_classes_, -1, dtype=np.int64)
         if n_clusters < 2:
             return cluster_of_class, f"the number of clusters would be {n_clusters}"
-        groups = GroupedScores.sort(scores, labels, self.n_classes_)
+        groups = rows.by(np.arange(self.n_classes_))
         large = np.flatnonzero(groups.counts >= least_count(self.alpha))
         if len(large) <= n_clusters:
             return cluster_of_class, (
@@ -167,7 +163,7 @@ class ClusteredPredictor(GroupPredictor):
                 f"{least_count(self.alpha)} examples for clustering; "
                 "they use the standard threshold.",
                 EvencoverWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _resolve_parameters(self) -> tuple[Fraction, int]:
@@ -194,18 +190,11 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, int | float | np.floating) and not isinstance(value, bool)
 
 
-def cluster_groups(
-    scores: FloatArray, labels: IntArray, cluster_of_class: IntArray
-) -> tuple[GroupedScores, IntArray]:
+def cluster_groups(rows: Rows, cluster_of_class: IntArray) -> tuple[RankedScores, IntArray]:
     """The scores of each cluster and, last, of everyone; and the group of each class.
 
     Classes outside all clusters (-1) are compared with everyone: the STANDARD threshold.
     """
-    n_clusters = int(cluster_of_class.max()) + 1
-    clusters = GroupedScores.sort(scores, cluster_of_class[labels], n_clusters)
-    everyone = np.sort(scores)
-    groups = GroupedScores(
-        np.concatenate([clusters.scores, everyone]),
-        np.append(clusters.offsets, len(clusters.scores) + len(everyone)),
-    )
-    return groups, np.where(cluster_of_class < 0, n_clusters, cluster_of_class)
+    everyone = rows.by(np.zeros_like(cluster_of_class))
+    groups = followed_by(rows.by(cluster_of_class), everyone)
+    return groups, np.where(cluster_of_class < 0, cluster_of_class.max() + 1, cluster_of_class)

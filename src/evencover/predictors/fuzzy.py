@@ -60,6 +60,7 @@ class FuzzyPredictor(BasePredictor):
         "class_limits_",
         "held_out_",
     )
+    p_value_arrays: ClassVar[tuple[str, ...]] = ("held_out_",)
 
     class_limits_: FloatArray
     held_out_: FloatArray

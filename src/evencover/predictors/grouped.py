@@ -47,6 +47,12 @@ class OverGroups(BasePredictor):
         "row_groups_",
         "row_ids_",
     )
+    p_value_arrays: ClassVar[tuple[str, ...]] = (
+        "row_scores_",
+        "row_groups_",
+        "row_ids_",
+        "over_groups_",
+    )
     fitted_values: ClassVar[tuple[str, ...]] = (*BasePredictor.fitted_values, "group_names_")
 
     over_groups: str

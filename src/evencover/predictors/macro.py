@@ -47,6 +47,7 @@ class MacroPredictor(BasePredictor):
         "pooled_scores_",
         "tails_",
     )
+    p_value_arrays: ClassVar[tuple[str, ...]] = ("pooled_scores_", "tails_")
 
     pooled_scores_: FloatArray
     tails_: FloatArray

@@ -98,6 +98,11 @@ class PooledPredictor(BasePredictor):
         "cluster_functions_",
         "calibration_levels_",
     )
+    p_value_arrays: ClassVar[tuple[str, ...]] = (
+        "pooled_scores_",
+        "own_places_",
+        "calibration_levels_",
+    )
     fitted_values: ClassVar[tuple[str, ...]] = (
         *BasePredictor.fitted_values,
         "ingredients_",

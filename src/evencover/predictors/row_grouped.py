@@ -91,25 +91,30 @@ class RowGroupedPredictor(OverGroups):
         groups: Any = None,
         ids: Any = None,
         class_names: Sequence[str] | None = None,
+        executor: Any = None,
+        gather: bool = True,
     ) -> Self:
         """Learn the thresholds, with the group of each row (N,)."""
         self._given = _needed(groups)
+        more: Any = {"class_names": class_names, "executor": executor, "gather": gather}
         try:
-            return super().fit(probabilities, labels, ids=ids, class_names=class_names)
+            return super().fit(probabilities, labels, ids=ids, **more)
         finally:
             del self._given
 
     def predict_set_blocks(
-        self, probabilities: Any, *, groups: Any = None, ids: Any = None
+        self, probabilities: Any, *, groups: Any = None, ids: Any = None, executor: Any = None
     ) -> Iterator[PredictionSets]:
         """The prediction sets as a stream, each row by the threshold of its group."""
-        return super(OverGroups, self._of(groups)).predict_set_blocks(probabilities, ids=ids)
+        return super(OverGroups, self._of(groups)).predict_set_blocks(
+            probabilities, ids=ids, executor=executor
+        )
 
     def predict_set(
-        self, probabilities: Any, *, groups: Any = None, ids: Any = None
+        self, probabilities: Any, *, groups: Any = None, ids: Any = None, executor: Any = None
     ) -> PredictionSets:
         """The prediction set of each row, by the threshold of its group."""
-        blocks = self.predict_set_blocks(probabilities, groups=groups, ids=ids)
+        blocks = self.predict_set_blocks(probabilities, groups=groups, ids=ids, executor=executor)
         return PredictionSets.concatenate(blocks)
 
     def predict_p(self, probabilities: Any, *, groups: Any = None, ids: Any = None) -> FloatArray:
@@ -117,10 +122,18 @@ class RowGroupedPredictor(OverGroups):
         return super(OverGroups, self._of(groups)).predict_p(probabilities, ids=ids)
 
     def evaluate(
-        self, probabilities: Any, labels: Any = None, *, groups: Any = None, ids: Any = None
+        self,
+        probabilities: Any,
+        labels: Any = None,
+        *,
+        groups: Any = None,
+        ids: Any = None,
+        executor: Any = None,
     ) -> CoverageReport:
         """Coverage and size of the sets on held-out rows."""
-        report = super(OverGroups, self._of(groups)).evaluate(probabilities, labels, ids=ids)
+        report = super(OverGroups, self._of(groups)).evaluate(
+            probabilities, labels, ids=ids, executor=executor
+        )
         return replace(report, thresholds=None)  # which are of groups, not of classes
 
     def _of(self, groups: Any) -> Self:

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, IntArray
+from evencover._validation import IntArray
+from evencover.calibration import Rows
 from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import GroupedScores
+from evencover.quantiles import RankedScores
 
 
 class StandardPredictor(GroupPredictor):
@@ -28,8 +29,6 @@ class StandardPredictor(GroupPredictor):
 
     method: ClassVar[str] = "standard"
 
-    def _group(
-        self, scores: FloatArray, labels: IntArray, ids: Array
-    ) -> tuple[GroupedScores, IntArray]:
+    def _group_rows(self, rows: Rows) -> tuple[RankedScores, IntArray]:
         everyone = np.zeros(self.n_classes_, dtype=np.int64)
-        return GroupedScores.sort(scores, everyone[labels], 1), everyone
+        return rows.by(everyone), everyone

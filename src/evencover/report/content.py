@@ -96,6 +96,7 @@ def gather(
 ) -> Gathered:
     """Read labelled rows once, in blocks, and keep only what the page needs."""
     source = predictor._source_like_calibration(probabilities, labels)
+    predictor._require_scores("Reports")
     if not source.has_labels:
         raise InputError(
             f"A report needs labels. Got none with {source.name}; pass 'labels' "

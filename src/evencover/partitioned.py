@@ -1,0 +1,138 @@
+"""Prediction sets as a folder: one file for each part of the input, written where it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import Array, InputError
+from evencover.data.location import Address, Location, size_of
+from evencover.data.manifest import PlannedFolder
+from evencover.data.reading import reading
+from evencover.data.source import Block, IterableSource
+from evencover.data.writers import check_sets_format, write_sets
+from evencover.engine import Part, cut, known_ids, map_blocks
+from evencover.persistence import digest
+from evencover.predictors.base import BasePredictor
+from evencover.sets import PredictionSets
+from evencover.workers import as_workers, results_in_order
+
+
+def predict_to_folder(
+    predictor: BasePredictor,
+    probabilities: Any,
+    folder: str | os.PathLike[str],
+    *,
+    ids: Any = None,
+    executor: Any = None,
+    ending: str = ".parquet",
+    force: bool = False,
+) -> tuple[int, int, int]:
+    """Write the prediction set of every row, one file for each part of the input.
+
+    Each file appears whole or not at all, and `_manifest.json` when all are there. After an
+    interruption the same call makes only what is missing. A folder that was begun with another
+    model or input is refused.
+
+    Parameters
+    ----------
+    predictor
+        A calibrated predictor.
+    probabilities, ids, executor
+        As in `BasePredictor.predict_set`. Workers write the files themselves, so they must see
+        the folder under the same path.
+    folder
+        Where the files go.
+    ending
+        Their format: ".parquet", ".npz", ".jsonl" or ".csv".
+    force
+        Write anew what another model or input made.
+
+    Returns
+    -------
+    tuple
+        The number of rows, of files, and of files that were there already.
+    """
+    folder = Path(folder).absolute()
+    check_sets_format(f"part{ending}")
+    source = predictor._source_like_calibration(probabilities)
+    if isinstance(source, IterableSource):
+        raise InputError(
+            "A folder of parts is made from files or arrays, which can be read again. "
+            "Got an iterator; use predict_set_blocks."
+        )
+    parts = list(cut(source, known_ids(source, ids)))
+    identity = hashlib.blake2b(repr([_identity(part) for part in parts]).encode(), digest_size=16)
+    plan = PlannedFolder(
+        folder,
+        {"model": digest(predictor), "input": identity.hexdigest()},
+        [_record(part, ending) for part in parts],
+    )
+    missing = plan.begin(force=force)
+    todo = [part for part in parts if _record(part, ending) in missing]
+    on_block = predictor._on(source, predictor._for_sets()._set_block)
+    write = PartWriter(folder, ending, on_block, source.class_names)
+    if executor is None:  # one file after the other, each with all threads
+        for part in todo:
+            write(part, map_blocks)
+    else:
+        deque(results_in_order(as_workers(executor), write, todo), maxlen=0)
+    plan.finish()
+    n_rows = parts[-1].start + (parts[-1].source.n_rows or 0)
+    return n_rows, len(parts), len(parts) - len(todo)
+
+
+def _record(part: Part, ending: str) -> dict[str, Any]:
+    file = f"part-{part.number:05d}{ending}"
+    return {"file": file, "first_row": part.start, "rows": part.source.n_rows}
+
+
+@dataclass(frozen=True)
+class PartWriter:
+    """Writes the sets of one part: the same bytes whoever does it, so it may be done twice."""
+
+    folder: Path
+    ending: str
+    on_block: Callable[[Block, Array], PredictionSets]
+    class_names: Sequence[str] | None
+
+    def __call__(
+        self,
+        part: Part,
+        map_function: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
+    ) -> int:
+        """Read the part block by block, write its file, return the number of rows."""
+        path = self.folder / _record(part, self.ending)["file"]
+        blocks = map_function(lambda item: self.on_block(*item), part.blocks())
+        return write_sets(path, blocks, self.class_names, first_row=part.start)
+
+
+def _identity(part: Part) -> tuple[Any, ...]:
+    """What tells this part from others without reading all of it, where that can be."""
+    source = part.source
+    about: list[Any] = [part.start, source.n_rows, source.n_classes, source.logits]
+    if part.ids is not None:
+        about.append(hashlib.blake2b(np.ascontiguousarray(part.ids).tobytes()).hexdigest())
+    location: Location | None = getattr(source, "location", None)
+    chunk = getattr(source, "chunk", None)
+    if isinstance(location, Path):
+        with reading(location):
+            stat = location.stat()
+        about += [location.name, source.first_row, stat.st_size, stat.st_mtime_ns]
+    elif isinstance(location, Address):
+        about += [str(location), source.first_row, size_of(location)]
+    elif chunk is not None:
+        about.append(chunk.key)
+    else:
+        content = hashlib.blake2b(digest_size=16)
+        for rows, _ in source.row_blocks():
+            content.update(np.ascontiguousarray(rows).tobytes())
+        about.append(content.hexdigest())
+    return tuple(about)

@@ -1,0 +1,159 @@
+"""Workers die, drivers are killed, files vanish: the result is the same, or one sentence."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from evencover import InputError, StandardPredictor, predict_to_folder, save
+from evencover.cli import main
+
+
+@pytest.fixture
+def suicidal(tmp_path):
+    """A predictor whose first worker to reach the middle of a part dies there, once."""
+    marker = str(tmp_path / "somebody died")
+
+    class Suicidal(StandardPredictor):
+        def _die_once(self, block):
+            try:
+                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def _score_block(self, block, ids, logits):
+            if block.start > 2_000:
+                self._die_once(block)
+            return super()._score_block(block, ids, logits)
+
+        def _set_block(self, block, ids, logits):
+            if block.start > 2_000:
+                self._die_once(block)
+            return super()._set_block(block, ids, logits)
+
+        def died(self):
+            if not os.path.exists(marker):
+                return False
+            os.remove(marker)
+            return True
+
+    return Suicidal(score="aps")
+
+
+def test_a_worker_that_is_killed_changes_nothing_but_time(suicidal, client, parts, tmp_path):
+    expected = StandardPredictor(score="aps").fit(parts)
+    suicidal.fit(parts, executor=client)
+    assert suicidal.died()
+    assert suicidal.thresholds_.tobytes() == expected.thresholds_.tobytes()
+    assert suicidal.group_scores_.tobytes() == expected.group_scores_.tobytes()
+    assert suicidal.fingerprint_ == expected.fingerprint_
+
+    predict_to_folder(suicidal, parts, tmp_path / "there", executor=client)
+    assert suicidal.died()
+    predict_to_folder(expected, parts, tmp_path / "here")
+    for file in (tmp_path / "here").iterdir():
+        assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
+
+    found = suicidal.evaluate(parts, executor=client)
+    assert suicidal.died()
+    assert found.to_dict() == expected.evaluate(parts).to_dict()
+
+    suicidal.fit(parts, executor=client, gather=False)
+    assert suicidal.died()
+    assert suicidal.thresholds_.tobytes() == expected.thresholds_.tobytes()
+
+
+def test_a_lost_part_is_named(client, parts, tmp_path):
+    from evencover.data import as_source
+
+    folder = shutil.copytree(parts, tmp_path / "rows")
+    predictor, source = StandardPredictor().fit(parts), as_source(folder)
+    (folder / "rows-1.parquet").unlink()
+    for executor in (client, None):
+        with pytest.raises(InputError, match=r"rows-1\.parquet.*no such file"):
+            StandardPredictor().fit(source, executor=executor)
+        with pytest.raises(InputError, match=r"rows-1\.parquet.*no such file"):
+            predict_to_folder(
+                predictor, source, tmp_path / f"sets-{executor is None}", executor=executor
+            )
+        assert not (tmp_path / f"sets-{executor is None}" / "_manifest.json").exists()
+
+
+def test_a_bad_row_is_named_by_its_file_and_place(client, table, tmp_path):
+    from .conftest import write_parts
+
+    rows = table.rows.copy()
+    rows[14_000 + 17, 3] = float("nan")
+    write_parts(tmp_path, table._replace(rows=rows), [0, 14_000, 15_000])
+    for executor in (client, None):
+        with pytest.raises(InputError, match=r"NaN in row 17 of '.*rows-1\.parquet', class 3"):
+            StandardPredictor().fit(tmp_path, executor=executor)
+        with pytest.raises(InputError, match="NaN in row 14017, class 3"):
+            StandardPredictor().fit(rows, table.labels, executor=executor)
+
+
+@pytest.fixture
+def model(parts, tmp_path):
+    path = tmp_path / "model.safetensors"
+    save(StandardPredictor(score="aps").fit(parts), path)
+    return path
+
+
+def test_a_killed_driver_leaves_whole_parts_and_is_completed(model, parts, tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "interrupted"
+    main(["predict", str(model), str(parts), "-o", str(whole), "--part-format", "jsonl"])
+    command = ["predict", str(model), str(parts), "-o", str(folder), "--part-format", "jsonl"]
+    driver = subprocess.Popen([sys.executable, "-m", "evencover", *command])
+    try:
+        deadline = time.monotonic() + 60
+        while not list(folder.glob("part-*")) and time.monotonic() < deadline:
+            time.sleep(0.001)
+    finally:
+        driver.kill()
+        driver.wait()
+    finished = {path: path.stat() for path in folder.glob("part-*")}
+    assert 1 <= len(finished) < 4
+    assert not (folder / "_manifest.json").exists()
+    for path in finished:
+        assert path.read_bytes() == (whole / path.name).read_bytes()
+
+    main(command)
+    assert {path.name for path in folder.iterdir()} == {path.name for path in whole.iterdir()}
+    for path in whole.iterdir():
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+    for path, before in finished.items():  # what was there has not been made again
+        assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_another_model_or_input_in_the_folder_is_refused(model, parts, tmp_path, capsys):
+    folder, other = tmp_path / "sets", tmp_path / "other.safetensors"
+    main(["predict", str(model), str(parts), "-o", str(folder)])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    main(["predict", str(model), str(parts), "-o", str(folder)])
+    assert "4 of them there already" in capsys.readouterr().out
+    save(StandardPredictor(score="aps", alpha=0.2).fit(parts), other)
+    fewer = shutil.copytree(parts, tmp_path / "fewer")
+    (fewer / "rows-3.parquet").unlink()
+    for arguments, what in [((other, parts), "model"), ((model, fewer), "input")]:
+        with pytest.raises(SystemExit) as stop:
+            main(["predict", *map(str, arguments), "-o", str(folder)])
+        assert stop.value.code == 2
+        assert f"it had another {what}; choose another folder" in capsys.readouterr().err
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    main(["predict", str(model), str(fewer), "-o", str(folder), "--force"])
+    assert len(list(folder.glob("part-*"))) == 3
+
+
+def test_a_folder_of_other_files_is_left_alone(model, parts, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    for options in ([], ["--force"]):
+        with pytest.raises(SystemExit):
+            main(["predict", str(model), str(parts), "-o", str(tmp_path / "mine"), *options])
+        assert "must be a new or empty folder" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]

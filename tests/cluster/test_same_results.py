@@ -1,0 +1,277 @@
+"""Threads, processes and a cluster give the same bytes, however the rows are cut into parts."""
+
+import json
+import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import evencover.workers
+from evencover import (
+    ClasswisePredictor,
+    ClusteredPredictor,
+    InputError,
+    PooledPredictor,
+    PredictionSets,
+    StandardPredictor,
+    load,
+    predict_to_folder,
+    save,
+)
+from evencover.cli import main
+from evencover.data import as_source
+
+from .conftest import BOUNDS, N_CLASSES, N_ROWS, write_parts
+
+METHODS = {
+    "standard": lambda **p: StandardPredictor(**p),
+    "classwise": lambda **p: ClasswisePredictor(**p),
+    "clustered": lambda **p: ClusteredPredictor(n_clusters=4, **p),
+    "pooled": lambda **p: PooledPredictor(**p),
+}
+
+
+def saved_bytes(predictor, tmp_path):
+    save(predictor, tmp_path / "model.safetensors", force=True)
+    return (tmp_path / "model.safetensors").read_bytes()
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def fitted(parts):
+    return StandardPredictor(alpha=0.07, score="aps", exact=True, random_state=3).fit(parts)
+
+
+@pytest.fixture(scope="module", params=["client", "its executor", "processes", "threads"])
+def executor(request, client):
+    if request.param == "client":
+        yield client
+    elif request.param == "its executor":
+        yield client.get_executor()
+    else:
+        pool = ProcessPoolExecutor if request.param == "processes" else ThreadPoolExecutor
+        with pool(2) as made:
+            yield made
+
+
+def test_the_data_are_larger_than_a_block(parts):
+    source = as_source(parts)
+    assert sum(1 for _ in source.blocks()) > len(BOUNDS) - 1 == len(source.parts())
+
+
+def test_an_executor_gives_the_local_bytes(executor, fitted, parts, tmp_path):
+    again = StandardPredictor(alpha=0.07, score="aps", exact=True, random_state=3)
+    again.fit(parts, executor=executor)
+    assert saved_bytes(again, tmp_path) == saved_bytes(fitted, tmp_path)
+    assert again.predict_set(parts, executor=executor) == fitted.predict_set(parts)
+    mine, theirs = again.evaluate(parts, executor=executor), fitted.evaluate(parts)
+    assert json.dumps(mine.to_dict()) == json.dumps(theirs.to_dict())
+    assert all(map(np.array_equal, mine.confusions, theirs.confusions))
+    predict_to_folder(again, parts, tmp_path / "there", executor=executor)
+    predict_to_folder(fitted, parts, tmp_path / "here")
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+
+
+@pytest.mark.parametrize("method", ["classwise", "clustered", "pooled"])
+def test_every_method_calibrates_on_a_cluster_as_here(method, client, parts, tmp_path):
+    here = METHODS[method](score="aps").fit(parts)
+    there = METHODS[method](score="aps").fit(parts, executor=client)
+    assert saved_bytes(there, tmp_path) == saved_bytes(here, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "exact"), [("standard", False), ("classwise", True), ("clustered", True)]
+)
+def test_scores_that_stay_on_the_cluster_give_the_same_thresholds(method, exact, client, parts):
+    here = METHODS[method](exact=exact).fit(parts)
+    there = METHODS[method](exact=exact).fit(parts, executor=client, gather=False)
+    for name in ("thresholds_", "lower_thresholds_", "upper_probability_", "class_counts_"):
+        mine, theirs = getattr(there, name), getattr(here, name)
+        assert mine is theirs is None or mine.tobytes() == theirs.tobytes()
+    assert there.fingerprint_ == here.fingerprint_
+    if method == "clustered":
+        assert there.cluster_of_class_.tolist() == here.cluster_of_class_.tolist()
+        assert [row[:3] for row in there.guarantee_] == [row[:3] for row in here.guarantee_]
+        assert there.gamma_ == here.gamma_
+
+
+def test_scores_that_stay_elsewhere_leave_no_p_values_but_a_model(table, tmp_path):
+    for method, exact in (("classwise", False), ("clustered", True)):
+        predictor = METHODS[method](exact=exact)
+        predictor.fit(table.rows[:3000], table.labels[:3000], gather=False)
+        saved_bytes(predictor, tmp_path)
+        again = load(tmp_path / "model.safetensors")
+        assert not again.gathered_
+        assert again.predict_set(table.rows[:100]) == predictor.predict_set(table.rows[:100])
+        for each in (predictor, again):
+            with pytest.raises(InputError, match="P-values need all calibration scores"):
+                each.predict_p(table.rows[:1])
+
+
+def test_a_method_that_needs_all_scores_says_so(parts, client):
+    with pytest.raises(InputError, match="'gather' must be True for the method 'pooled'"):
+        PooledPredictor().fit(parts, executor=client, gather=False)
+
+
+@pytest.mark.parametrize("bounds", [[0, N_ROWS], [0, 1, 2, N_ROWS], [0, 8_000, 16_000, N_ROWS]])
+def test_no_partition_changes_a_byte(bounds, fitted, parts, table, client, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    write_parts(other, table, bounds)
+    again = StandardPredictor(alpha=0.07, score="aps", exact=True, random_state=3)
+    again.fit(other, executor=client)
+    assert saved_bytes(again, tmp_path) == saved_bytes(fitted, tmp_path)
+    assert again.predict_set(other, executor=client) == fitted.predict_set(parts)
+    assert again.evaluate(other, executor=client).to_dict() == fitted.evaluate(parts).to_dict()
+
+
+def test_ids_travel_with_their_rows(fitted, parts, client):
+    ids = np.random.default_rng(0).permutation(N_ROWS)
+    here = fitted.predict_set(parts, ids=ids)
+    assert fitted.predict_set(parts, ids=ids, executor=client) == here
+    assert here != fitted.predict_set(parts)
+    with pytest.raises(InputError, match="'ids' must have one entry per row"):
+        fitted.predict_set(parts, ids=ids[1:], executor=client)
+
+
+def test_arrays_and_streams_are_sent_block_by_block(fitted, table, parts, client):
+    expected = fitted.predict_set(parts)
+    assert fitted.predict_set(table.rows, executor=client) == expected
+    stream = (table.rows[start : start + 5_000] for start in range(0, N_ROWS, 5_000))
+    assert fitted.predict_set(stream, executor=client) == expected
+
+
+def test_a_dask_array_is_read_where_its_chunks_are(fitted, table, client, tmp_path):
+    from dask import array
+
+    data = table.rows[:9000], table.labels[:9000]
+    lazy = array.from_array(data[0], chunks=(3500, 41))
+    expected = fitted.predict_set(data[0])
+    for rows in (lazy, lazy.persist(), lazy[lazy.sum(axis=1) > 0]):  # the last hides its length
+        assert fitted.predict_set(rows, executor=client) == expected
+    assert fitted.predict_set(lazy) == expected
+    here, there = StandardPredictor().fit(*data), StandardPredictor()
+    there.fit(lazy.persist(), data[1], executor=client)
+    assert saved_bytes(there, tmp_path) == saved_bytes(here, tmp_path)
+
+
+def test_a_list_or_bag_of_paths_is_one_input(fitted, parts, client):
+    from dask import bag
+
+    expected = fitted.predict_set(parts)
+    paths = sorted(map(str, parts.iterdir()))
+    assert fitted.predict_set(paths, executor=client) == expected
+    assert fitted.predict_set(bag.from_sequence(paths), executor=client) == expected
+
+
+@pytest.fixture
+def received(monkeypatch):
+    """Bytes of every result that comes back to this process."""
+    sizes, result_of = [], evencover.workers.result_of
+
+    def weighed(future):
+        result = result_of(future)
+        sizes.append(len(pickle.dumps(result)))
+        return result
+
+    monkeypatch.setattr(evencover.workers, "result_of", weighed)
+    return sizes
+
+
+def test_calibration_brings_back_at_most_16_bytes_a_row(parts, client, received):
+    StandardPredictor().fit(parts, executor=client)
+    assert 9 * N_ROWS <= sum(received) <= 16 * N_ROWS
+
+
+def test_evaluation_brings_back_bytes_for_classes_and_not_for_rows(
+    fitted, parts, table, client, received
+):
+    fitted.evaluate(parts, executor=client)
+    fitted.evaluate(table.rows[:9000], table.labels[:9000], executor=client)
+    many, few = received
+    # Three counts and five confusions of each class, and what pickle says about them.
+    assert max(few, many) <= (3 * 8 + 5 * 16) * N_CLASSES + 2000
+
+
+def test_calibration_without_gathering_brings_back_bytes_for_classes(
+    parts, client, received, monkeypatch
+):
+    monkeypatch.setattr("evencover.selection.MOST_CELLS", 1 << 10)
+    ClasswisePredictor().fit(parts, executor=client, gather=False)
+    assert max(received) <= 8 * 1024 + 1000
+    assert len(received) <= 64  # a pass at least halves an interval of 64-bit keys
+
+
+@pytest.mark.parametrize("where", ["local", "address"])
+def test_the_commands_run_on_a_cluster(where, client, parts, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("EVENCOVER_THREADS", "1")
+    monkeypatch.chdir(parts.parent)  # a relative path means the same file to a worker
+    address = "local" if where == "local" else client.scheduler.address
+    outputs = {}
+    for name, options in {"here": [], "there": ["--dask", address]}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        model = str(folder / "m.safetensors")
+        if where == "local":  # starting a cluster takes time: once is enough
+            main(["calibrate", parts.name, "-o", model, "--method", "classwise", *options])
+            outputs[name] = [*files_of(folder).values()]
+            continue
+        main(["calibrate", parts.name, "-o", model, "--score", "aps", *options])
+        main(["predict", model, parts.name, "-o", str(folder / "sets.parquet"), *options])
+        main(["predict", model, parts.name, "-o", str(folder / "sets"), *options])
+        capsys.readouterr()
+        main(["evaluate", model, parts.name, "--json", *options])
+        parted = files_of(folder / "sets")
+        assert "_manifest.json" in parted
+        outputs[name] = [capsys.readouterr().out, (folder / "m.safetensors").read_bytes(), parted]
+    assert outputs["here"] == outputs["there"]
+
+
+def test_parts_in_a_row_are_the_single_file(fitted, parts, tmp_path):
+    import pyarrow.parquet as pq
+
+    predict_to_folder(fitted, parts, tmp_path / "sets")
+    found = pq.read_table(tmp_path / "sets")["set"].to_pylist()
+    assert found == fitted.predict_set(parts).to_lists()
+    n_rows, n_files, n_there = predict_to_folder(fitted, parts, tmp_path / "text", ending=".jsonl")
+    assert (n_rows, n_files, n_there) == (N_ROWS, len(BOUNDS) - 1, 0)
+    lines = [
+        json.loads(line)
+        for file in sorted((tmp_path / "text").glob("part-*"))
+        for line in file.read_text().splitlines()
+    ]
+    assert [line["row"] for line in lines] == list(range(N_ROWS))
+    assert [line["set"] for line in lines] == found
+
+
+def test_no_scheduler_at_the_address_is_one_sentence(parts, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(
+            [
+                "calibrate",
+                str(parts),
+                "-o",
+                str(tmp_path / "m.safetensors"),
+                "--dask",
+                "nonsense://x",
+            ]
+        )
+    assert stop.value.code == 2
+    assert "No dask scheduler answers at 'nonsense://x'" in capsys.readouterr().err
+
+
+def test_what_is_no_executor_is_refused(fitted, parts):
+    with pytest.raises(InputError, match="'executor' must be a concurrent"):
+        fitted.predict_set(parts, executor=4)
+
+
+def test_sets_have_names_there_too(parts, client, table):
+    names = [f"class {index}" for index in range(N_CLASSES)]
+    predictor = StandardPredictor().fit(parts, class_names=names, executor=client)
+    sets = predictor.predict_set(parts, executor=client)
+    assert isinstance(sets, PredictionSets)
+    assert list(sets.class_names) == names
