@@ -26,6 +26,7 @@ from evencover.data import TWINS, load_languages, twin
 SIZES = (10, 20, 50)
 RIVALS = ("standard", "classwise", "clustered")
 METHODS = (*RIVALS, "pooled")
+RIVALS_SINCE = ("interpolated", "fuzzy", "rc3p", "macro")
 TWIN_ROWS = 200_000  # enough to test on; the twins themselves have up to 1.3 million
 
 
@@ -181,6 +182,40 @@ def table(results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
+def pareto(sets: dict[tuple[str, str], Loader], n_splits: int, path: Path) -> None:
+    """CovGap against AvgSize of every method, with 20 rows per class and the softmax score."""
+    import matplotlib.pyplot as plt
+
+    n_columns = 3
+    n_rows = -(-len(sets) // n_columns)
+    figure, axes = plt.subplots(
+        n_rows, n_columns, figsize=(11, 2.9 * n_rows), layout="constrained", squeeze=False
+    )
+    for ax in axes.flat[len(sets) :]:
+        ax.set_axis_off()
+    for ax, ((_, data), load) in zip(axes.flat, sets.items(), strict=False):
+        rows, labels = load()
+        size, plan = next((n, p) for n, p in plans(labels) if n.startswith("20"))
+        methods = (*METHODS, *RIVALS_SINCE)
+        found = compare(
+            rows, labels, methods=methods, scores=["softmax"], n_splits=n_splits, **plan
+        )
+        points = sorted((c.mean("avg_size"), c.mean("covgap")) for c in found.candidates)
+        front = [p for k, p in enumerate(points) if all(p[1] < q[1] for q in points[:k])]
+        ax.step(*zip(*front, strict=True), where="post", color="0.8", zorder=0)
+        ax.axhline(found.noise_floor, color="0.6", linestyle=":", linewidth=1)
+        for number, candidate in enumerate(found.candidates):
+            at = candidate.mean("avg_size"), candidate.mean("covgap")
+            ax.plot(*at, "o", color=f"C{number}", label=candidate.method)
+        ax.set(xscale="log", title=f"{data}, {size}")
+        print(data, {c.method: (c.mean("covgap"), c.mean("avg_size")) for c in found.candidates})
+    figure.supxlabel("AvgSize")
+    figure.supylabel("CovGap")
+    handles, names = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
+    figure.savefig(path, dpi=130)
+
+
 def main() -> None:
     """Run the study and write its tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -196,8 +231,9 @@ def main() -> None:
         sets["fresh", path.stem] = lambda path=path: from_file(path)
     for name in TWINS:
         sets["twins", name] = lambda name=name: from_twin(name)
-    results = run(sets, options.n_splits)
     options.output.mkdir(parents=True, exist_ok=True)
+    pareto(sets, options.n_splits, options.output / "pareto.png")
+    results = run(sets, options.n_splits)
     (options.output / "summary.md").write_text(summary(results), encoding="utf-8")
     (options.output / "settings.md").write_text(table(results), encoding="utf-8")
     cells = [{**setting._asdict(), **cell} for setting, cell in results.items()]
