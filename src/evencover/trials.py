@@ -6,7 +6,8 @@ sizes of the sets need the rows again, and one pass counts them for every trial 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ from evencover import _kernels
 from evencover._kernels.limit_table import LimitTable
 from evencover._validation import Array, FloatArray, InputError, IntArray, raise_bad_row
 from evencover.data.source import Block, IterableSource, Source
-from evencover.engine import map_blocks
+from evencover.engine import map_blocks, map_source
 from evencover.evaluation import Tally
 from evencover.predictors import BasePredictor
+from evencover.predictors.merging import joined
 from evencover.quantiles import Thresholds
 from evencover.randomness import Use, places, uniforms
 from evencover.scores import Score
@@ -51,6 +53,8 @@ class ScoredRows:
         Whether some method needs the ranks of the true labels.
     known
         `arrays` of the same rows and scores from an earlier reading; then nothing is read.
+    executor
+        Where the rows are read; by default this process's threads.
 
     Attributes
     ----------
@@ -76,6 +80,7 @@ class ScoredRows:
         random_state: int,
         with_ranks: bool = False,
         known: dict[str, Array] | None = None,
+        executor: Any = None,
     ) -> None:
         if isinstance(source, IterableSource):
             raise InputError(
@@ -84,15 +89,22 @@ class ScoredRows:
             )
         if not source.has_labels:
             raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
-        self.source = source
-        self.logits = from_logits if source.logits is None else source.logits
-        self.temperature, self.random_state = temperature, random_state
+        self.source, self.executor = source, executor
+        logits = from_logits if source.logits is None else source.logits
+        self.kernel = Kernel(logits, temperature, random_state)
         bases = list(dict.fromkeys(score.base for score in scores))
         self.arrays = self._read(bases, with_ranks) if known is None else known
         self.labels, self.true_ranks = self.arrays["labels"], self.arrays["ranks"]
         self.true_scores = {
             score: self.arrays[f"score_{bases.index(score.base)}"] for score in scores
         }
+
+    def _read(self, bases: list[Score], with_ranks: bool) -> dict[str, Array]:
+        """All that is ever needed of the rows but their sets' sizes, by names for a file."""
+        read = TrueLabels(self.kernel, bases, with_ranks)
+        columns = joined(map_source(self.source, None, read, joined, self.executor))
+        names = ["labels", "ranks", *(f"score_{place}" for place in range(len(bases)))]
+        return dict(zip(names, columns, strict=True))
 
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
@@ -116,7 +128,8 @@ class ScoredRows:
     ) -> list[tuple[IntArray, IntArray]]:
         """Test rows, and those covered, by class (K,) for each trial."""
         by_class = RowsByClass(self.labels, self.source.n_classes)
-        coin = by_class.arrange(uniforms(self.random_state, Use.EXACT, places(0, len(self.labels))))
+        ids = places(0, len(self.labels))
+        coin = by_class.arrange(uniforms(self.kernel.random_state, Use.EXACT, ids))
         scores = {
             score: by_class.arrange(self.true_scores[score])
             for score in {trial.score for trial in trials}
@@ -146,90 +159,133 @@ class ScoredRows:
 
         Where a trial gives empty sets their most probable class, coverage is mended.
         """
-        n_classes = self.source.n_classes
         split_of = {id(trial.is_test): trial.is_test for trial in trials}
         place_of = {key: place for place, key in enumerate(split_of)}
-        split_of_trial = np.array([place_of[id(trial.is_test)] for trial in trials])
-        is_test = np.stack(list(split_of.values()))
-        passes = [
-            SizePass(base, own, trials, limits)
-            for base in dict.fromkeys(trial.score.base for trial in trials)
-            for own in [[p for p, trial in enumerate(trials) if trial.score.base == base]]
-        ]
-        totals = np.zeros((len(trials), n_classes + 1), dtype=np.int64)
-
-        def count(block: Block) -> list[tuple[IntArray, list[tuple[int, IntArray]]]]:
-            tested = is_test[:, block.start : block.start + len(block.rows)]
-            return [
-                self._count_sizes(each, block, tested[split_of_trial[each.places]].T)
-                for each in passes
-            ]
-
-        for results in map_blocks(count, self.source.blocks()):
-            for each, (counts, mended) in zip(passes, results, strict=True):
-                totals[each.places] += counts
-                for place, labels in mended:
-                    np.add.at(class_tallies[place][1], labels, 1)
+        count = SizeCount(
+            self.kernel,
+            [
+                SizePass(base, own, trials, limits)
+                for base in dict.fromkeys(trial.score.base for trial in trials)
+                for own in [[p for p, trial in enumerate(trials) if trial.score.base == base]]
+            ],
+            np.array([place_of[id(trial.is_test)] for trial in trials]),
+            np.stack(list(split_of.values())),
+        )
+        totals = np.zeros((len(trials), self.source.n_classes + 1), dtype=np.int64)
+        for counts, mended in map_source(self.source, None, count, total_sizes, self.executor):
+            for places_of_pass, part in counts:
+                totals[places_of_pass] += part
+            for place, labels in mended:
+                np.add.at(class_tallies[place][1], labels, 1)
         return totals
 
-    def _count_sizes(
-        self, each: SizePass, block: Block, tested: Array
-    ) -> tuple[IntArray, list[tuple[int, IntArray]]]:
-        """Counts of sizes for one score's trials; the labels that mended empty sets cover."""
-        ids = places(block.start, block.start + len(block.rows))
-        u = each.score.row_uniforms(self.random_state, ids)
-        coin = uniforms(self.random_state, Use.EXACT, ids)
-        options: Any = {"logits": self.logits, "temperature": self.temperature}
-        sizes = np.concatenate(
-            [
-                _kernels.set_sizes(each.score, block.rows, u, part, coin, **options)[0]
-                for part in each.parts
-            ],
-            axis=1,
-        )
-        mended = []
-        for column in each.never_empty:
-            empty = sizes[:, column] == 0
-            sizes[empty, column] = 1
-            rows = np.flatnonzero(empty & tested[:, column])
-            labels = self.labels[block.start + rows]
-            top_is_true = block.rows[rows].argmax(axis=1) == labels
-            mended.append((each.places[column], labels[top_is_true]))
-        width = self.source.n_classes + 1
-        sizes += np.arange(0, width * sizes.shape[1], width)
-        counts = np.bincount(sizes[tested], minlength=width * sizes.shape[1])
-        return counts.reshape(-1, width), mended
 
-    # ---- the first reading -------------------------------------------------------------------
+class Kernel(NamedTuple):
+    """How rows are scored."""
 
-    def _read(self, bases: Sequence[Score], with_ranks: bool) -> dict[str, Array]:
-        """All that is ever needed of the rows but their sets' sizes, by names for a file."""
-        blocks = self.source.blocks()
-        parts = list(map_blocks(lambda block: self._true_labels(block, bases, with_ranks), blocks))
-        names = ["labels", "ranks", *(f"score_{place}" for place in range(len(bases)))]
-        columns = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return dict(zip(names, columns, strict=True))
+    logits: bool
+    temperature: float
+    random_state: int
 
-    def _true_labels(
-        self, block: Block, bases: Sequence[Score], with_ranks: bool
-    ) -> tuple[Array, ...]:
-        """The labels of a block, their ranks (none unless asked for), and their scores."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """What all kernels ask for."""
+        return {"logits": self.logits, "temperature": self.temperature}
+
+
+@dataclass(frozen=True, eq=False)
+class TrueLabels:
+    """Of a block: the labels, their ranks (none unless asked for), and their scores."""
+
+    kernel: Kernel
+    bases: list[Score]
+    with_ranks: bool
+
+    def __call__(self, block: Block, ids: Array) -> tuple[Array, ...]:
+        """One pass over the rows."""
         assert block.labels is not None
-        ids = places(block.start, block.start + len(block.rows))
-        options: Any = {"logits": self.logits, "temperature": self.temperature}
-        values = []
-        for base in bases:
-            u = base.row_uniforms(self.random_state, ids)
-            result, bad = _kernels.true_label_scores(base, block.rows, block.labels, u, **options)
+        kernel, values = self.kernel, []
+        for base in self.bases:
+            u = base.row_uniforms(kernel.random_state, ids)
+            result, bad = _kernels.true_label_scores(
+                base, block.rows, block.labels, u, **kernel.options
+            )
             if bad >= 0:
-                row = block.start + bad
-                place = self.source.place(row)
-                raise_bad_row(block.rows[bad], row, logits=self.logits, place=place)
+                row, place = block.rows[bad], block.place(bad)
+                raise_bad_row(row, block.start + bad, logits=kernel.logits, place=place)
             values.append(result)
         ranks = np.empty(0, dtype=np.int64)
-        if with_ranks:
-            ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **options)
+        if self.with_ranks:
+            ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **kernel.options)
         return block.labels, ranks, *values
+
+
+# For each pass the places of its trials and their counts by size; and for trials that leave no
+# set empty, their places and the labels that are covered by that.
+Sizes = tuple[list[tuple[list[int], IntArray]], list[tuple[int, IntArray]]]
+
+
+@dataclass(frozen=True, eq=False)
+class SizeCount:
+    """Of a block: how many of the test rows have a set of each size, for every trial."""
+
+    kernel: Kernel
+    passes: list[SizePass]
+    split_of_trial: IntArray
+    is_test: Array
+
+    def __call__(self, block: Block, ids: Array) -> Sizes:
+        """One pass over the rows for each score."""
+        coin = uniforms(self.kernel.random_state, Use.EXACT, ids)
+        is_test = self.is_test[:, block.start : block.start + len(block.rows)]
+        counts, mended = [], []
+        for each in self.passes:
+            tested = is_test[self.split_of_trial[each.places]].T
+            sizes = self._sizes(each, block, ids, coin)
+            mended += _mend(each, sizes, block, tested)
+            width = block.rows.shape[1] + 1
+            sizes += np.arange(0, width * sizes.shape[1], width)
+            by_size = np.bincount(sizes[tested], minlength=width * sizes.shape[1])
+            counts.append((each.places, by_size.reshape(-1, width)))
+        return counts, mended
+
+    def _sizes(self, each: SizePass, block: Block, ids: Array, coin: FloatArray) -> IntArray:
+        u = each.score.row_uniforms(self.kernel.random_state, ids)
+        parts = (
+            _kernels.set_sizes(each.score, block.rows, u, part, coin, **self.kernel.options)[0]
+            for part in each.parts
+        )
+        return np.concatenate(list(parts), axis=1)
+
+
+def _mend(
+    each: SizePass, sizes: IntArray, block: Block, tested: Array
+) -> list[tuple[int, IntArray]]:
+    """Give empty sets their most probable class, where a trial wants that."""
+    assert block.labels is not None
+    mended = []
+    for column in each.never_empty:
+        empty = sizes[:, column] == 0
+        sizes[empty, column] = 1
+        rows = np.flatnonzero(empty & tested[:, column])
+        labels = block.labels[rows]
+        top_is_true = block.rows[rows].argmax(axis=1) == labels
+        mended.append((each.places[column], labels[top_is_true]))
+    return mended
+
+
+def total_sizes(parts: Iterable[Sizes]) -> Sizes:
+    """The counts of consecutive blocks together."""
+    counts: list[tuple[list[int], IntArray]] = []
+    mended: list[tuple[int, IntArray]] = []
+    for part, more in parts:
+        counts = (
+            part
+            if not counts
+            else [(own, total + here) for (own, total), (_, here) in zip(counts, part, strict=True)]
+        )
+        mended += more
+    return counts, mended
 
 
 class SizePass:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from evencover._validation import InputError
-from evencover.cli.shared import Json, Output, Switch, print_json
+from evencover.cli.shared import Dask, Json, Output, Switch, executor, print_json
 from evencover.console import WorkBar, note
 from evencover.data.atomic import atomic_path, refuse_existing
 
@@ -23,7 +23,7 @@ Optional = Annotated[Path | None, Parameter(name=["--output", "-o"])]
 
 
 @experiment.command
-def run(grid: str, /, *, output: Output) -> None:
+def run(grid: str, /, *, output: Output, dask: Dask = None) -> None:
     """Run a grid of data sets, scores, methods and calibration sizes; goes on where it stopped.
 
     Parameters
@@ -33,12 +33,14 @@ def run(grid: str, /, *, output: Output) -> None:
         heatmap.
     output
         Folder for the results; one that holds a part of the same study is completed.
+    dask
+        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
     """
     from evencover.experiments.grid import Grid
     from evencover.experiments.runner import run as run_grid
 
-    with WorkBar("running") as bar:
-        results = run_grid(Grid.from_toml(grid), output, bar=bar, tell=note)
+    with WorkBar("running") as bar, executor(dask) as workers:
+        results = run_grid(Grid.from_toml(grid), output, bar=bar, tell=note, executor=workers)
     note(
         f"{len(results.records)} rows in {output / 'results.csv'}; "
         f"see 'evencover experiment table {output}'"

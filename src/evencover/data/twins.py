@@ -8,13 +8,14 @@ CLUSTERED behave as published. It is generated in blocks from a seed and never s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
 from evencover import _kernels
 from evencover._validation import Array, FloatArray, InputError, IntArray, raise_unknown
-from evencover.data.source import Source, rows_per_block
+from evencover.data.source import Source, rows_per_block, rows_per_part
 from evencover.randomness import Use, check_random_state, places, random_order
 
 # Points and centres are whole multiples of these steps, and limited: a product of them is then a
@@ -262,7 +263,8 @@ class TwinSource(Source):
     def rows(self, start: int, stop: int) -> Array:
         """Probabilities of rows `start` to `stop` - 1, as far as there are rows; float32."""
         p, classes = self.parameters, self._class_of_row[start:stop]
-        ids = places(start, start + len(classes))[:, None] * np.uint64(SLOTS)
+        first = self.first_row + start
+        ids = places(first, first + len(classes))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
         normals = self._normals(Use.TWIN_ROWS, ids + slots)
         difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
@@ -290,6 +292,17 @@ class TwinSource(Source):
         starts = range(0, self.n_rows, step)
         for rows in map_blocks(lambda start: self.rows(start, start + step), starts):
             yield rows, None
+
+    def split(self) -> list[Source]:
+        """Ranges of the rows: a worker computes its own."""
+        step = rows_per_part(self.n_classes)
+        return [self._part(start, start + step) for start in range(0, self.n_rows, step)]
+
+    def _part(self, start: int, stop: int) -> Source:
+        part = copy(self)
+        part._class_of_row = self._class_of_row[start:stop]
+        part.n_rows, part.first_row = len(part._class_of_row), self.first_row + start
+        return part
 
     def _shuffled(self, purpose: int) -> IntArray:
         """A random order of the classes; one for each purpose."""

@@ -59,6 +59,7 @@ def run(
     *,
     bar: Bar | None = None,
     tell: Callable[[str], None] | None = None,
+    executor: Any = None,
 ) -> Results:
     """Compute what the folder lacks of a study, and return all of it.
 
@@ -71,6 +72,9 @@ def run(
         part of the same study is completed, one of another study is refused.
     bar, tell
         Show progress: as a bar, and in sentences.
+    executor
+        Where the rows are read: None for this process's threads, a `concurrent.futures` executor,
+        or a `dask.distributed` client. The results are the same bytes.
 
     Examples
     --------
@@ -91,7 +95,7 @@ def run(
         tell(f"{n_done} of {len(units)} parts are there already; computing the rest")
     sources = _open_sources(missing, store, bar)
     for dataset, group in groupby(missing, key=lambda unit: unit.dataset):
-        rows = _scored_rows(grid, store, dataset, sources.pop(dataset.name))
+        rows = _scored_rows(grid, store, dataset, sources.pop(dataset.name), executor)
         for unit in group:
             store.write(unit.name, _compute(grid, unit, rows))
             n_done += 1
@@ -129,7 +133,9 @@ def _open_sources(units: list[Unit], store: Store, bar: Bar | None) -> dict[str,
     return sources
 
 
-def _scored_rows(grid: Grid, store: Store, dataset: DataSet, source: Source) -> ScoredRows:
+def _scored_rows(
+    grid: Grid, store: Store, dataset: DataSet, source: Source, executor: Any
+) -> ScoredRows:
     known = store.known_scores(dataset.name)
     rows = ScoredRows(
         source,
@@ -139,6 +145,7 @@ def _scored_rows(grid: Grid, store: Store, dataset: DataSet, source: Source) -> 
         random_state=grid.seed,
         with_ranks=any(each.predictor.needs_ranks for each in grid.methods),
         known=known,
+        executor=executor,
     )
     if known is None:
         store.keep_scores(dataset.name, rows.arrays)
