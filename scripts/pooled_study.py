@@ -185,6 +185,7 @@ def table(results: Results) -> str:
 def pareto(sets: dict[tuple[str, str], Loader], n_splits: int, path: Path) -> None:
     """CovGap against AvgSize of every method, with 20 rows per class and the softmax score."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
     n_columns = 3
     n_rows = -(-len(sets) // n_columns)
@@ -207,10 +208,11 @@ def pareto(sets: dict[tuple[str, str], Loader], n_splits: int, path: Path) -> No
         for number, candidate in enumerate(found.candidates):
             at = candidate.mean("avg_size"), candidate.mean("covgap")
             ax.plot(*at, "o", color=f"C{number}", label=candidate.method)
-        ax.set(xscale="log", title=f"{data}, {size}")
+        ax.set(xscale="log", title=f"{data}, {size}", xlabel="AvgSize", ylabel="CovGap")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        ax.xaxis.set_minor_locator(NullLocator())
         print(data, {c.method: (c.mean("covgap"), c.mean("avg_size")) for c in found.candidates})
-    figure.supxlabel("AvgSize")
-    figure.supylabel("CovGap")
     handles, names = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
     figure.savefig(path, dpi=130)
