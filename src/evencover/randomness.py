@@ -26,7 +26,6 @@ class Use(IntEnum):
     FOLDS = 5  # which fold a calibration row belongs to
     TWIN_CLASSES = 6  # the classes of a simulated twin: their centres and difficulties
     TWIN_ROWS = 7  # the rows of a simulated twin
-    FINGERPRINT = 8  # the hash of a row's place and label
 
 
 def check_random_state(value: Any, owner: str) -> int:

@@ -12,7 +12,7 @@ from evencover.data.atomic import refuse_existing
 
 def run(
     model: Path,
-    data: Path,
+    data: str,
     /,
     *,
     output: Output,
@@ -67,7 +67,7 @@ def run(
 
 def _write_folder(
     predictor: Any,
-    data: Path,
+    data: str,
     folder: Path,
     part_format: str,
     dask: str | None,

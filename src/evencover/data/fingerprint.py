@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from evencover import _kernels
-from evencover.randomness import Use, places
+from evencover._validation import Array
+from evencover.randomness import places
 
 if TYPE_CHECKING:
     from evencover.data.source import Block
@@ -32,8 +32,7 @@ class Fingerprint(NamedTuple):
             return cls(first)
         at = places(block.start, block.start + len(block.labels))
         keys = at * np.uint64(block.rows.shape[1]) + block.labels.astype(np.uint64)
-        hashed = _kernels.random_bits(0, int(Use.FINGERPRINT), keys)
-        return cls(first, int(hashed.sum(dtype=np.uint64)))
+        return cls(first, int(_mixed(keys).sum(dtype=np.uint64)))
 
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
         return Fingerprint(self.first_row or other.first_row, (self.total + other.total) % 2**64)
@@ -42,3 +41,10 @@ class Fingerprint(NamedTuple):
         """The fingerprint as text."""
         content = self.total.to_bytes(8, "little") + self.first_row
         return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _mixed(keys: Array) -> Array:
+    """Scatter 64-bit numbers, one to one: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
