@@ -119,14 +119,12 @@ def class_labels(
             f"{name} must be integers (class indices 0 to {n_classes - 1}). "
             f"Got the type {labels.dtype} instead; missing labels are not allowed."
         )
-    if len(labels):
-        wrong = (labels < 0) | (labels >= n_classes)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise InputError(
-                f"'labels' must be between 0 and {n_classes - 1}, because there are {n_classes} "
-                f"classes. Got {labels[row]} in {place(row)}."
-            )
+    if len(labels) and (labels.min() < 0 or labels.max() >= n_classes):
+        row = int(((labels < 0) | (labels >= n_classes)).argmax())
+        raise InputError(
+            f"'labels' must be between 0 and {n_classes - 1}, because there are {n_classes} "
+            f"classes. Got {labels[row]} in {place(row)}."
+        )
     return labels.astype(np.int64, copy=False)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from evencover.engine import Part, cut, known_ids, map_blocks
 from evencover.persistence import digest
 from evencover.predictors.base import BasePredictor
 from evencover.sets import PredictionSets
-from evencover.workers import as_workers, results_in_order
+from evencover.workers import as_workers
 
 
 def predict_to_folder(
@@ -79,11 +78,11 @@ def predict_to_folder(
     todo = [part for part in parts if _record(part, ending) in missing]
     on_block = predictor._on(source, predictor._for_sets()._set_block)
     write = PartWriter(folder, ending, on_block, source.class_names)
-    if executor is None:  # one file after the other, each with all threads
+    if executor is not None and todo:
+        as_workers(executor).fold(write, todo, sum)  # type: ignore[misc]
+    else:  # one file after the other, each with all threads
         for part in todo:
             write(part, map_blocks)
-    else:
-        deque(results_in_order(as_workers(executor), write, todo), maxlen=0)
     plan.finish()
     n_rows = parts[-1].start + (parts[-1].source.n_rows or 0)
     return n_rows, len(parts), len(parts) - len(todo)

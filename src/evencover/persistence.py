@@ -89,7 +89,7 @@ def digest(predictor: BasePredictor) -> str:
     content = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
     for name, values in arrays.items():
         content.update(f"{name} {values.dtype} {values.shape}".encode())
-        content.update(values.tobytes())
+        content.update(values.data)
     return content.hexdigest()
 
 

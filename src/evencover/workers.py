@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from evencover._validation import InputError
 
@@ -21,6 +21,8 @@ FAN_IN = 16  # results that are merged by one task on a cluster
 class Workers:
     """Workers of a `concurrent.futures.Executor`: every result comes back to this process."""
 
+    n_at_once: ClassVar[int] = 1  # how many results are asked for together
+
     def __init__(self, executor: Any) -> None:
         self.executor = executor
 
@@ -32,9 +34,14 @@ class Workers:
         """What makes a future of ``function(item)`` for each of many items."""
         return partial(self.submit, function)
 
-    def width(self) -> int:
-        """How many tasks run side by side."""
-        return int(getattr(self.executor, "_max_workers", None) or 8)
+    def n_under_way(self) -> int:
+        """How many tasks keep every worker busy; their results wait in this process's memory."""
+        return 2 * int(getattr(self.executor, "_max_workers", None) or 8)
+
+    def results(self, futures: Sequence[Any]) -> list[Any]:
+        """The results of several futures."""
+        with _deaths_in_a_sentence():
+            return [future.result() for future in futures]
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """A handle on a result that is too large to bring here: a recipe, followed in each use."""
@@ -59,6 +66,8 @@ class DaskWorkers(Workers):
     again elsewhere. A task that raises is not tried again: bad input stays bad.
     """
 
+    n_at_once: ClassVar[int] = 4  # each request costs this process milliseconds
+
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """A dask future of ``function(*arguments)``; futures among these become their results."""
         sent = (self._with_chunk(argument) for argument in arguments)
@@ -78,9 +87,14 @@ class DaskWorkers(Workers):
         bare.chunk = None
         return self.executor.submit(_fill, argument._replace(source=bare), chunk, pure=False)
 
-    def width(self) -> int:
-        """The threads of all workers that are there now."""
-        return max(1, sum(self.executor.nthreads().values()))
+    def n_under_way(self) -> int:
+        """Enough that no worker waits for this process, and for some that may join later."""
+        return 8 * max(1, sum(self.executor.nthreads().values()))
+
+    def results(self, futures: Sequence[Any]) -> list[Any]:
+        """The results of several futures, fetched together."""
+        with _deaths_in_a_sentence():
+            return list(self.executor.gather(list(futures)))
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The result stays in the memory of the worker that made it."""
@@ -99,7 +113,8 @@ class DaskWorkers(Workers):
         while len(futures) > 1:
             batches = (futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN))
             futures = [self.submit(_merge, merge, *batch) for batch in batches]
-        return result_of(futures[0] if finish is None else self.submit(finish, futures[0]))
+        last = futures if finish is None else [self.submit(finish, futures[0])]
+        return self.results(last)[0]
 
 
 def as_workers(executor: Any) -> Workers:
@@ -118,25 +133,31 @@ def as_workers(executor: Any) -> Workers:
 def results_in_order(
     workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:
-    """Yield ``function(item)`` in the order of the items; at most two per worker are under way."""
+    """Yield ``function(item)`` in the order of the items; only a few per worker are under way."""
     pending: deque[Any] = deque()
-    submit = workers.submitter(function)
+    submit, most = workers.submitter(function), workers.n_under_way()
+
+    def first_few() -> list[Result]:
+        n = min(len(pending), workers.n_at_once)
+        return workers.results([pending.popleft() for _ in range(n)])
+
     try:
         for item in items:
             pending.append(submit(item))
-            if len(pending) >= 2 * workers.width():
-                yield result_of(pending.popleft())
+            if len(pending) >= most:
+                yield from first_few()
         while pending:
-            yield result_of(pending.popleft())
+            yield from first_few()
     finally:  # the reader or the consumer failed: do not start what nobody will use
         for future in pending:
             future.cancel()
 
 
-def result_of(future: Any) -> Any:
-    """The result of a future; workers that die again and again are told in one sentence."""
+@contextmanager
+def _deaths_in_a_sentence() -> Iterator[None]:
+    """Workers that die again and again are told in one sentence."""
     try:
-        return future.result()
+        yield
     except Exception as error:
         if type(error).__name__ not in (
             "KilledWorker",

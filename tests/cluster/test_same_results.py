@@ -7,7 +7,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import evencover.workers
 from evencover import (
     ClasswisePredictor,
     ClusteredPredictor,
@@ -21,6 +20,7 @@ from evencover import (
 )
 from evencover.cli import main
 from evencover.data import as_source
+from evencover.workers import DaskWorkers
 
 from .conftest import BOUNDS, N_CLASSES, N_ROWS, write_parts
 
@@ -171,14 +171,14 @@ def test_a_list_or_bag_of_paths_is_one_input(fitted, parts, client):
 @pytest.fixture
 def received(monkeypatch):
     """Bytes of every result that comes back to this process."""
-    sizes, result_of = [], evencover.workers.result_of
+    sizes, results = [], DaskWorkers.results
 
-    def weighed(future):
-        result = result_of(future)
-        sizes.append(len(pickle.dumps(result)))
-        return result
+    def weighed(workers, futures):
+        found = results(workers, futures)
+        sizes.extend(len(pickle.dumps(result)) for result in found)
+        return found
 
-    monkeypatch.setattr(evencover.workers, "result_of", weighed)
+    monkeypatch.setattr(DaskWorkers, "results", weighed)
     return sizes
 
 

@@ -108,12 +108,16 @@ class Source(ABC):
         return f"row {self.first_row + row}{of_file}"
 
     def attach_labels(self, labels: Any) -> None:
-        """Use these labels, one per row, instead of any that come with the rows."""
+        """Use these labels, one per row, instead of any that come with the rows.
+
+        Class indices are kept in as few bytes as their number allows: parts take them along.
+        """
         self.labels = plain_array(labels)
         self.has_labels = True
         names_to_come = self.class_names is None and self.labels.dtype.kind in "UO"
         if self.n_rows is not None and not names_to_come:
-            self._check_labels(self.labels, self.n_rows)
+            checked = self._check_labels(self.labels, self.n_rows)
+            self.labels = checked.astype(np.min_scalar_type(max(0, self.n_classes - 1)))
 
     def blocks(self) -> Iterator[Block]:
         """Checked blocks: right number of columns, labels that are class indices."""
