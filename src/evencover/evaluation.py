@@ -44,10 +44,15 @@ class Tally(NamedTuple):
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
         """Count one part of the data."""
+        return cls.of_rows(labels, sets.contains(labels), sets.sizes, sets.n_classes)
+
+    @classmethod
+    def of_rows(cls, labels: IntArray, is_covered: Array, sizes: IntArray, n_classes: int) -> Tally:
+        """Count rows by what is known of their sets."""
         return cls(
-            np.bincount(labels, minlength=sets.n_classes),
-            np.bincount(labels[sets.contains(labels)], minlength=sets.n_classes),
-            np.bincount(sets.sizes, minlength=sets.n_classes + 1),
+            np.bincount(labels, minlength=n_classes),
+            np.bincount(labels[is_covered], minlength=n_classes),
+            np.bincount(sizes, minlength=n_classes + 1),
         )
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]

@@ -135,9 +135,9 @@ class PredictionSets:
         array([ True, False])
         """
         labels = class_labels(labels, self.n_classes, len(self))
-        hits = self.indices == np.repeat(labels, self.sizes)
+        hits = np.flatnonzero(self.indices == np.repeat(labels, self.sizes))
         found = np.zeros(len(self), dtype=bool)
-        found[np.repeat(np.arange(len(self)), self.sizes)[hits]] = True
+        found[np.searchsorted(self.indptr, hits, side="right") - 1] = True
         return found
 
     def to_mask(self) -> Array:

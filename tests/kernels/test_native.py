@@ -133,11 +133,16 @@ def compare_all(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds=K
             assert_same(ours, getattr(reference, kernel)(score, rows, *arguments, **options))
         for each in [*thresholds, limited[-1]]:
             for allow_empty in (True, False):
+                more = {"allow_empty": allow_empty, **options}
                 assert_same(
                     *(
-                        k.prediction_sets(
-                            score, rows, u, each, coin, allow_empty=allow_empty, **options
-                        )
+                        k.prediction_sets(score, rows, u, each, coin, **more)
+                        for k in (native, reference)
+                    )
+                )
+                assert_same(
+                    *(
+                        k.set_coverage(score, rows, labels, u, each, coin, **more)
                         for k in (native, reference)
                     )
                 )
@@ -316,6 +321,7 @@ def compare_bad(score, rows, **options):
         ("true_label_scores", (np.zeros(n, dtype=np.int64), u), {}),
         ("score_matrix", (u,), {}),
         ("prediction_sets", (u, thresholds, u), {"allow_empty": True}),
+        ("set_coverage", (np.zeros(n, dtype=np.int64), u, thresholds, u), {"allow_empty": True}),
         ("set_sizes", (u, [thresholds], u), {}),
         ("p_values", (u, groups, np.zeros(k, dtype=np.int64), u), {}),
     ]:

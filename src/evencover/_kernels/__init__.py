@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         random_bits,
         rank_matrix,
         score_matrix,
+        set_coverage,
         set_sizes,
         true_label_ranks,
         true_label_scores,
@@ -54,6 +55,7 @@ else:
     random_bits = _chosen.random_bits
     rank_matrix = _chosen.rank_matrix
     score_matrix = _chosen.score_matrix
+    set_coverage = _chosen.set_coverage
     set_sizes = _chosen.set_sizes
     true_label_ranks = _chosen.true_label_ranks
     true_label_scores = _chosen.true_label_scores
@@ -66,6 +68,7 @@ __all__ = [
     "random_bits",
     "rank_matrix",
     "score_matrix",
+    "set_coverage",
     "set_sizes",
     "true_label_ranks",
     "true_label_scores",

@@ -1,6 +1,7 @@
 // The kernels of one instruction set (see isa.hpp).
 #include "kernels.hpp"
 
+#include "philox.hpp"
 #include "prediction_sets.hpp"
 #include "row_check.hpp"
 #include "row_source.hpp"
@@ -11,6 +12,18 @@
 EVENCOVER_BEGIN
 
 namespace {
+
+void uniforms(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n, double* result) {
+    constexpr int64_t step = 256;
+    uint64_t random[step];
+    for (int64_t at = 0; at < n; at += step) {
+        const int64_t size = n - at < step ? n - at : step;
+        random_bits(seed, use, ids + at, size, random);
+        for (int64_t i = 0; i < size; ++i) {
+            result[at + i] = static_cast<double>(random[i] >> 11) * 0x1p-53;
+        }
+    }
+}
 
 template <class Source>
 int64_t true_label_scores_from(Source& source, const Rows& rows, const Score& score,
@@ -53,6 +66,15 @@ int64_t prediction_sets(const Rows& rows, const Score& score, const double* u,
     });
 }
 
+int64_t set_coverage(const Rows& rows, const Score& score, const int64_t* labels, const double* u,
+                     const Thresholds& thresholds, const double* coin, bool allow_empty,
+                     const SetCoverage& result) {
+    return with_source(rows, [&](auto&& source) {
+        return set_coverage_from(source, rows, score, labels, u, thresholds, coin, allow_empty,
+                                 result);
+    });
+}
+
 int64_t set_sizes(const Rows& rows, const Score& score, const double* u, const LimitTable& table,
                   const double* coin, int64_t* sizes) {
     return with_source(rows, [&](auto&& source) {
@@ -69,6 +91,7 @@ int64_t p_values(const Rows& rows, const Score& score, const double* u, const Gr
 
 }  // namespace
 
-const Kernels kernels = {true_label_scores, score_matrix, prediction_sets, set_sizes, p_values};
+const Kernels kernels = {random_bits,     uniforms,     true_label_scores, score_matrix,
+                         prediction_sets, set_coverage, set_sizes,         p_values};
 
 EVENCOVER_END

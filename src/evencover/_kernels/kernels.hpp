@@ -81,16 +81,30 @@ struct ClassList {
     int64_t size = 0;
 };
 
+// For each row the size of its set, whether that holds the row's label, and the (first) most
+// probable class.
+struct SetCoverage {
+    int64_t* sizes;
+    bool* is_covered;
+    int64_t* top_classes;
+};
+
 constexpr int64_t all_good = -1;
 
-// Every function returns the first bad row, or `all_good`.
+// Where rows are scored, the functions return the first bad one, or `all_good`.
 struct Kernels {
+    void (*random_bits)(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n,
+                        uint64_t* result);
+    void (*uniforms)(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n, double* result);
     int64_t (*true_label_scores)(const Rows&, const Score&, const int64_t* labels, const double* u,
                                  double* scores);
     int64_t (*score_matrix)(const Rows&, const Score&, const double* u, double* scores);
     int64_t (*prediction_sets)(const Rows&, const Score&, const double* u, const Thresholds&,
                                const double* coin, bool allow_empty, int64_t* sizes,
                                ClassList& members);
+    int64_t (*set_coverage)(const Rows&, const Score&, const int64_t* labels, const double* u,
+                            const Thresholds&, const double* coin, bool allow_empty,
+                            const SetCoverage& result);
     int64_t (*set_sizes)(const Rows&, const Score&, const double* u, const LimitTable&,
                          const double* coin, int64_t* sizes);
     int64_t (*p_values)(const Rows&, const Score&, const double* u, const GroupedScores&,

@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
@@ -175,12 +176,8 @@ class Block {
     }
 
     int64_t true_label_scores(const Vector<int64_t>& labels, const Result<double>& scores) const {
-        expect_length(labels, rows_.n_rows);
+        expect_labels(labels);
         expect_length(scores, rows_.n_rows);
-        for (int64_t i = 0; i < rows_.n_rows; ++i) {
-            expect(labels.data()[i] >= 0 && labels.data()[i] < rows_.n_classes,
-                   "labels must be class indices");
-        }
         nb::gil_scoped_release release;
         return kernels_.true_label_scores(rows_, score_, labels.data(), u_array_.data(),
                                           scores.data());
@@ -209,6 +206,21 @@ class Block {
                           [](void* classes) noexcept { std::free(classes); });
         const size_t shape[] = {static_cast<size_t>(members.size)};
         return {ClassArray(members.classes, 1, shape, owner), bad};
+    }
+
+    int64_t set_coverage(const Vector<int64_t>& labels, const Limits& limits,
+                         const Vector<double>& coin, bool allow_empty, const Result<int64_t>& sizes,
+                         const Result<bool>& is_covered, const Result<int64_t>& top_classes) const {
+        expect_labels(labels);
+        expect_length(coin, rows_.n_rows);
+        expect_length(sizes, rows_.n_rows);
+        expect_length(is_covered, rows_.n_rows);
+        expect_length(top_classes, rows_.n_rows);
+        const Thresholds thresholds = thresholds_of(limits, rows_.n_classes);
+        nb::gil_scoped_release release;
+        return kernels_.set_coverage(rows_, score_, labels.data(), u_array_.data(), thresholds,
+                                     coin.data(), allow_empty,
+                                     {sizes.data(), is_covered.data(), top_classes.data()});
     }
 
     int64_t set_sizes(const TableArrays& arrays, const Vector<double>& coin,
@@ -240,6 +252,14 @@ class Block {
     }
 
    private:
+    void expect_labels(const Vector<int64_t>& labels) const {
+        expect_length(labels, rows_.n_rows);
+        for (int64_t i = 0; i < rows_.n_rows; ++i) {
+            expect(labels.data()[i] >= 0 && labels.data()[i] < rows_.n_classes,
+                   "labels must be class indices");
+        }
+    }
+
     const Kernels& kernels_;
     RowArray row_array_;  // keeps the memory alive
     Vector<double> u_array_;
@@ -247,23 +267,25 @@ class Block {
     Score score_;
 };
 
-void random_bits(uint64_t seed, uint64_t use, const Vector<uint64_t>& ids,
-                 const Result<uint64_t>& result) {
+void random_bits(const std::string& instruction_set, uint64_t seed, uint64_t use,
+                 const Vector<uint64_t>& ids, const Result<uint64_t>& result) {
     expect_length(result, length(ids));
     nb::gil_scoped_release release;
-    for (int64_t i = 0; i < length(ids); ++i) {
-        result.data()[i] = philox_bits(seed, use, ids.data()[i]);
-    }
+    kernels_for(instruction_set).random_bits(seed, use, ids.data(), length(ids), result.data());
 }
 
-void uniforms(uint64_t seed, uint64_t use, const Vector<uint64_t>& ids,
-              const Result<double>& result) {
+void uniforms(const std::string& instruction_set, uint64_t seed, uint64_t use,
+              const Vector<uint64_t>& ids, const Result<double>& result) {
     expect_length(result, length(ids));
     nb::gil_scoped_release release;
-    for (int64_t i = 0; i < length(ids); ++i) {
-        const uint64_t random = philox_bits(seed, use, ids.data()[i]) >> 11;
-        result.data()[i] = static_cast<double>(random) * 0x1p-53;
-    }
+    kernels_for(instruction_set).uniforms(seed, use, ids.data(), length(ids), result.data());
+}
+
+// One counter of four words, to compare with published values.
+std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter, uint64_t key) {
+    baseline::PhiloxCounters<1> c = {{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}};
+    baseline::philox(c, key);
+    return {c[0][0], c[1][0], c[2][0], c[3][0]};
 }
 
 }  // namespace
@@ -286,6 +308,7 @@ NB_MODULE(_native, m) {
         .def("true_label_scores", &Block::true_label_scores)
         .def("score_matrix", &Block::score_matrix)
         .def("prediction_sets", &Block::prediction_sets)
+        .def("set_coverage", &Block::set_coverage)
         .def("set_sizes", &Block::set_sizes)
         .def("p_values", &Block::p_values);
     m.def("instruction_sets", &instruction_sets, "What this machine can run, best first.");

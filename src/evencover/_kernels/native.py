@@ -27,7 +27,7 @@ def random_bits(seed: int, use: int, ids: Array) -> Array:
     """64 random bits per row: Philox4x32-10 of the counter (id, use) under the key `seed`."""
     ids = np.ascontiguousarray(ids, dtype=np.uint64)
     bits = np.empty(len(ids), dtype=np.uint64)
-    _native.random_bits(seed, use, ids, bits)
+    _native.random_bits(INSTRUCTION_SET, seed, use, ids, bits)
     return bits
 
 
@@ -35,7 +35,7 @@ def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
     """One uniform in [0, 1) per row, with 53 random bits."""
     ids = np.ascontiguousarray(ids, dtype=np.uint64)
     values = np.empty(len(ids))
-    _native.uniforms(seed, use, ids, values)
+    _native.uniforms(INSTRUCTION_SET, seed, use, ids, values)
     return values
 
 
@@ -114,6 +114,37 @@ def prediction_sets(
     if bad >= 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), bad
     return sizes, classes, -1
+
+
+def set_coverage(
+    score: Score,
+    rows: Array,
+    labels: IntArray,
+    u: FloatArray,
+    thresholds: Thresholds,
+    coin: FloatArray,
+    *,
+    allow_empty: bool,
+    logits: bool,
+    temperature: float,
+) -> tuple[IntArray, Array, IntArray, int]:
+    """What evaluation asks of the `prediction_sets`: see `reference.set_coverage`."""
+    options: Any = {"allow_empty": allow_empty, "logits": logits, "temperature": temperature}
+    if not _is_built_in(score) or thresholds.rank_limit is not None:
+        return reference.set_coverage(score, rows, labels, u, thresholds, coin, **options)
+    n = len(rows)
+    sizes, is_covered, top_classes = np.empty(n, np.int64), np.empty(n, bool), np.empty(n, np.int64)
+    bad: int = _block(score, rows, u, logits=logits, temperature=temperature).set_coverage(
+        _integers(labels),
+        _limits(thresholds),
+        _floats(coin),
+        allow_empty,
+        sizes,
+        is_covered,
+        top_classes,
+    )
+    n_good = n if bad < 0 else 0
+    return sizes[:n_good], is_covered[:n_good], top_classes[:n_good], bad
 
 
 def set_sizes(

@@ -125,27 +125,34 @@ class SoftmaxSets {
     ClassBits members_;
 };
 
-template <class Sets, class Source>
-inline int64_t prediction_sets_by(Source& source, const Rows& rows, const Score& score,
-                                  const double* u, const Thresholds& thresholds, const double* coin,
-                                  bool allow_empty, int64_t* sizes, ClassList& members) {
+// Calls `use(i, classes, size)` with the set of each row, which is written to `room()`.
+template <class Sets, class Source, class Room, class Use>
+inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score, const double* u,
+                           const Thresholds& thresholds, const double* coin, bool allow_empty,
+                           Room room, Use use) {
     Sets sets(score, thresholds, rows.n_classes);
-    Buffer<int32_t> classes(rows.n_classes + n_lanes);
-    int64_t n_listed = 0;
     for (int64_t i = 0; i < rows.n_rows; ++i) {
-        classes.reserve(n_listed + rows.n_classes + n_lanes);
         const auto* row = source.load(i);
-        sizes[i] = row ? sets.write(source, row, u[i], coin[i], classes.data() + n_listed) : -1;
-        if (sizes[i] < 0) return i;
-        if (sizes[i] == 0 && !allow_empty) {
-            classes[n_listed] = static_cast<int32_t>(source.top_class(i));
-            sizes[i] = 1;
+        if (!row) return i;
+        int32_t* const classes = room();
+        int64_t size = sets.write(source, row, u[i], coin[i], classes);
+        if (size < 0) return i;
+        if (size == 0 && !allow_empty) {
+            classes[0] = static_cast<int32_t>(source.top_class(i));
+            size = 1;
         }
-        n_listed += sizes[i];
+        use(i, classes, size);
     }
-    members.size = n_listed;
-    members.classes = classes.release();
     return all_good;
+}
+
+template <class Source, class Room, class Use>
+inline int64_t each_set(Source& source, const Rows& rows, const Score& score, const double* u,
+                        const Thresholds& thresholds, const double* coin, bool allow_empty,
+                        Room room, Use use) {
+    const auto by = score.needs_order ? each_set_by<OrderedSets, Source, Room, Use>
+                                      : each_set_by<SoftmaxSets, Source, Room, Use>;
+    return by(source, rows, score, u, thresholds, coin, allow_empty, room, use);
 }
 
 template <class Source>
@@ -153,9 +160,42 @@ inline int64_t prediction_sets_from(Source& source, const Rows& rows, const Scor
                                     const double* u, const Thresholds& thresholds,
                                     const double* coin, bool allow_empty, int64_t* sizes,
                                     ClassList& members) {
-    const auto by = score.needs_order ? prediction_sets_by<OrderedSets, Source>
-                                      : prediction_sets_by<SoftmaxSets, Source>;
-    return by(source, rows, score, u, thresholds, coin, allow_empty, sizes, members);
+    const int64_t room_of_row = rows.n_classes + n_lanes;
+    Buffer<int32_t> classes(room_of_row);
+    int64_t n_listed = 0;
+    const int64_t bad = each_set(
+        source, rows, score, u, thresholds, coin, allow_empty,
+        [&] {
+            classes.reserve(n_listed + room_of_row);
+            return classes.data() + n_listed;
+        },
+        [&](int64_t i, const int32_t*, int64_t size) {
+            sizes[i] = size;
+            n_listed += size;
+        });
+    if (bad != all_good) return bad;
+    members.size = n_listed;
+    members.classes = classes.release();
+    return all_good;
+}
+
+// What evaluation asks of the sets, which need not be kept for it.
+template <class Source>
+inline int64_t set_coverage_from(Source& source, const Rows& rows, const Score& score,
+                                 const int64_t* labels, const double* u,
+                                 const Thresholds& thresholds, const double* coin, bool allow_empty,
+                                 const SetCoverage& result) {
+    Buffer<int32_t> room(rows.n_classes + n_lanes);
+    return each_set(
+        source, rows, score, u, thresholds, coin, allow_empty, [&] { return room.data(); },
+        [&](int64_t i, const int32_t* classes, int64_t size) {
+            const auto label = static_cast<int32_t>(labels[i]);
+            uint32_t is_covered = 0;
+            for (int64_t j = 0; j < size; ++j) is_covered |= classes[j] == label ? 1u : 0u;
+            result.sizes[i] = size;
+            result.is_covered[i] = is_covered != 0;
+            result.top_classes[i] = source.top_class(i);
+        });
 }
 
 EVENCOVER_END

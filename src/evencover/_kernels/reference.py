@@ -200,6 +200,28 @@ def prediction_sets(
     return mask.sum(axis=1), np.nonzero(mask)[1].astype(np.int32), -1
 
 
+def set_coverage(
+    score: Score,
+    rows: Array,
+    labels: IntArray,
+    u: FloatArray,
+    thresholds: Thresholds,
+    coin: FloatArray,
+    **options: Any,
+) -> tuple[IntArray, Array, IntArray, int]:
+    """What evaluation asks of the `prediction_sets`, all (n,), and the first bad row.
+
+    Their sizes, whether they hold the rows' labels, and each row's most probable class (the first
+    of equals).
+    """
+    sizes, classes, bad = prediction_sets(score, rows, u, thresholds, coin, **options)
+    if bad >= 0:
+        return sizes, np.empty(0, dtype=bool), np.empty(0, dtype=np.int64), bad
+    mask = np.zeros(rows.shape, dtype=bool)
+    mask[np.repeat(np.arange(len(rows)), sizes), classes] = True
+    return sizes, mask[np.arange(len(rows)), labels], rows.argmax(axis=1), -1
+
+
 def set_sizes(
     score: Score,
     rows: Array,

@@ -8,18 +8,12 @@
 #include <cstdint>
 
 #include "buffer.hpp"
+#include "first_largest.hpp"
 #include "half.hpp"
 #include "kernels.hpp"
 #include "softmax_row.hpp"
 
 EVENCOVER_BEGIN
-
-template <class T>
-inline int64_t first_largest(const T* row, int64_t n) {
-    int64_t best = 0;
-    for (int64_t j = 1; j < n; ++j) best = row[j] > row[best] ? j : best;
-    return best;
-}
 
 // Rows that are used where they lie.
 template <class T>

@@ -400,23 +400,32 @@ class BasePredictor(Parameters):
     def _set_block(self, block: Block, ids: Array, logits: bool) -> PredictionSets:
         score = self.score_
         sizes, indices, bad = _kernels.prediction_sets(
-            score.base,
-            block.rows,
-            score.row_uniforms(self.random_state, ids),
-            score.base_thresholds(self.limits_),
-            self._coins(ids),
-            allow_empty=self.allow_empty,
-            logits=logits,
-            temperature=self.temperature,
+            score.base, block.rows, *self._limits_of_rows(score, ids), **self._set_options(logits)
         )
         self._refuse(block, bad, logits)
         return PredictionSets.from_sizes(sizes, indices, self.n_classes_, self.class_names_)
 
     def _tally_block(self, block: Block, ids: Array, logits: bool) -> tuple[Tally, Confusions]:
         assert block.labels is not None
-        tally = Tally.of(self._set_block(block, ids, logits), block.labels)
-        first = block.rows.argmax(axis=1)
-        return tally, Confusions.of(block.labels, first, self.n_classes_)
+        score, labels = self.score_, block.labels
+        limits = self._limits_of_rows(score, ids)
+        sizes, is_covered, top_classes, bad = _kernels.set_coverage(
+            score.base, block.rows, labels, *limits, **self._set_options(logits)
+        )
+        self._refuse(block, bad, logits)
+        tally = Tally.of_rows(labels, is_covered, sizes, self.n_classes_)
+        return tally, Confusions.of(labels, top_classes, self.n_classes_)
+
+    def _limits_of_rows(
+        self, score: Score, ids: Array
+    ) -> tuple[FloatArray, Thresholds, FloatArray]:
+        """The uniforms of the rows' scores, the limits of these, and the rows' coins."""
+        u = score.row_uniforms(self.random_state, ids)
+        return u, score.base_thresholds(self.limits_), self._coins(ids)
+
+    def _set_options(self, logits: bool) -> dict[str, Any]:
+        options = {"allow_empty": self.allow_empty, "logits": logits}
+        return {**options, "temperature": self.temperature}
 
     def _p_block(self, block: Block, ids: Array, logits: bool) -> FloatArray:
         u = make_score(self.score).row_uniforms(self.random_state, ids)

@@ -11,8 +11,9 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._validation import Array, FloatArray, InputError, IntArray
+from evencover.confusions import Confusions
 from evencover.data.source import Block
-from evencover.evaluation import CoverageReport
+from evencover.evaluation import CoverageReport, Tally
 from evencover.predictors.grouped import OverGroups, name_groups
 from evencover.quantiles import Alpha, Thresholds
 from evencover.scores import Score
@@ -181,9 +182,7 @@ class RowGroupedPredictor(OverGroups):
                 u[rows],
                 score.base_thresholds(limits),
                 coins[rows],
-                allow_empty=self.allow_empty,
-                logits=logits,
-                temperature=self.temperature,
+                **self._set_options(logits),
             )
             self._refuse(block, int(rows[bad]) if bad >= 0 else -1, logits)
             parts.append(
@@ -191,6 +190,12 @@ class RowGroupedPredictor(OverGroups):
             )
             order.append(rows)
         return PredictionSets.concatenate(parts)[np.argsort(np.concatenate(order))]
+
+    def _tally_block(self, block: Block, ids: Array, logits: bool) -> tuple[Tally, Confusions]:
+        assert block.labels is not None
+        tally = Tally.of(self._set_block(block, ids, logits), block.labels)
+        top_classes = block.rows.argmax(axis=1)
+        return tally, Confusions.of(block.labels, top_classes, self.n_classes_)
 
     def _p_block(self, block: Block, ids: Array, logits: bool) -> FloatArray:
         score, classes = self.score_, np.arange(self.n_classes_)
