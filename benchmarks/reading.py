@@ -1,8 +1,9 @@
 """Files read as row blocks, or plainly by their own library: ``python -m benchmarks.reading``.
 
-All read the same file from the system's cache, in one process, taking turns. evencover reads it
-to the end as checked blocks of NumPy rows with labels; the library reads it whole into memory, and
-piece by piece, whatever is faster. Neither computes anything.
+All read the same file from the system's cache, taking turns, each in a process of its own: memory
+that one has just given back would be a present to the next. evencover reads the file to the end as
+checked blocks of NumPy rows with labels; the library reads it whole into memory, and in pieces,
+whatever is faster. Neither computes anything.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -151,13 +155,23 @@ def measure(n_rows: int, n_classes: int, repeats: int) -> list[dict[str, Any]]:
 
 def _take_turns(readers: dict[str, Read], path: Path, repeats: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in readers}
-    for repeat in range(repeats + 1):
-        for name, read in readers.items():
-            start = time.perf_counter()
-            read(path)
-            if repeat > 0:  # the first loads libraries and fills the system's cache
-                seconds[name].append(time.perf_counter() - start)
+    with ExitStack() as stack:
+        processes = {
+            name: stack.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
+            for name in readers
+        }
+        for repeat in range(repeats + 1):
+            for name, read in readers.items():
+                elapsed = processes[name].submit(_seconds, read, path).result()
+                if repeat > 0:  # the first loads libraries and fills the system's cache
+                    seconds[name].append(elapsed)
     return seconds
+
+
+def _seconds(read: Read, path: Path) -> float:
+    start = time.perf_counter()
+    read(path)
+    return time.perf_counter() - start
 
 
 def markdown(results: dict[str, Any]) -> str:

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from evencover import InputError
-from evencover.engine import map_blocks, n_threads
+from evencover.engine import map_blocks
+from evencover.workers import n_threads
 
 THREADS = [1, 2, 4]
 

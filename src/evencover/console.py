@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from evencover.data.source import Block, Source, rows_per_block
+from evencover.data.source import Block, Source
 
 Item = TypeVar("Item")
 
@@ -17,7 +17,9 @@ def note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
-def progress(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+def progress(
+    items: Iterable[Item], what: str, total: int | None, size: Callable[[Item], int]
+) -> Iterator[Item]:
     """Pass items on; show a bar with the time left once a second has gone by, on a terminal."""
     if not sys.stderr.isatty():
         yield from items
@@ -38,7 +40,7 @@ def progress(items: Iterable[Item], what: str, total: int | None) -> Iterator[It
     try:
         for item in items:
             yield item
-            bar.advance(task)
+            bar.advance(task, size(item))
             if not bar.live.is_started and time.monotonic() - begun > 1:
                 bar.start()
     finally:
@@ -87,8 +89,8 @@ class WorkBar:
 
 def watch(source: Source, what: str) -> Source:
     """Show the reading of a source as a progress bar."""
-    total = source.n_rows and -(-source.n_rows // rows_per_block(source.n_classes))
-    source.watch = lambda blocks: progress(blocks, what, total)
+    n_rows = source.n_rows
+    source.watch = lambda blocks: progress(blocks, what, n_rows, lambda block: len(block.rows))
     return source
 
 

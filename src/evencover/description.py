@@ -12,9 +12,9 @@ from evencover import _kernels
 from evencover._validation import FloatArray, IntArray
 from evencover.console import print_table
 from evencover.data.source import Source
-from evencover.engine import n_threads
 from evencover.predictors import BasePredictor
 from evencover.scores import make_score
+from evencover.workers import n_threads
 
 
 def of_installation() -> dict[str, Any]:

@@ -10,7 +10,6 @@ depends on the partition, the workers or their number.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,21 +22,13 @@ from evencover._validation import Array, InputError
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import ArraySource, Block, Source
 from evencover.randomness import places, row_ids
-from evencover.workers import Workers, as_workers, results_in_order
+from evencover.workers import Workers, as_workers, n_threads, results_in_order
+
+# About 4 MB of float32, where rows travel with a task: dask warns of more than 10 MB.
+SENT_ELEMENTS = 1 << 20
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def n_threads() -> int:
-    """How many threads to use: EVENCOVER_THREADS, or every core this process may run on."""
-    wish = os.environ.get("EVENCOVER_THREADS")
-    if wish is None:
-        affinity = getattr(os, "sched_getaffinity", None)
-        return len(affinity(0)) if affinity else os.cpu_count() or 1
-    if not wish.isdecimal() or int(wish) < 1:
-        raise InputError(f"EVENCOVER_THREADS must be a whole number of at least 1. Got {wish!r}.")
-    return int(wish)
 
 
 def map_blocks(function: Callable[[Item], Result], blocks: Iterable[Item]) -> Iterator[Result]:
@@ -196,10 +187,10 @@ def _check_length(ids: Array | None, n_rows: int) -> None:
 
 
 def cut(source: Source, ids: Array | None) -> Iterator[Part]:
-    """The parts of a source; where it has none, each of its blocks is sent as a part."""
+    """The parts of a source; where it has none, its rows themselves are sent, some at a time."""
     pieces: Iterable[Source] | None = source.parts()
     if pieces is None:
-        pieces = (_block_as_source(block) for block in source.blocks())
+        pieces = _rows_as_sources(source)
     start = number = 0
     for piece in pieces:
         assert piece.n_rows is not None
@@ -222,9 +213,12 @@ def _anywhere(piece: Source) -> Source:
     return piece
 
 
-def _block_as_source(block: Block) -> Source:
-    source = ArraySource(block.rows)
-    source.first_row = block.start
-    if block.labels is not None:
-        source.attach_labels(block.labels)
-    return source
+def _rows_as_sources(source: Source) -> Iterator[Source]:
+    step = max(1, SENT_ELEMENTS // source.n_classes)
+    for block in source.blocks():
+        for start in range(0, len(block.rows), step):
+            piece = ArraySource(block.rows[start : start + step])
+            piece.first_row = block.start + start
+            if block.labels is not None:
+                piece.attach_labels(block.labels[start : start + step])
+            yield piece

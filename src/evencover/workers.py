@@ -1,9 +1,10 @@
-"""Workers: any executor of the concurrent.futures kind, or a dask cluster, seen alike."""
+"""Workers: threads, any executor of the concurrent.futures kind, or a dask cluster, seen alike."""
 
 from __future__ import annotations
 
 import copy
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,17 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FAN_IN = 16  # results that are merged by one task on a cluster
+
+
+def n_threads() -> int:
+    """How many threads to use: EVENCOVER_THREADS, or every core this process may run on."""
+    wish = os.environ.get("EVENCOVER_THREADS")
+    if wish is None:
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if not wish.isdecimal() or int(wish) < 1:
+        raise InputError(f"EVENCOVER_THREADS must be a whole number of at least 1. Got {wish!r}.")
+    return int(wish)
 
 
 class Workers:
@@ -131,11 +143,14 @@ def as_workers(executor: Any) -> Workers:
 
 
 def results_in_order(
-    workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]
+    workers: Workers,
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    most: int | None = None,
 ) -> Iterator[Result]:
     """Yield ``function(item)`` in the order of the items; only a few per worker are under way."""
     pending: deque[Any] = deque()
-    submit, most = workers.submitter(function), workers.n_under_way()
+    submit, most = workers.submitter(function), most or workers.n_under_way()
 
     def first_few() -> list[Result]:
         n = min(len(pending), workers.n_at_once)
@@ -210,8 +225,6 @@ def dask_client(address: str) -> Iterator[Any]:
     """
     distributed = import_distributed()
     if address == "local":
-        from evencover.engine import n_threads
-
         with local_cluster(n_threads()) as cluster, distributed.Client(cluster) as client:
             yield client
         return

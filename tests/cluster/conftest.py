@@ -10,9 +10,9 @@ import pytest
 
 from evencover.workers import local_cluster
 
-N_ROWS, N_CLASSES = 24_000, 100
-# Uneven on purpose: a file of one row, one of two blocks (10,485 rows make one).
-BOUNDS = [0, 2_000, 14_000, 14_001, 24_000]
+N_ROWS, N_CLASSES = 60_000, 100
+# Uneven on purpose: a file of one row, one of two blocks (41,943 rows make one).
+BOUNDS = [0, 2_000, 50_000, 50_001, 60_000]
 
 
 @pytest.fixture(scope="session")

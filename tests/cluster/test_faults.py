@@ -36,6 +36,11 @@ def suicidal(tmp_path):
                 self._die_once(block)
             return super()._set_block(block, ids, logits)
 
+        def _tally_block(self, block, ids, logits):
+            if block.start > 2_000:
+                self._die_once(block)
+            return super()._tally_block(block, ids, logits)
+
         def died(self):
             if not os.path.exists(marker):
                 return False

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, list_array, pa, read, write_table
 
-import evencover.data.source as source_module
+import evencover.data.arrow as arrow
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.data.files import column_from_file
@@ -103,7 +103,8 @@ def test_a_part_that_changes_its_width_is_named(tmp_path, monkeypatch):
     write_table(folder / "part-2.parquet", pa.table({"probs": rows, "label": LABELS[:8]}))
     with pytest.raises(InputError, match=r"part-2\.parquet' .* Got 4 in row 0 and 3 in row 4\."):
         read(as_source(folder))
-    monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", K)
+    monkeypatch.setattr(arrow, "WHOLE_ELEMENTS", 0)
+    monkeypatch.setattr(arrow, "LIST_ELEMENTS", K)
     with pytest.raises(InputError, match=r"Got 3 from row 4 of '.*part-2\.parquet' on"):
         read(as_source(folder))
 

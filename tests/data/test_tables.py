@@ -16,7 +16,17 @@ from inputs import (
     write_table,
 )
 
+import evencover.data.arrow as arrow
 from evencover.data import as_source
+
+
+@pytest.fixture(params=["whole", "in batches"], autouse=True)
+def way_of_reading(request, monkeypatch):
+    """Row groups may be read whole, some ahead of others, or bit by bit."""
+    if request.param == "in batches":
+        monkeypatch.setattr(arrow, "WHOLE_ELEMENTS", 0)
+        monkeypatch.setattr(arrow, "LIST_ELEMENTS", 3 * ROWS.shape[1])
+        monkeypatch.setattr(arrow, "COLUMN_ELEMENTS", 5 * ROWS.shape[1])
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "feather"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evencover._kernels.slices import in_slices
 from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
     return before / FIXED_POINT, rank
 
 
+@in_slices
 def true_label_scores(
     score: Score, rows: Array, labels: IntArray, u: FloatArray, *, logits: bool, temperature: float
 ) -> tuple[FloatArray, int]:
@@ -139,6 +141,7 @@ def true_label_scores(
     return score.formula(Place(own, before, rank, p.max(axis=1), labels, u)), -1
 
 
+@in_slices
 def true_label_ranks(
     rows: Array, labels: IntArray, *, logits: bool, temperature: float
 ) -> tuple[IntArray, int]:
@@ -149,6 +152,7 @@ def true_label_ranks(
     return label_position(p, labels)[1], -1
 
 
+@in_slices
 def score_matrix(
     score: Score, rows: Array, u: FloatArray, *, logits: bool, temperature: float
 ) -> tuple[FloatArray, int]:
@@ -163,6 +167,7 @@ def score_matrix(
     return score.formula(Place(p, before, rank, top, classes, u[:, None])), -1
 
 
+@in_slices
 def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> tuple[IntArray, int]:
     """Rank of every class in every row (n, K), and the first bad row (-1: none)."""
     p, bad = probabilities(rows, logits=logits, temperature=temperature)
@@ -171,6 +176,7 @@ def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> tuple[IntAr
     return positions(p)[1], -1
 
 
+@in_slices
 def prediction_sets(
     score: Score,
     rows: Array,
@@ -200,6 +206,7 @@ def prediction_sets(
     return mask.sum(axis=1), np.nonzero(mask)[1].astype(np.int32), -1
 
 
+@in_slices
 def set_coverage(
     score: Score,
     rows: Array,
@@ -222,6 +229,7 @@ def set_coverage(
     return sizes, mask[np.arange(len(rows)), labels], rows.argmax(axis=1), -1
 
 
+@in_slices
 def set_sizes(
     score: Score,
     rows: Array,
@@ -249,6 +257,7 @@ def set_sizes(
     return sizes, -1
 
 
+@in_slices
 def p_values(
     score: Score,
     rows: Array,

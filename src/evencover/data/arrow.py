@@ -12,10 +12,16 @@ import numpy as np
 from evencover._validation import Array, InputError
 from evencover.data.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS, column_keys
 from evencover.data.location import Location
+from evencover.data.read_ahead import read_ahead
 from evencover.data.reading import needs, reading
-from evencover.data.source import Source, rows_per_block, rows_per_part, slices
+from evencover.data.source import Source, rows_per_block, rows_per_part
 
-COLUMN_BLOCKS = 8  # how many blocks of one column per class are read at once
+# Row groups of up to 64 MB of float32 are read whole; larger ones in batches: lists in small ones,
+# which stay in the cache, and columns in large ones, each of which costs a call per class.
+WHOLE_ELEMENTS = 1 << 24
+LIST_ELEMENTS, COLUMN_ELEMENTS = 1 << 20, 1 << 23
+
+RawBlocks = list[tuple[Array, Array | None]]
 
 
 def import_pyarrow() -> Any:
@@ -39,11 +45,9 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> A
             return columns[0]
         if any(column.ndim == 2 for column in columns):
             return np.column_stack(columns)
-        return np.stack(columns).T  # whoever reads the rows turns them, on threads of its own
+        return rows_of(columns)
     if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-        if isinstance(values, pa.ChunkedArray):  # no chunks at all
-            values = pa.array([], values.type)
+        values = _one_chunk(values)
     if values.null_count:
         row = start + int(values.is_null().to_numpy(zero_copy_only=False).argmax())
         raise InputError(f"Every row of {name} must have a value. Got null in row {row}.")
@@ -63,6 +67,18 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> A
         row = start + int(flat.is_null().to_numpy(zero_copy_only=False).argmax()) // n_columns
         raise InputError(f"Every class of {name} must have a value. Got null in row {row}.")
     return matrix_from_arrow(flat, name, start).reshape(len(values), n_columns)
+
+
+def rows_of(columns: list[Array]) -> Array:
+    """The matrix of these columns; whoever reads its rows turns it, on threads of its own."""
+    return np.stack(columns).T
+
+
+def _one_chunk(values: Any) -> Any:
+    """A chunked array as one; `combine_chunks` would copy even a single chunk."""
+    if values.num_chunks == 1:
+        return values.chunk(0)
+    return values.combine_chunks() if values.num_chunks else import_pyarrow().array([], values.type)
 
 
 def _is_list(kind: Any) -> bool:
@@ -144,29 +160,44 @@ class TableSource(Source):
             return 0
         return matrix_from_arrow(first.column(0).slice(0, 1), self.name).shape[1]
 
-    def _batch_rows(self) -> int:
-        """A block, or several where each costs a call per class."""
-        return rows_per_block(self.n_classes) * (1 if len(self._columns) == 1 else COLUMN_BLOCKS)
+    @property
+    def _takes_labels(self) -> bool:
+        return self._label_column is not None and self.labels is None
+
+    def _wanted(self) -> list[str]:
+        """The columns to read."""
+        labels = [self._label_column] if self._label_column and self._takes_labels else []
+        return [*self._columns, *labels]
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
-        """Batches of the file, cut where they are large."""
-        takes_labels = self._label_column is not None and self.labels is None
-        columns = [*self._columns, *([self._label_column] if takes_labels else [])]
+        """What is read at once, in blocks."""
         with reading(self.location):
-            first = self.first_row
-            for batch in self._batches(self._pieces, columns, self._batch_rows()):
-                if batch.num_rows == 0:
-                    continue
-                rows = matrix_from_arrow(batch.select(self._columns), self.name, first)
-                labels = None
-                if takes_labels:
-                    labels = matrix_from_arrow(batch.column(self._label_column), self.name, first)
-                first += batch.num_rows
-                start = 0
-                for part in slices(rows):
-                    stop = start + len(part)
-                    yield part, None if labels is None else labels[start:stop]
-                    start = stop
+            for blocks in self._read():
+                yield from blocks
+
+    def _read(self) -> Iterator[RawBlocks]:
+        """Lists of blocks, as they are read together."""
+        n_elements = LIST_ELEMENTS if len(self._columns) == 1 else COLUMN_ELEMENTS
+        n_rows = max(1, n_elements // max(1, self.n_classes))
+        first = self.first_row
+        for batch in self._batches(self._pieces, self._wanted(), n_rows):
+            yield self._as_blocks(batch, first)
+            first += batch.num_rows
+
+    def _as_blocks(self, table: Any, first: int) -> RawBlocks:
+        """Rows and labels of a table or record batch that begins with row `first`."""
+        columns = [
+            matrix_from_arrow(table.column(name), self.name, first) for name in self._wanted()
+        ]
+        labels = columns.pop() if self._takes_labels else None
+        step = rows_per_block(self.n_classes)
+        blocks: RawBlocks = []
+        for start in range(0, table.num_rows, step):
+            part = [column[start : start + step] for column in columns]
+            # Columns become rows block by block: larger memory is not soon had again.
+            rows = part[0] if len(part) == 1 else rows_of(part)
+            blocks.append((rows, None if labels is None else labels[start : start + step]))
+        return blocks
 
     @classmethod
     def column_of(cls, location: Location, key: str) -> Array:
@@ -184,22 +215,27 @@ class TableSource(Source):
         chunks = import_pyarrow().chunked_array(values, schema.field(column).type)
         return matrix_from_arrow(chunks, name)
 
-    def split(self) -> list[Source]:
-        """Runs of pieces that make a part together."""
-        parts: list[Source] = []
+    def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
+        """Runs of pieces that have so many rows together; their rows, and the first of these."""
         first, n_rows, start = self._pieces.start, 0, self.first_row
         for piece in self._pieces:
             n_rows += self._piece_rows[piece]
-            if n_rows >= rows_per_part(self.n_classes) or piece == self._pieces[-1]:
-                part = copy.copy(self)
-                part._pieces, part.n_rows, part.first_row = range(first, piece + 1), n_rows, start
-                parts.append(part)
+            if n_rows >= n_enough or piece == self._pieces[-1]:
+                yield range(first, piece + 1), n_rows, start
                 first, n_rows, start = piece + 1, 0, start + n_rows
+
+    def split(self) -> list[Source]:
+        """Runs of pieces that make a part together."""
+        parts: list[Source] = []
+        for pieces, n_rows, start in self._runs(rows_per_part(self.n_classes)):
+            part = copy.copy(self)
+            part._pieces, part.n_rows, part.first_row = pieces, n_rows, start
+            parts.append(part)
         return parts
 
 
 class ParquetSource(TableSource):
-    """A Parquet file, one row group after the other."""
+    """A Parquet file: row groups, read side by side where they are small."""
 
     def _describe(self) -> tuple[Any, list[int]]:
         with self._open() as file:
@@ -211,13 +247,29 @@ class ParquetSource(TableSource):
         with self._open() as file:
             yield from file.iter_batches(n_rows, row_groups=list(pieces), columns=columns)
 
-    def _open(self) -> Any:
+    def _read(self) -> Iterator[RawBlocks]:
+        most_rows = max((self._piece_rows[piece] for piece in self._pieces), default=0)
+        if most_rows * self.n_classes > WHOLE_ELEMENTS:
+            yield from super()._read()
+            return
+        with self._open() as file:
+            metadata = file.metadata
+        columns = self._wanted()
+
+        def read(run: tuple[range, int, int]) -> RawBlocks:
+            pieces, _, first = run
+            with self._open(metadata) as file:
+                return self._as_blocks(file.read_row_groups(list(pieces), columns), first)
+
+        yield from read_ahead(read, self._runs(rows_per_block(self.n_classes)))
+
+    def _open(self, metadata: Any = None) -> Any:
         import pyarrow.parquet as pq
 
         if isinstance(self.location, Path):
-            return pq.ParquetFile(self.location, memory_map=True)
+            return pq.ParquetFile(self.location, metadata=metadata, memory_map=True)
         system, path = self.location.system()
-        return pq.ParquetFile(path, filesystem=system, pre_buffer=True)
+        return pq.ParquetFile(path, metadata=metadata, filesystem=system, pre_buffer=True)
 
 
 class ArrowSource(TableSource):

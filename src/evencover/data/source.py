@@ -13,8 +13,8 @@ import numpy as np
 from evencover._validation import Array, InputError, IntArray, class_labels, plain_array, score_rows
 from evencover.data.fingerprint import Fingerprint
 
-# About 4 MB of float32: large enough to hide Python's overhead, small enough for the cache.
-BLOCK_ELEMENTS = 1 << 20
+# About 16 MB of float32: threads that hand over smaller blocks wait for each other.
+BLOCK_ELEMENTS = 1 << 22
 # About 128 MB of float32: what one machine of many is given at a time.
 PART_ELEMENTS = 1 << 25
 
