@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a tiny file: checks the harness")
     parser.add_argument("--out", type=Path, help="folder of the results")
     options = parser.parse_args()
-    n_rows, n_classes, repeats = (2_000, 50, 2) if options.small else (100_000, 500, 7)
+    n_rows, n_classes, repeats = (2_000, 50, 2) if options.small else (100_000, 500, 15)
     out = options.out or (CACHE / "small" if options.small else RESULTS)
     out.mkdir(parents=True, exist_ok=True)
     results = {

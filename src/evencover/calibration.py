@@ -38,6 +38,8 @@ class CalibrationRows(NamedTuple):
 
     def by(self, group_of_class: IntArray) -> GroupedScores:
         """Their scores in groups of classes; classes of group -1 are left out."""
+        if not group_of_class.any():  # all are in group 0: no row needs to be asked
+            return GroupedScores(np.sort(self.scores), np.array([0, len(self.scores)]))
         n_groups = int(group_of_class.max()) + 1
         return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
 

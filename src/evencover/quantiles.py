@@ -139,7 +139,7 @@ class GroupedScores(NamedTuple):
     def sort(cls, scores: FloatArray, groups: IntArray, n_groups: int) -> GroupedScores:
         """Arrange scores by group; rows of group -1 are left out."""
         if n_groups == 1:
-            own = np.sort(scores[groups == 0] if groups.any() else scores)
+            own = np.sort(scores[groups == 0])
             return cls(own, np.array([0, len(own)]))
         # Short integers are sorted by radix, which beats a sort by two keys several times over.
         kind = np.int16 if n_groups < 2**15 else np.int64

@@ -29,7 +29,7 @@ from evencover.confusions import Confusions
 from evencover.data.source import Block, IterableSource, Source, as_source
 from evencover.engine import Work, cut, fold_source, known_ids, map_source, workers_of
 from evencover.evaluation import CoverageReport, Tally
-from evencover.predictors.merging import joined, most_confused, total
+from evencover.predictors.merging import gathered, joined, most_confused, total
 from evencover.predictors.parameters import Parameters
 from evencover.quantiles import Alpha, Thresholds, calibration_scores, exact_alpha
 from evencover.randomness import Use, check_random_state, places, row_ids, uniforms
@@ -199,7 +199,7 @@ class BasePredictor(Parameters):
         if not flag(gather, "gather", "fit"):
             return self._fit_scattered(source, ids, executor)
         parts = self._map(source, ids, self._score_block, merge=joined, executor=executor)
-        scores, labels, *ranks = joined(parts)
+        scores, labels, *ranks = gathered(parts, source.n_rows)
         known = make_score(self.score).known(np.bincount(labels, minlength=source.n_classes))
         more: dict[str, Any] = {"ranks": ranks[0]} if ranks else {}
         self.fit_scores(
