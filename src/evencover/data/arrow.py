@@ -14,7 +14,7 @@ from evencover.data.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS, colum
 from evencover.data.location import Location
 from evencover.data.read_ahead import read_ahead
 from evencover.data.reading import needs, reading
-from evencover.data.source import Source, rows_per_block, rows_per_part
+from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
 # Row groups of up to 64 MB of float32 are read whole; larger ones in batches: lists in small ones,
 # which stay in the cache, and columns in large ones, each of which costs a call per class.
@@ -71,7 +71,12 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> A
 
 def rows_of(columns: list[Array]) -> Array:
     """The matrix of these columns; whoever reads its rows turns it, on threads of its own."""
-    return np.stack(columns).T
+    shape, kind = (len(columns), len(columns[0])), np.result_type(*columns)
+    if 0 in shape:
+        return np.empty(shape, kind).T
+    # Arrow has the memory of earlier columns ready; NumPy would ask the system, page by page.
+    memory = import_pyarrow().allocate_buffer(shape[0] * shape[1] * kind.itemsize)
+    return np.stack(columns, out=np.frombuffer(memory, kind).reshape(shape)).T
 
 
 def _one_chunk(values: Any) -> Any:
@@ -190,13 +195,13 @@ class TableSource(Source):
             matrix_from_arrow(table.column(name), self.name, first) for name in self._wanted()
         ]
         labels = columns.pop() if self._takes_labels else None
-        step = rows_per_block(self.n_classes)
+        rows = columns[0] if len(columns) == 1 else rows_of(columns)
         blocks: RawBlocks = []
-        for start in range(0, table.num_rows, step):
-            part = [column[start : start + step] for column in columns]
-            # Columns become rows block by block: larger memory is not soon had again.
-            rows = part[0] if len(part) == 1 else rows_of(part)
-            blocks.append((rows, None if labels is None else labels[start : start + step]))
+        start = 0
+        for part in slices(rows):
+            stop = start + len(part)
+            blocks.append((part, None if labels is None else labels[start:stop]))
+            start = stop
         return blocks
 
     @classmethod
