@@ -18,7 +18,7 @@ from evencover._kernels import native, reference
 from evencover.quantiles import GroupedScores, Thresholds, conformal_quantile, group_quantiles
 from evencover.scores import APS, RAPS, Score, Softmax
 
-BLOCK_ELEMENTS = 1 << 20
+BLOCK_ELEMENTS = 1 << 22
 OPTIONS = {"logits": False, "temperature": 1.0}
 
 

@@ -20,6 +20,12 @@ class Confusions(NamedTuple):
     n_classes: int
 
     @classmethod
+    def none(cls, n_classes: int) -> Confusions:
+        """No counts yet."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(nothing, nothing, n_classes)
+
+    @classmethod
     def of(cls, labels: IntArray, first: IntArray, n_classes: int) -> Confusions:
         """Count the rows whose most probable class is not the true one."""
         wrong = labels != first

@@ -20,6 +20,7 @@ from evencover import (
 )
 from evencover.cli import main
 from evencover.data import as_source
+from evencover.report.content import report_content
 from evencover.workers import DaskWorkers
 
 from .conftest import BOUNDS, N_CLASSES, N_ROWS, write_parts
@@ -159,6 +160,13 @@ def test_a_dask_array_is_read_where_its_chunks_are(fitted, table, client, tmp_pa
     assert saved_bytes(there, tmp_path) == saved_bytes(here, tmp_path)
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_the_page_tells_the_same(fitted, parts, executor, named):
+    ids = [f"row {place}" for place in range(N_ROWS)] if named else None
+    expected = report_content(fitted, parts, ids=ids)
+    assert report_content(fitted, parts, ids=ids, executor=executor) == expected
+
+
 def test_a_list_or_bag_of_paths_is_one_input(fitted, parts, client):
     from dask import bag
 
@@ -223,11 +231,13 @@ def test_the_commands_run_on_a_cluster(where, client, parts, tmp_path, capsys, m
         main(["calibrate", parts.name, "-o", model, "--score", "aps", *options])
         main(["predict", model, parts.name, "-o", str(folder / "sets.parquet"), *options])
         main(["predict", model, parts.name, "-o", str(folder / "sets"), *options])
+        main(["report", model, parts.name, "-o", str(folder / "page.html"), *options])
         capsys.readouterr()
         main(["evaluate", model, parts.name, "--json", *options])
         parted = files_of(folder / "sets")
         assert "_manifest.json" in parted
-        outputs[name] = [capsys.readouterr().out, (folder / "m.safetensors").read_bytes(), parted]
+        files = [(folder / file).read_bytes() for file in ("m.safetensors", "page.html")]
+        outputs[name] = [capsys.readouterr().out, files, parted]
     assert outputs["here"] == outputs["there"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evencover.cli.shared import READ, Input, Output, Switch
+from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor
 from evencover.data.atomic import refuse_existing
 from evencover.data.location import as_location
 
@@ -17,6 +17,7 @@ def run(
     output: Output,
     title: str | None = None,
     force: Switch = False,
+    dask: Dask = None,
     read: Input = READ,
 ) -> None:
     """Write a page that shows which classes are let down, and why: one HTML file, no network.
@@ -33,6 +34,8 @@ def run(
         What the page is called; by default after the data file.
     force
         Overwrite an existing file.
+    dask
+        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
     """
     from evencover.persistence import load
     from evencover.report import require_extra, write_report
@@ -42,5 +45,7 @@ def run(
     predictor = load(model)
     source = read.open(data, "reporting")
     title = f"Coverage of {as_location(data).name}" if title is None else title
-    write_report(output, predictor, source, ids=read.row_ids(), title=title, force=force)
+    with executor(dask) as workers:
+        options = {"executor": workers, "title": title, "force": force}
+        write_report(output, predictor, source, ids=read.row_ids(), **options)
     print(f"{output}: open it in a browser")

@@ -33,6 +33,7 @@ def report_html(
     labels: Any = None,
     *,
     ids: Any = None,
+    executor: Any = None,
     title: str = "Coverage report",
 ) -> str:
     """The page about a calibrated predictor on held-out rows, as text.
@@ -41,7 +42,7 @@ def report_html(
     ----------
     predictor
         A calibrated predictor.
-    probabilities, labels, ids
+    probabilities, labels, ids, executor
         Held-out rows, as in `BasePredictor.evaluate`; they are read once, in blocks.
     title
         What the page is called.
@@ -49,7 +50,8 @@ def report_html(
     from evencover.report.page import render_report
 
     require_extra()  # before the rows are read, which may take long
-    return render_report(report_content(predictor, probabilities, labels, ids=ids), title)
+    content = report_content(predictor, probabilities, labels, ids=ids, executor=executor)
+    return render_report(content, title)
 
 
 def write_report(
@@ -59,12 +61,14 @@ def write_report(
     labels: Any = None,
     *,
     ids: Any = None,
+    executor: Any = None,
     title: str = "Coverage report",
     force: bool = False,
 ) -> Path:
     """Write `report_html` to a file, whole or not at all; an existing one only with `force`."""
     path = refuse_existing(path, force=force)
-    return _write(path, report_html(predictor, probabilities, labels, ids=ids, title=title))
+    html = report_html(predictor, probabilities, labels, ids=ids, executor=executor, title=title)
+    return _write(path, html)
 
 
 def comparison_html(comparison: Comparison, title: str = "Comparison of methods") -> str:

@@ -1,23 +1,20 @@
-"""What the page tells, as plain numbers and text: gathered in one streamed pass over the rows."""
+"""What the page tells, as plain numbers and text, from what one pass over the rows gathered."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array, InputError, IntArray, plain_array
-from evencover.confusions import Confusions
-from evencover.data.source import Block
-from evencover.evaluation import CoverageReport, Tally
+from evencover._validation import IntArray
+from evencover.evaluation import CoverageReport
 from evencover.predictors.base import BasePredictor
-from evencover.report.examples import Example, Examples
+from evencover.report.gathering import Gathered, gather
 from evencover.report.groups import (
     group_columns,
     group_of_class,
     group_scores,
     say_columns,
-    score_bins,
     threshold_columns,
 )
 from evencover.report.remedies import remedies
@@ -25,36 +22,17 @@ from evencover.report.verdict import class_states, usual_spread, verdict
 from evencover.scores import make_score
 
 
-class Gathered(NamedTuple):
-    """What one pass over the test rows leaves behind.
-
-    ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`; ``size_sums`` (K,)
-    adds up their set sizes.
-    """
-
-    report: CoverageReport
-    histogram: IntArray
-    size_sums: IntArray
-    examples: Examples
-    is_calibration_data: bool
-
-
-class _BlockView(NamedTuple):
-    """What is seen in one block; small, whatever the number of classes."""
-
-    tally: Tally
-    confusions: Confusions
-    labels: IntArray
-    bins: IntArray
-    sizes: IntArray
-    examples: list[Example]
-
-
 def report_content(
-    predictor: BasePredictor, probabilities: Any, labels: Any = None, *, ids: Any = None
+    predictor: BasePredictor,
+    probabilities: Any,
+    labels: Any = None,
+    *,
+    ids: Any = None,
+    executor: Any = None,
 ) -> dict[str, Any]:
     """Everything the page shows, ready for JSON: columns with one entry per class or group."""
-    return describe(predictor, gather(predictor, probabilities, labels, ids=ids))
+    seen = gather(predictor, probabilities, labels, ids=ids, executor=executor)
+    return describe(predictor, seen)
 
 
 def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
@@ -89,58 +67,6 @@ def _calibrating_rows(predictor: BasePredictor) -> tuple[IntArray, IntArray]:
     if (groups < 0).any():
         return np.zeros_like(groups), np.array([predictor.n_calibration_])
     return groups, group_scores(predictor).counts
-
-
-def gather(
-    predictor: BasePredictor, probabilities: Any, labels: Any = None, *, ids: Any = None
-) -> Gathered:
-    """Read labelled rows once, in blocks, and keep only what the page needs."""
-    source = predictor._source_like_calibration(probabilities, labels)
-    predictor._require_scores("Reports")
-    if not source.has_labels:
-        raise InputError(
-            f"A report needs labels. Got none with {source.name}; pass 'labels' "
-            "(--labels on the command line)."
-        )
-    n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
-    n_bins = len(edges) - 1
-    examples = Examples(n_classes)
-    tally, confusions = Tally.zeros(n_classes), [_no_confusions(n_classes)]
-    histogram = np.zeros(n_classes * n_bins, dtype=np.int64)
-    size_sums = np.zeros(n_classes, dtype=np.int64)
-
-    names = None if ids is None else plain_array(ids)
-
-    def look(block: Block, block_ids: Array, logits: bool) -> _BlockView:
-        assert block.labels is not None
-        sets = predictor._set_block(block, block_ids, logits)
-        scores, *_ = predictor._score_block(block, block_ids, logits)
-        scores = predictor.score_.from_base(scores, block.labels)
-        return _BlockView(
-            Tally.of(sets, block.labels),
-            Confusions.of(block.labels, block.rows.argmax(axis=1), n_classes),
-            block.labels,
-            np.searchsorted(edges[1:-1], scores, side="left"),
-            sets.sizes,
-            examples.among(block, sets, names, predictor.temperature if logits else None),
-        )
-
-    for view in predictor._map(source, ids, look):
-        tally = tally + view.tally
-        confusions.append(view.confusions)
-        if len(confusions) == 256:  # memory must not grow with the number of rows
-            confusions = [Confusions.total(confusions)]
-        np.add.at(histogram, view.labels * n_bins + view.bins, 1)
-        np.add.at(size_sums, view.labels, view.sizes)
-        examples.take(view.examples)
-    report = predictor._coverage_report(source, tally, Confusions.total(confusions))
-    is_same = predictor._is_calibration_data(source)
-    return Gathered(report, histogram.reshape(-1, n_bins), size_sums, examples, is_same)
-
-
-def _no_confusions(n_classes: int) -> Confusions:
-    nothing = np.zeros(0, dtype=np.int64)
-    return Confusions(nothing, nothing, n_classes)
 
 
 def class_columns(seen: Gathered) -> dict[str, Any]:

@@ -47,11 +47,8 @@ class Examples:
     ) -> list[Example]:
         """The rows of a block that may be wanted.
 
-        `ids` (N,) are what the user calls the rows, if not by their place; `temperature` is None
+        `ids` (n,) are what the user calls the rows, if not by their place; `temperature` is None
         unless the rows are logits.
-
-        Blocks are looked at side by side, so `room` may still be larger than it will be when
-        this block's turn comes; `take` then leaves the rest out. What is kept never depends on it.
         """
         labels = block.labels
         assert labels is not None
@@ -62,12 +59,11 @@ class Examples:
             label, members = int(labels[place]), sets[place]
             chances = _percentages(block.rows[place], temperature)
             shown = members[np.argsort(-chances[members], kind="stable")][: self.n_members]
-            row = block.start + place
             examples.append(
                 Example(
                     label,
                     bool(covered[place]),
-                    row if ids is None else ids[row : row + 1].tolist()[0],
+                    block.start + place if ids is None else ids[place : place + 1].tolist()[0],
                     len(members),
                     _short(chances[label]),
                     shown.tolist(),
@@ -83,6 +79,10 @@ class Examples:
             if self.room[example.label, kind]:
                 self.room[example.label, kind] -= 1
                 self.kept[example.label].append(example)
+
+    def in_order(self) -> list[Example]:
+        """All that are kept; rows of the same class in the order of the data."""
+        return [example for kept in self.kept for example in kept]
 
     def columns(self) -> list[list[list[Any]]]:
         """By class, missed rows first: [row, covered, size, percent, members, percents]."""

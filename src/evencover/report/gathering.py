@@ -1,0 +1,146 @@
+"""The one pass over the test rows that the page is made from, here or on other workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
+from evencover.confusions import Confusions
+from evencover.data.source import Block
+from evencover.engine import fold_source
+from evencover.evaluation import CoverageReport, Tally
+from evencover.predictors.base import BasePredictor
+from evencover.report.examples import Example, Examples
+from evencover.report.groups import score_bins
+from evencover.sets import PredictionSets
+
+
+class Gathered(NamedTuple):
+    """What one pass over the test rows leaves behind.
+
+    ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`; ``size_sums`` (K,)
+    adds up their set sizes.
+    """
+
+    report: CoverageReport
+    histogram: IntArray
+    size_sums: IntArray
+    examples: Examples
+    is_calibration_data: bool
+
+
+class BlockView(NamedTuple):
+    """A block and what was found out about its rows."""
+
+    block: Block
+    sets: PredictionSets
+    top_classes: IntArray
+    bins: IntArray
+    names: Array | None
+    temperature: float | None
+
+
+class Seen(NamedTuple):
+    """What is kept of consecutive rows; as in `Gathered`."""
+
+    tally: Tally
+    confusions: Confusions
+    histogram: IntArray
+    size_sums: IntArray
+    examples: list[Example]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Looks at one block: ``edges`` bound the bins of scores, ``names`` are the user's row ids."""
+
+    predictor: BasePredictor
+    edges: FloatArray
+    names: Array | None
+
+    def __call__(self, block: Block, ids: Array, logits: bool) -> BlockView:
+        """All that takes time; blocks may be looked at side by side."""
+        predictor = self.predictor
+        assert block.labels is not None
+        scores, *_ = predictor._score_block(block, ids, logits)
+        scores = predictor.score_.from_base(scores, block.labels)
+        own = slice(block.start, block.start + len(block.rows))
+        return BlockView(
+            block,
+            predictor._set_block(block, ids, logits),
+            block.rows.argmax(axis=1),
+            np.searchsorted(self.edges[1:-1], scores, side="left"),
+            None if self.names is None else self.names[own],
+            predictor.temperature if logits else None,
+        )
+
+
+@dataclass(frozen=True)
+class Together:
+    """Merges views of consecutive blocks, and what was seen in consecutive parts."""
+
+    n_classes: int
+    n_bins: int
+
+    def __call__(self, parts: Iterable[BlockView | Seen]) -> Seen:
+        """One after the other: only rows that may still be shown become examples."""
+        tally, confusions = Tally.zeros(self.n_classes), [Confusions.none(self.n_classes)]
+        histogram = np.zeros((self.n_classes, self.n_bins), dtype=np.int64)
+        size_sums = np.zeros(self.n_classes, dtype=np.int64)
+        examples = Examples(self.n_classes)
+        for part in parts:
+            if isinstance(part, Seen):
+                tally = tally + part.tally
+                confusions.append(part.confusions)
+                histogram += part.histogram
+                size_sums += part.size_sums
+                examples.take(part.examples)
+                continue
+            labels, sets = part.block.labels, part.sets
+            assert labels is not None
+            tally = tally + Tally.of(sets, labels)
+            confusions.append(Confusions.of(labels, part.top_classes, self.n_classes))
+            np.add.at(histogram, (labels, part.bins), 1)
+            np.add.at(size_sums, labels, sets.sizes)
+            examples.take(examples.among(part.block, sets, part.names, part.temperature))
+            if len(confusions) == 256:  # memory must not grow with the number of rows
+                confusions = [Confusions.total(confusions)]
+        together = Confusions.total(confusions)
+        return Seen(tally, together, histogram, size_sums, examples.in_order())
+
+
+def gather(
+    predictor: BasePredictor,
+    probabilities: Any,
+    labels: Any = None,
+    *,
+    ids: Any = None,
+    executor: Any = None,
+) -> Gathered:
+    """Read labelled rows once, in blocks, and keep only what the page needs."""
+    source = predictor._source_like_calibration(probabilities, labels)
+    predictor._require_scores("Reports")
+    if not source.has_labels:
+        raise InputError(
+            f"A report needs labels. Got none with {source.name}; pass 'labels' "
+            "(--labels on the command line)."
+        )
+    n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
+    names = None if ids is None else plain_array(ids)
+    look: Any = predictor._on(source, Look(predictor._for_sets(), edges, names))
+    together = Together(n_classes, len(edges) - 1)
+    seen: Seen = fold_source(source, ids, look, together, most_confused, executor)
+    report = predictor._coverage_report(source, seen.tally, seen.confusions)
+    examples = Examples(n_classes)
+    examples.take(seen.examples)
+    is_same = predictor._is_calibration_data(source)
+    return Gathered(report, seen.histogram, seen.size_sums, examples, is_same)
+
+
+def most_confused(seen: Seen) -> Seen:
+    """Only the confusions that are shown."""
+    return seen._replace(confusions=seen.confusions.most_frequent())
