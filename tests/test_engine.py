@@ -3,12 +3,13 @@
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from evencover import InputError
 from evencover.engine import map_blocks
-from evencover.workers import n_threads
+from evencover.workers import n_threads, one_of_many
 
 THREADS = [1, 2, 4]
 
@@ -118,6 +119,15 @@ def test_threads_are_the_cores_this_process_may_use(monkeypatch):
     monkeypatch.delenv("EVENCOVER_THREADS", raising=False)
     assert n_threads() == len(os.sched_getaffinity(0))
     monkeypatch.setenv("EVENCOVER_THREADS", "3")
+    assert n_threads() == 3
+
+
+def test_a_task_among_others_starts_no_threads(monkeypatch):
+    monkeypatch.setenv("EVENCOVER_THREADS", "3")
+    with one_of_many():
+        assert n_threads() == 1
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(n_threads).result() == 3  # it is this thread that is busy
     assert n_threads() == 3
 
 

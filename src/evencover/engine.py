@@ -22,7 +22,7 @@ from evencover._validation import Array, InputError
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import ArraySource, Block, Source
 from evencover.randomness import places, row_ids
-from evencover.workers import Workers, as_workers, n_threads, results_in_order
+from evencover.workers import Workers, as_workers, n_threads, one_of_many, results_in_order
 
 # About 4 MB of float32, where rows travel with a task: dask warns of more than 10 MB.
 SENT_ELEMENTS = 1 << 20
@@ -99,7 +99,8 @@ class Work:
 
     def __call__(self, part: Part) -> tuple[Any, Fingerprint]:
         """The part's result, made on one thread, and what tells its rows from others."""
-        result = self.merge(self.function(block, ids) for block, ids in part.blocks())
+        with one_of_many():
+            result = self.merge(self.function(block, ids) for block, ids in part.blocks())
         assert part.source.seen is not None
         return result, part.source.seen
 

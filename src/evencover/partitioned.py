@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from evencover.engine import Part, cut, known_ids, map_blocks
 from evencover.persistence import digest
 from evencover.predictors.base import BasePredictor
 from evencover.sets import PredictionSets
-from evencover.workers import as_workers
+from evencover.workers import as_workers, one_of_many
 
 
 def predict_to_folder(
@@ -79,10 +79,10 @@ def predict_to_folder(
     on_block = predictor._on(source, predictor._for_sets()._set_block)
     write = PartWriter(folder, ending, on_block, source.class_names)
     if executor is not None and todo:
-        as_workers(executor).fold(write, todo, sum)  # type: ignore[misc]
+        as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
     else:  # one file after the other, each with all threads
         for part in todo:
-            write(part, map_blocks)
+            write(part)
     plan.finish()
     n_rows = parts[-1].start + (parts[-1].source.n_rows or 0)
     return n_rows, len(parts), len(parts) - len(todo)
@@ -102,15 +102,16 @@ class PartWriter:
     on_block: Callable[[Block, Array], PredictionSets]
     class_names: Sequence[str] | None
 
-    def __call__(
-        self,
-        part: Part,
-        map_function: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
-    ) -> int:
+    def __call__(self, part: Part) -> int:
         """Read the part block by block, write its file, return the number of rows."""
         path = self.folder / _record(part, self.ending)["file"]
-        blocks = map_function(lambda item: self.on_block(*item), part.blocks())
+        blocks = map_blocks(lambda item: self.on_block(*item), part.blocks())
         return write_sets(path, blocks, self.class_names, first_row=part.start)
+
+    def alone(self, part: Part) -> int:
+        """The same as a task among others."""
+        with one_of_many():
+            return self(part)
 
 
 def _identity(part: Part) -> tuple[Any, ...]:

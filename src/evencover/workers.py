@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
@@ -19,8 +20,23 @@ Result = TypeVar("Result")
 FAN_IN = 16  # results that are merged by one task on a cluster
 
 
+_is_one_of_many: ContextVar[bool] = ContextVar("is_one_of_many", default=False)
+
+
+@contextmanager
+def one_of_many() -> Iterator[None]:
+    """What is done inside is a task among others, which share the cores: it starts no threads."""
+    before = _is_one_of_many.set(True)
+    try:
+        yield
+    finally:
+        _is_one_of_many.reset(before)
+
+
 def n_threads() -> int:
     """How many threads to use: EVENCOVER_THREADS, or every core this process may run on."""
+    if _is_one_of_many.get():
+        return 1
     wish = os.environ.get("EVENCOVER_THREADS")
     if wish is None:
         affinity = getattr(os, "sched_getaffinity", None)
@@ -101,7 +117,7 @@ class DaskWorkers(Workers):
 
     def n_under_way(self) -> int:
         """Enough that no worker waits for this process, and for some that may join later."""
-        return 8 * max(1, sum(self.executor.nthreads().values()))
+        return 4 * max(1, sum(self.executor.nthreads().values()))
 
     def results(self, futures: Sequence[Any]) -> list[Any]:
         """The results of several futures, fetched together."""

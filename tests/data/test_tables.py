@@ -17,6 +17,7 @@ from inputs import (
 )
 
 import evencover.data.arrow as arrow
+from evencover import InputError
 from evencover.data import as_source
 
 
@@ -128,3 +129,10 @@ def test_tables_cut_anywhere(tmp_path, ending):
     for length in range(0, len(whole), 201):
         cut.write_bytes(whole[:length])
         assert_refused(cut, "truncated")
+
+
+def test_columns_of_several_types_in_one_table():
+    table = pa.table({"a": ROWS[:, 0].astype("f8"), "b": ROWS[:, 1]})
+    assert_holds(as_source(table), ROWS[:, :2].astype("f8"), labels=None)
+    with pytest.raises(InputError, match="Got the type object instead"):
+        as_source(pa.table({"a": ["x"] * N, "b": ROWS[:, 1]}))

@@ -72,8 +72,8 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> A
 def rows_of(columns: list[Array]) -> Array:
     """The matrix of these columns; whoever reads its rows turns it, on threads of its own."""
     shape, kind = (len(columns), len(columns[0])), np.result_type(*columns)
-    if 0 in shape:
-        return np.empty(shape, kind).T
+    if 0 in shape or kind.hasobject:
+        return np.stack(columns).T
     # Arrow has the memory of earlier columns ready; NumPy would ask the system, page by page.
     memory = import_pyarrow().allocate_buffer(shape[0] * shape[1] * kind.itemsize)
     return np.stack(columns, out=np.frombuffer(memory, kind).reshape(shape)).T
