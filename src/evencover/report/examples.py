@@ -43,16 +43,20 @@ class Examples:
         self.kept: list[list[Example]] = [[] for _ in range(n_classes)]
 
     def among(
-        self, block: Block, sets: PredictionSets, ids: Array | None, temperature: float | None
+        self,
+        block: Block,
+        sets: PredictionSets,
+        covered: Array,
+        ids: Array | None,
+        temperature: float | None,
     ) -> list[Example]:
         """The rows of a block that may be wanted.
 
-        `ids` (n,) are what the user calls the rows, if not by their place; `temperature` is None
-        unless the rows are logits.
+        `covered` (n,) says whose set holds the label; `ids` (n,) are what the user calls the rows,
+        if not by their place; `temperature` is None unless the rows are logits.
         """
         labels = block.labels
         assert labels is not None
-        covered = sets.contains(labels)
         places = _first_of_each(labels * 2 + covered, self.room.ravel())
         examples = []
         for place in places.tolist():

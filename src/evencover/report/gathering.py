@@ -38,6 +38,7 @@ class BlockView(NamedTuple):
 
     block: Block
     sets: PredictionSets
+    is_covered: Array
     top_classes: IntArray
     bins: IntArray
     names: Array | None
@@ -68,10 +69,12 @@ class Look:
         assert block.labels is not None
         scores, *_ = predictor._score_block(block, ids, logits)
         scores = predictor.score_.from_base(scores, block.labels)
+        sets = predictor._set_block(block, ids, logits)
         own = slice(block.start, block.start + len(block.rows))
         return BlockView(
             block,
-            predictor._set_block(block, ids, logits),
+            sets,
+            sets.contains(block.labels),
             block.rows.argmax(axis=1),
             np.searchsorted(self.edges[1:-1], scores, side="left"),
             None if self.names is None else self.names[own],
@@ -100,13 +103,15 @@ class Together:
                 size_sums += part.size_sums
                 examples.take(part.examples)
                 continue
-            labels, sets = part.block.labels, part.sets
+            labels, sizes = part.block.labels, part.sets.sizes
             assert labels is not None
-            tally = tally + Tally.of(sets, labels)
+            tally = tally + Tally.of_rows(labels, part.is_covered, sizes, self.n_classes)
             confusions.append(Confusions.of(labels, part.top_classes, self.n_classes))
             np.add.at(histogram, (labels, part.bins), 1)
-            np.add.at(size_sums, labels, sets.sizes)
-            examples.take(examples.among(part.block, sets, part.names, part.temperature))
+            np.add.at(size_sums, labels, sizes)
+            examples.take(
+                examples.among(part.block, part.sets, part.is_covered, part.names, part.temperature)
+            )
             if len(confusions) == 256:  # memory must not grow with the number of rows
                 confusions = [Confusions.total(confusions)]
         together = Confusions.total(confusions)
