@@ -6,8 +6,11 @@ from the decisions in ARCHITECTURE.md (which say "decision" below).
 """
 
 import math
+import struct
 from bisect import bisect_left, bisect_right
 from fractions import Fraction
+
+import numpy as np
 
 INFINITY = float("inf")
 SCALE = 2**52
@@ -16,6 +19,45 @@ SCALE = 2**52
 def fixed_point(probability):
     """Decision 2: p scaled by 2**52 (exact) and rounded once, as a whole number."""
     return round(float(probability) * SCALE)
+
+
+# Random numbers (decision 4) --------------------------------------------------------------------
+
+WORD, DOUBLE_WORD = 2**32, 2**64
+
+
+def float32_bits(value):
+    return struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+def row_content(row):
+    """Products of neighbouring columns' float32 bits, shifted by the column, and what is left."""
+    words, rest = [], 0
+    for column, value in enumerate(map(float, row)):
+        near = float(np.float32(value))
+        words.append((float32_bits(near) + (column + 1) * 0x9E3779B1) % WORD)
+        left = value - near if math.isfinite(near) else 0.0
+        (left_bits,) = struct.unpack("<Q", struct.pack("<d", left))
+        rest += left_bits * (2 * column + 1) * 0x9E3779B97F4A7C15
+    if len(words) % 2:
+        words.append(0x9E3779B1)
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return (sum(a * b for a, b in pairs) + rest) % DOUBLE_WORD
+
+
+def mixed(x):
+    """SplitMix64's finaliser."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % DOUBLE_WORD
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % DOUBLE_WORD
+    return x ^ (x >> 31)
+
+
+def row_keys(rows, first=0):
+    """A mix of each row's content and its place."""
+    return [
+        mixed((mixed(row_content(row)) + place) % DOUBLE_WORD)
+        for place, row in enumerate(rows, start=first)
+    ]
 
 
 # Scores (appendix, "Score functions") -----------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import oracle
 import pytest
 
 from evencover import APS, RAPS, InputError, Softmax, compare
@@ -31,13 +32,14 @@ def naive_reports(data, make, score, alpha, n_splits, **split):
     """Fit on the rows of each split, make the sets of the others, evaluate them."""
     everything = np.arange(len(data.labels))
     true_scores = score.true_label(*data, random_state=SEED)
+    keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
     for place in range(n_splits):
         rows = calibration_rows(data.labels, SEED, place, **split)
         test = np.setdiff1d(everything, rows)
         predictor = make(alpha=alpha, score=score, random_state=SEED + place)
         predictor.fit_scores(true_scores[rows], data.labels[rows], data.rows.shape[1], ids=rows)
         predictor.set_params(random_state=SEED)  # the rows' own random numbers
-        yield predictor.evaluate(data.rows[test], data.labels[test], ids=test)
+        yield predictor.evaluate(data.rows[test], data.labels[test], ids=keys[test])
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")

@@ -45,12 +45,13 @@ def data(request, simulate):
     return simulate(260, 12, seed=4, **CASES[request.param])
 
 
-def oracle_matrix(score, rows, labels):
+def oracle_matrix(score, rows, labels, use=Use.CALIBRATION_SCORE):
     """All scores by the oracle, PAS with the prevalences of `labels`."""
     if score.name == "pas":
         counts = [max(n, 1) for n in oracle.class_counts(labels, rows.shape[1])]
         return [oracle.pas_row(row, counts) for row in rows]
-    u = uniforms(0, Use.SCORE, np.arange(len(rows))) if score.is_random else np.ones(len(rows))
+    keys = np.array(oracle.row_keys(rows), dtype=np.uint64)
+    u = uniforms(0, use, keys) if score.is_random else np.ones(len(rows))
     if score.name == "raps":
         return oracle.score_matrix("raps", rows, u, penalty=0.1, k_reg=2)
     return oracle.score_matrix(score.name, rows, u)
@@ -72,6 +73,7 @@ def sets_within(matrix, limits):
 @pytest.mark.parametrize("tau", [0, 0.3, 0.5, 0.99, 1])
 def test_interpolated_is_its_formula(data, score, tau):
     matrix = oracle_matrix(score, data.rows, data.labels)
+    predicted = oracle_matrix(score, data.rows, data.labels, Use.SCORE)
     true = oracle.true_scores(matrix, data.labels)
     largest = {"softmax": 1, "aps": 1, "raps": 1 + 0.1 * 10, "saps": 1 + 0.2 * 11, "pas": 0}
     for alpha, meant in ALPHAS.items():
@@ -80,13 +82,14 @@ def test_interpolated_is_its_formula(data, score, tau):
             true, data.labels, 12, meant, tau, largest[score.name]
         )
         assert fitted.thresholds_ == pytest.approx(expected, rel=1e-12)
-        sets = sets_within(matrix, fitted.thresholds_)
+        sets = sets_within(predicted, fitted.thresholds_)
         assert fitted.predict_set(data.rows).to_lists() == sets
 
 
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
 def test_rc3p_is_its_formula(data, score):
     matrix, ranks = oracle_matrix(score, data.rows, data.labels), oracle_ranks(data.rows)
+    predicted = oracle_matrix(score, data.rows, data.labels, Use.SCORE)
     true = oracle.true_scores(matrix, data.labels)
     for alpha, meant in ALPHAS.items():
         fitted = RC3PPredictor(alpha=alpha, score=score).fit(*data)
@@ -97,7 +100,7 @@ def test_rc3p_is_its_formula(data, score):
         assert fitted.rank_limits_.tolist() == [k for _, k in limits]
         expected = [
             [y for y, (q, k) in enumerate(limits) if s[y] <= q and r[y] <= k]
-            for s, r in zip(matrix, ranks, strict=True)
+            for s, r in zip(predicted, ranks, strict=True)
         ]
         assert fitted.predict_set(data.rows).to_lists() == expected
 
@@ -105,13 +108,14 @@ def test_rc3p_is_its_formula(data, score):
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
 def test_macro_is_its_formula(data, score):
     matrix = oracle_matrix(score, data.rows, data.labels)
+    predicted = oracle_matrix(score, data.rows, data.labels, Use.SCORE)
     true = oracle.true_scores(matrix, data.labels)
     weights = oracle.macro_weights(data.labels, 12)
     for alpha, meant in ALPHAS.items():
         fitted = MacroPredictor(alpha=alpha, score=score).fit(*data)
         threshold = oracle.macro_threshold(true, data.labels, 12, meant)
         assert fitted.thresholds_.tolist() == [threshold] * 12
-        assert fitted.predict_set(data.rows).to_lists() == sets_within(matrix, [threshold] * 12)
+        assert fitted.predict_set(data.rows).to_lists() == sets_within(predicted, [threshold] * 12)
     p = [
         [
             float(
@@ -119,7 +123,7 @@ def test_macro_is_its_formula(data, score):
             )
             for s in row
         ]
-        for row in matrix[:6]
+        for row in predicted[:6]
     ]
     assert fitted.predict_p(data.rows[:6]).tolist() == p
 

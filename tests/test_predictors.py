@@ -34,8 +34,12 @@ GIVEN = {"gamma": 0.5, "n_clusters": 3}
 SEED = 11
 
 
-def score_uniforms(score, n, seed=SEED):
-    return uniforms(seed, Use.SCORE, np.arange(n)) if score.is_random else np.ones(n)
+def keys_of(rows):
+    return np.array(oracle.row_keys(rows), dtype=np.uint64)
+
+
+def score_uniforms(score, rows, use=Use.SCORE, seed=SEED):
+    return uniforms(seed, use, keys_of(rows)) if score.is_random else np.ones(len(rows))
 
 
 def oracle_groups(predictor, scores, labels, n_classes, alpha):
@@ -96,14 +100,16 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
     rows, labels = simulate(n_rows + n_test, n_classes, seed=5, **how)
     calibration, known = rows[:n_rows], labels[:n_rows].tolist()
     test = np.concatenate([rows[n_rows:], rows[: n_test // 3]])  # new rows, and some seen before
-    coins = uniforms(SEED, Use.EXACT, np.arange(len(test)))
+    coins = uniforms(SEED, Use.EXACT, keys_of(test))
     methods = [(StandardPredictor, {}), (ClasswisePredictor, {})]
     for own in ({}, GIVEN) if many else ({}, GIVEN, {"gamma": 0.7}, {"n_clusters": 2}):
         methods.append((ClusteredPredictor, own))
     for score in (Softmax(), APS(), RAPS(randomize=False)) if many else SCORES:
-        matrix = oracle.score_matrix(score.name, calibration, score_uniforms(score, n_rows))
+        matrix = oracle.score_matrix(
+            score.name, calibration, score_uniforms(score, calibration, Use.CALIBRATION_SCORE)
+        )
         scores = oracle.true_scores(matrix, known)
-        predicted = oracle.score_matrix(score.name, test, score_uniforms(score, len(test)))
+        predicted = oracle.score_matrix(score.name, test, score_uniforms(score, test))
         for (method, own), (alpha, meant) in itertools.product(methods, ALPHAS.items()):
             predictor = method(alpha=alpha, score=score, random_state=SEED, **own)
             quietly(predictor, calibration, labels[:n_rows])
@@ -255,15 +261,21 @@ def test_clustered_sets_grow_as_alpha_falls_if_the_clusters_stay(simulate):
     assert limits[-1].max() == np.inf
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("score", SCORES, ids=repr)
 @pytest.mark.parametrize("n_classes", [3, 200])
-def test_calibration_and_prediction_use_the_same_number(simulate, quietly, score, n_classes):
+def test_calibration_and_prediction_use_the_same_number(simulate, score, n_classes):
     """The row whose score is the threshold is in its own set, and just k rows of N are covered."""
     rows, labels = simulate(564, n_classes, seed=4, dtype=np.float32)
-    predictor = quietly(StandardPredictor(score=score), rows, labels)
+    predictor = StandardPredictor(score=score)
+    if score.is_random:  # their numbers are drawn apart: take those of rows whose sets are wanted
+        scores = score.true_label(rows, labels, calibrating=False)
+        predictor.fit_scores(scores, labels, n_classes)
+    else:
+        predictor.fit(rows, labels)
     covered = predictor.predict_set(rows).contains(labels)
     scores = oracle.true_scores(
-        oracle.score_matrix(score.name, rows, score_uniforms(score, len(rows), 0)), labels
+        oracle.score_matrix(score.name, rows, score_uniforms(score, rows, seed=0)), labels
     )
     assert covered.tolist() == [s <= sorted(scores)[508] for s in scores]
     assert covered.sum() >= 509
@@ -284,7 +296,7 @@ def test_exact_p_values_replace_the_one_by_the_rows_uniform(simulate):
     rows, labels = simulate(60, 4, seed=1)
     plain = StandardPredictor().fit(rows, labels).predict_p(rows)
     exact = StandardPredictor(exact=True).fit(rows, labels).predict_p(rows)
-    coin = uniforms(0, Use.EXACT, np.arange(60))
+    coin = uniforms(0, Use.EXACT, keys_of(rows))
     assert exact == pytest.approx(plain - coin[:, None] / 61, abs=1e-15)
 
 

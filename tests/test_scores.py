@@ -19,8 +19,9 @@ ALL = [
 TIES = [None, "saturated", "duplicated", "quantised"]
 
 
-def row_uniforms(score, n, seed):
-    return uniforms(seed, Use.SCORE, np.arange(n)) if score.is_random else np.ones(n)
+def row_uniforms(score, rows, seed):
+    keys = np.array(oracle.row_keys(rows), dtype=np.uint64)
+    return uniforms(seed, Use.SCORE, keys) if score.is_random else np.ones(len(rows))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -29,14 +30,14 @@ def row_uniforms(score, n, seed):
 def test_scores_are_the_oracles_bit_for_bit(simulate, n_classes, ties, dtype):
     rows = simulate(12, n_classes, ties=ties, dtype=dtype).rows
     for score in ALL:
-        expected = oracle.score_matrix(score.name, rows, row_uniforms(score, 12, 3))
+        expected = oracle.score_matrix(score.name, rows, row_uniforms(score, rows, 3))
         assert score.matrix(rows, random_state=3).tolist() == expected
 
 
 @pytest.mark.parametrize("score", ALL, ids=repr)
 def test_scores_are_the_papers_formula_up_to_rounding(simulate, score):
     rows = simulate(8, 50, seed=1).rows
-    u = row_uniforms(score, 8, 0)
+    u = row_uniforms(score, rows, 0)
     matrix = score.matrix(rows)
     for i, row in enumerate(rows):
         for y in range(0, 50, 7):
@@ -96,10 +97,11 @@ def test_true_label_and_matrix_agree_bit_for_bit(
     rows, labels = simulate(n_rows, n_classes, seed % 1000, ties=ties, dtype=dtype)
     if from_logits:
         rows = (rows * 9 - 4).astype(dtype)
-    ids = np.arange(n_rows) * 977 + 5
-    how = {"random_state": seed, "ids": ids, "from_logits": from_logits}
-    single = score.true_label(rows, labels, **how)
-    assert single.tolist() == score.matrix(rows, **how)[np.arange(n_rows), labels].tolist()
+    how = {"random_state": seed, "from_logits": from_logits}
+    for ids, calibrating in [(None, True), (None, False), (np.arange(n_rows) * 977 + 5, True)]:
+        more = {**how, "ids": ids, "calibrating": calibrating}
+        single = score.true_label(rows, labels, **more)
+        assert single.tolist() == score.matrix(rows, **more)[np.arange(n_rows), labels].tolist()
 
 
 def test_scores_belong_to_row_ids_not_to_places(simulate):

@@ -1,6 +1,7 @@
 """All trials in one pass give what each predictor alone would give."""
 
 import numpy as np
+import oracle
 import pytest
 
 import evencover.data.source as source_module
@@ -32,11 +33,11 @@ def trials_of(rows, data, **parameters):
         Trial(
             score,
             make_predictor(method, score=score, random_state=SEED, **parameters).fit_scores(
-                rows.true_scores[score][:150], data.labels[:150], 7
+                rows.calibration_scores[score][:150], data.labels[:150], 7
             ),
             is_test,
         )
-        for score in rows.true_scores
+        for score in rows.test_scores
         for method in ("standard", "classwise")
     ]
 
@@ -44,7 +45,8 @@ def trials_of(rows, data, **parameters):
 def alone(trial, data):
     """The same counts from the sets themselves."""
     tested = np.flatnonzero(trial.is_test)
-    sets = trial.predictor.predict_set(data.rows[tested], ids=tested)
+    keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
+    sets = trial.predictor.predict_set(data.rows[tested], ids=keys[tested])
     return Tally.of(sets, data.labels[tested])
 
 
@@ -58,15 +60,16 @@ def test_scores_are_those_of_the_true_labels(data):
     rows = scored(data)
     np.testing.assert_array_equal(rows.labels, data.labels)
     for score in SCORES:
-        expected = score.true_label(*data, random_state=SEED)
-        np.testing.assert_array_equal(rows.true_scores[score], expected)
+        for calibrating, found in [(True, rows.calibration_scores), (False, rows.test_scores)]:
+            expected = score.true_label(*data, random_state=SEED, calibrating=calibrating)
+            np.testing.assert_array_equal(found[score], expected)
 
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("allow_empty", [False, True])
 @pytest.mark.parametrize("alpha", [0.05, 0.4])
 def test_one_pass_counts_what_every_trial_alone_counts(data, alpha, exact, allow_empty):
-    rows = scored(data)
+    rows = scored(data, with_coins=exact)
     trials = trials_of(rows, data, alpha=alpha, exact=exact, allow_empty=allow_empty)
     tallies = rows.tally(trials)
     assert_equal(tallies, [alone(trial, data) for trial in trials])
@@ -83,7 +86,7 @@ def test_every_method_and_score_counts_the_same_in_one_pass(data, allow_empty):
     rows = scored(data, [*SCORES, *MORE], with_ranks=True)
     trials = []
     for place, method in enumerate(PREDICTORS):
-        for score in rows.true_scores:
+        for score in rows.test_scores:
             predictor = make_predictor(
                 method, score=score, random_state=SEED, allow_empty=allow_empty, alpha=0.3
             )
@@ -107,26 +110,26 @@ def test_a_trial_is_the_predictor_fitted_on_its_rows(data):
 
 
 def test_blocks_do_not_matter(data, monkeypatch):
-    rows = scored(data)
+    rows = scored(data, with_coins=True)
     trials = trials_of(rows, data, exact=True)
     whole = rows.tally(trials)
     monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 11)
-    small = scored(data)
+    small = scored(data, with_coins=True)
     for score in SCORES:
-        np.testing.assert_array_equal(small.true_scores[score], rows.true_scores[score])
+        np.testing.assert_array_equal(small.test_scores[score], rows.test_scores[score])
     assert_equal(small.tally(trials), whole)
 
 
 def test_logits_are_softened_first(data):
     logits = as_source(np.log(data.rows) * 2, data.labels)
     rows = ScoredRows(logits, [Softmax()], from_logits=True, temperature=2.0, random_state=0)
-    np.testing.assert_allclose(rows.true_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)
+    np.testing.assert_allclose(rows.test_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)
 
 
 def test_a_file_that_says_logits_is_believed(data, tmp_path):
     np.savez(tmp_path / "p.npz", logits=np.log(data.rows), labels=data.labels)
     rows = scored((tmp_path / "p.npz",), [Softmax()])
-    np.testing.assert_allclose(rows.true_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)
+    np.testing.assert_allclose(rows.test_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)
 
 
 def test_trials_keep_their_order_whatever_their_scores(data):

@@ -18,7 +18,7 @@ from evencover._validation import Array, FloatArray, IntArray
 from evencover.data.fingerprint import Fingerprint
 from evencover.engine import Part, Work
 from evencover.quantiles import GroupedScores, RankedScores
-from evencover.randomness import Use, places, random_order
+from evencover.randomness import Use, order_of_repeated_ids, places, random_order
 from evencover.selection import Extent, Search, added, floats_of, histogram, order_keys, select
 from evencover.workers import Workers
 
@@ -60,11 +60,12 @@ class ScoredPart(NamedTuple):
         """The rows' places in the whole input."""
         return places(self.start, self.start + len(self.scores))
 
-    def split_keys(self, random_state: int) -> tuple[Array, Array, Array]:
+    def split_keys(self, random_state: int) -> tuple[Array, ...]:
         """What the random order of rows goes by, first things first (`random_order`)."""
         at = self.places()
         ids = at if self.ids is None else self.ids
-        return _kernels.random_bits(random_state, int(Use.SPLIT), ids), ids, at
+        bits = _kernels.random_bits(random_state, int(Use.SPLIT), ids)
+        return bits, *order_of_repeated_ids(random_state, ids, at)
 
 
 def score_part(work: Work, part: Part) -> ScoredPart:
@@ -159,8 +160,8 @@ class ScatteredRows:
         """As `CalibrationRows.split`."""
         keys: tuple[int, ...] = ()
         ranks = np.array([[n_first]])
-        # Rows with the same random bits are told apart by their ids, and by their places at last.
-        while n_first and len(keys) < 3:
+        # Rows with the same random bits are told apart by `order_of_repeated_ids`.
+        while n_first and len(keys) < 4:
             view = SplitView(random_state, keys)
             found = self.select(view, ranks, self.extent(view, 1))
             keys, ranks = (*keys, int(found.low[0, 0])), found.ranks

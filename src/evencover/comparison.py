@@ -295,6 +295,7 @@ def compare(
         temperature=real_number(temperature, "temperature", "compare", 0, open_low=True),
         random_state=seed,
         with_ranks=any(predictor.needs_ranks for predictor in predictors),
+        with_coins=any(predictor.exact for predictor in predictors),
     )
     splits = [
         calibration_rows(
@@ -310,9 +311,10 @@ def compare(
         raise InputError(
             f"There must be rows left to test on. Got {len(rows.labels)} rows, which all calibrate."
         )
-    pairs = list(product(rows.true_scores, predictors))
+    all_scores = list(rows.test_scores)
+    pairs = list(product(all_scores, predictors))
     method_names = dict(zip(predictors, _names(predictors, "method"), strict=True))
-    score_names = dict(zip(rows.true_scores, _names(list(rows.true_scores), "name"), strict=True))
+    score_names = dict(zip(all_scores, _names(all_scores, "name"), strict=True))
     tests = [_others(split, len(rows.labels)) for split in splits]
     trials = [
         Trial(score, _fitted(rows, score, predictor, alpha, split, seed + place), tests[place])

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from evencover._validation import Array, InputError
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import ArraySource, Block, Source
-from evencover.randomness import places, row_ids
+from evencover.randomness import row_ids
 from evencover.workers import Workers, as_workers, n_threads, one_of_many, results_in_order
 
 # About 4 MB of float32, where rows travel with a task: dask warns of more than 10 MB.
@@ -57,8 +57,8 @@ def workers_of(executor: Any) -> Iterator[Workers]:
 class Part(NamedTuple):
     """Consecutive rows of the input, as they are sent to a worker.
 
-    Its ``source`` knows the place of its first row in the whole input; ``ids`` are the rows' ids
-    where they are not their places; ``number`` counts the parts.
+    Its ``source`` knows the place of its first row in the whole input; ``ids`` are the rows' ids,
+    if the user gave any; ``number`` counts the parts.
     """
 
     source: Source
@@ -70,17 +70,16 @@ class Part(NamedTuple):
         """The place of the first row in the whole input."""
         return self.source.offset
 
-    def blocks(self) -> Iterator[tuple[Block, Array]]:
+    def blocks(self) -> Iterator[tuple[Block, Array | None]]:
         """Blocks, and the ids of their rows."""
         n_rows, stop = self.source.n_rows, self.start
         for block in self.source.blocks():
-            first, stop = block.start, block.start + len(block.rows)
+            stop = block.start + len(block.rows)
             if self.ids is None:
-                ids = places(first, stop)
-            else:
-                ids = self.ids[first - self.start : stop - self.start]
+                yield block, None
+                continue
+            ids = self.ids[block.start - self.start : stop - self.start]
             if len(ids) != len(block.rows):
-                assert self.ids is not None
                 raise InputError(f"'ids' must have one entry per row. Got only {len(self.ids)}.")
             yield block, ids
         if n_rows is not None and stop - self.start != n_rows:  # other rows would get its ids
@@ -94,7 +93,7 @@ class Part(NamedTuple):
 class Work:
     """What is done with a part: a function of each block and its ids, then one merge of all."""
 
-    function: Callable[[Block, Array], Any]
+    function: Callable[[Block, Array | None], Any]
     merge: Callable[[Iterable[Any]], Any]
 
     def __call__(self, part: Part) -> tuple[Any, Fingerprint]:
@@ -120,11 +119,14 @@ class Work:
 def map_source(
     source: Source,
     ids: Any,
-    function: Callable[[Block, Array], Result],
+    function: Callable[[Block, Array | None], Result],
     merge: Callable[[Iterable[Result]], Result] | None = None,
     executor: Any = None,
 ) -> Iterator[Result]:
-    """Yield ``function(block, row ids)`` of each block or, on an executor, merged for each part."""
+    """Yield ``function(block, row ids)`` of each block or, on an executor, merged for each part.
+
+    The ids are None if the user gave none.
+    """
     known = known_ids(source, ids)
     if executor is None:
         return map_blocks(lambda item: function(*item), _whole(source, known))
@@ -143,7 +145,7 @@ def _map_parts(source: Source, ids: Array | None, work: Work, workers: Workers) 
 def fold_source(
     source: Source,
     ids: Any,
-    function: Callable[[Block, Array], Result],
+    function: Callable[[Block, Array | None], Result],
     merge: Callable[[Iterable[Result]], Result],
     finish: Callable[[Result], Any],
     executor: Any = None,
@@ -164,7 +166,7 @@ def _finish_first(
     return finish(folded[0]), folded[1]
 
 
-def _whole(source: Source, ids: Array | None) -> Iterator[tuple[Block, Array]]:
+def _whole(source: Source, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:
     """The whole input as one part."""
     stop = 0
     for block, block_ids in Part(source, ids).blocks():
@@ -174,7 +176,7 @@ def _whole(source: Source, ids: Array | None) -> Iterator[tuple[Block, Array]]:
 
 
 def known_ids(source: Source, ids: Any) -> Array | None:
-    """The user's ids as numbers; None if a row's place is its id."""
+    """The user's ids as numbers, if there are any."""
     if ids is None:
         return None
     return row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)

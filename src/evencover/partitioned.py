@@ -99,7 +99,7 @@ class PartWriter:
 
     folder: Path
     ending: str
-    on_block: Callable[[Block, Array], PredictionSets]
+    on_block: Callable[[Block, Array | None], PredictionSets]
     class_names: Sequence[str] | None
 
     def __call__(self, part: Part) -> int:

@@ -1,7 +1,8 @@
-"""Every random number, as a function of (random_state, its use, row id).
+"""Every random number, as a function of (random_state, its use, the row's key).
 
 Nothing here has a state: the same row gets the same number in any block, thread or machine, and
-two uses never share a stream.
+two uses never share a stream. A row's key is the id that the user gives it; otherwise a mix of its
+content and its place in the input (`_kernels.row_keys`), so that rows differ however they arrive.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from evencover._validation import Array, FloatArray, InputError, plain_array, wh
 class Use(IntEnum):
     """What a random number is for; the numbers are part of the file format, never reuse one."""
 
-    SCORE = 1  # the uniform of APS and RAPS
+    SCORE = 1  # the uniform of APS and RAPS, for rows whose sets are wanted
     EXACT = 2  # the coin of the exact-coverage variant
     SPLIT = 3  # which calibration rows find clusters and which calibrate
     DATA = 4  # splits of a data set into calibration and test rows
     FOLDS = 5  # which fold a calibration row belongs to
     TWIN_CLASSES = 6  # the classes of a simulated twin: their centres and difficulties
     TWIN_ROWS = 7  # the rows of a simulated twin
+    CALIBRATION_SCORE = 8  # the uniform of APS and RAPS, for calibration rows
+    REPEATED_IDS = 9  # which of the rows with the same id comes first
 
 
 def check_random_state(value: Any, owner: str) -> int:
@@ -38,13 +41,25 @@ def uniforms(random_state: int, use: Use, ids: Array) -> FloatArray:
     return _kernels.uniforms(int(random_state), int(use), ids)
 
 
-def random_order(random_state: int, use: Use, ids: Array) -> Array:
-    """A permutation of the rows that depends on their ids only, not on how they are arranged."""
+def random_order(random_state: int, use: Use, ids: Array, row_places: Array | None = None) -> Array:
+    """A permutation of the rows that depends on their ids only, not on how they are arranged.
+
+    Rows with the same id are in the random order of their places in the input: `row_places`, if
+    the rows are arranged otherwise here.
+    """
     key = _kernels.random_bits(int(random_state), int(use), ids)
     order = np.argsort(key)
     in_order = key[order]
-    # Keys of different rows hardly ever tie; if they do, the ids decide.
-    return order if (in_order[1:] != in_order[:-1]).all() else np.lexsort((ids, key))
+    if (in_order[1:] != in_order[:-1]).all():
+        return order
+    at = places(0, len(ids)) if row_places is None else row_places
+    return np.lexsort((*order_of_repeated_ids(random_state, ids, at)[::-1], key))
+
+
+def order_of_repeated_ids(random_state: int, ids: Array, row_places: Array) -> tuple[Array, ...]:
+    """What the order goes by where the random bits of `ids` are the same, first things first."""
+    bits = _kernels.random_bits(int(random_state), int(Use.REPEATED_IDS), row_places)
+    return ids, bits, row_places
 
 
 def row_ids(ids: Any, n_rows: int) -> Array:
@@ -67,5 +82,5 @@ def row_ids(ids: Any, n_rows: int) -> Array:
 
 
 def places(start: int, stop: int) -> Array:
-    """The default ids: each row's place in the whole input."""
+    """Each row's place in the whole input."""
     return np.arange(start, stop, dtype=np.uint64)

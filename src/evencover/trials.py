@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import _kernels
+from evencover._kernels import Draws
 from evencover._kernels.limit_table import LimitTable
 from evencover._validation import Array, FloatArray, InputError, IntArray, raise_bad_row
 from evencover.data.source import Block, IterableSource, Source
@@ -21,8 +22,9 @@ from evencover.evaluation import Tally
 from evencover.predictors import BasePredictor
 from evencover.predictors.merging import joined
 from evencover.quantiles import Thresholds
-from evencover.randomness import Use, places, uniforms
-from evencover.scores import Score
+from evencover.scores import Score, Softmax
+
+USES = ("calibration", "test")  # what a row can be for, with random numbers of its own
 
 
 class Trial(NamedTuple):
@@ -51,6 +53,8 @@ class ScoredRows:
         As for predictors.
     with_ranks
         Whether some method needs the ranks of the true labels.
+    with_coins
+        Whether some trial has ``exact=True``.
     known
         `arrays` of the same rows and scores from an earlier reading; then nothing is read.
     executor
@@ -60,15 +64,20 @@ class ScoredRows:
     ----------
     labels
         (N,) true classes.
-    true_scores
-        For each score, the base scores of the true labels (N,).
+    calibration_scores, test_scores
+        For each score, the base scores of the true labels (N,): of rows that calibrate, and of rows
+        whose sets are wanted. They differ in their random numbers.
     true_ranks
         Their ranks (N,); empty unless asked for.
+    coins
+        The rows' coins (N,); empty unless asked for.
     """
 
     labels: IntArray
-    true_scores: dict[Score, FloatArray]
+    calibration_scores: dict[Score, FloatArray]
+    test_scores: dict[Score, FloatArray]
     true_ranks: IntArray
+    coins: FloatArray
 
     def __init__(
         self,
@@ -79,6 +88,7 @@ class ScoredRows:
         temperature: float,
         random_state: int,
         with_ranks: bool = False,
+        with_coins: bool = False,
         known: dict[str, Array] | None = None,
         executor: Any = None,
     ) -> None:
@@ -93,24 +103,26 @@ class ScoredRows:
         logits = from_logits if source.logits is None else source.logits
         self.kernel = Kernel(logits, temperature, random_state)
         bases = list(dict.fromkeys(score.base for score in scores))
-        self.arrays = self._read(bases, with_ranks) if known is None else known
+        read = TrueLabels(self.kernel, bases, with_ranks, with_coins)
+        self.arrays = self._read(read) if known is None or set(known) != set(read.names) else known
         self.labels, self.true_ranks = self.arrays["labels"], self.arrays["ranks"]
-        self.true_scores = {
-            score: self.arrays[f"score_{bases.index(score.base)}"] for score in scores
+        self.coins = self.arrays["coins"]
+        place = {score: bases.index(score.base) for score in scores}
+        self.calibration_scores = {
+            score: self.arrays[f"calibration_score_{at}"] for score, at in place.items()
         }
+        self.test_scores = {score: self.arrays[f"test_score_{at}"] for score, at in place.items()}
 
-    def _read(self, bases: list[Score], with_ranks: bool) -> dict[str, Array]:
+    def _read(self, read: TrueLabels) -> dict[str, Array]:
         """All that is ever needed of the rows but their sets' sizes, by names for a file."""
-        read = TrueLabels(self.kernel, bases, with_ranks)
         columns = joined(map_source(self.source, None, read, joined, self.executor))
-        names = ["labels", "ranks", *(f"score_{place}" for place in range(len(bases)))]
-        return dict(zip(names, columns, strict=True))
+        return dict(zip(read.names, columns, strict=True))
 
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
         labels, n_classes = self.labels[rows], self.source.n_classes
         known = score.known(np.bincount(labels, minlength=n_classes))
-        scores = known.from_base(self.true_scores[score][rows], labels)
+        scores = known.from_base(self.calibration_scores[score][rows], labels)
         more: dict[str, Any] = {"ranks": self.true_ranks[rows]} if predictor.needs_ranks else {}
         predictor.fit_scores(scores, labels, n_classes, ids=rows, **more)
 
@@ -128,10 +140,9 @@ class ScoredRows:
     ) -> list[tuple[IntArray, IntArray]]:
         """Test rows, and those covered, by class (K,) for each trial."""
         by_class = RowsByClass(self.labels, self.source.n_classes)
-        ids = places(0, len(self.labels))
-        coin = by_class.arrange(uniforms(self.kernel.random_state, Use.EXACT, ids))
+        coin = by_class.arrange(self.coins) if len(self.coins) else self.coins
         scores = {
-            score: by_class.arrange(self.true_scores[score])
+            score: by_class.arrange(self.test_scores[score])
             for score in {trial.score for trial in trials}
         }
         ranks = by_class.arrange(self.true_ranks) if len(self.true_ranks) else self.true_ranks
@@ -192,32 +203,52 @@ class Kernel(NamedTuple):
         """What all kernels ask for."""
         return {"logits": self.logits, "temperature": self.temperature}
 
+    def draws(self, score: Score, block: Block, ids: Array | None, **purpose: bool) -> Draws:
+        """The random numbers of a block's rows."""
+        return score.draws(self.random_state, ids, block.start, **purpose)
+
 
 @dataclass(frozen=True, eq=False)
 class TrueLabels:
-    """Of a block: the labels, their ranks (none unless asked for), and their scores."""
+    """Of a block: the labels, ranks and coins (none unless asked for), and the labels' scores."""
 
     kernel: Kernel
     bases: list[Score]
     with_ranks: bool
+    with_coins: bool
 
-    def __call__(self, block: Block, ids: Array) -> tuple[Array, ...]:
+    @property
+    def names(self) -> list[str]:
+        """What the arrays are called."""
+        kinds = [f"{use}_score_{at}" for at in range(len(self.bases)) for use in USES]
+        return ["labels", "ranks", "coins", *kinds]
+
+    def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
         """One pass over the rows."""
         assert block.labels is not None
-        kernel, values = self.kernel, []
-        for base in self.bases:
-            u = base.row_uniforms(kernel.random_state, ids)
+        ranks, coins = np.empty(0, dtype=np.int64), np.empty(0)
+        values = [score for base in self.bases for score in self._scores(base, block, ids)]
+        if self.with_ranks:
+            ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **self.kernel.options)
+        if self.with_coins:
+            draws = self.kernel.draws(Softmax(), block, ids, exact=True)
+            coins = _kernels.row_numbers(block.rows, draws)[1]
+        return block.labels, ranks, coins, *values
+
+    def _scores(self, base: Score, block: Block, ids: Array | None) -> list[FloatArray]:
+        """The scores of the rows if they calibrate, and if their sets are wanted."""
+        assert block.labels is not None
+        scores = []
+        for use in USES if base.is_random else USES[:1]:
+            draws = self.kernel.draws(base, block, ids, calibrating=use == "calibration")
             result, bad = _kernels.true_label_scores(
-                base, block.rows, block.labels, u, **kernel.options
+                base, block.rows, draws, block.labels, **self.kernel.options
             )
             if bad >= 0:
                 row, place = block.rows[bad], block.place(bad)
-                raise_bad_row(row, block.start + bad, logits=kernel.logits, place=place)
-            values.append(result)
-        ranks = np.empty(0, dtype=np.int64)
-        if self.with_ranks:
-            ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **kernel.options)
-        return block.labels, ranks, *values
+                raise_bad_row(row, block.start + bad, logits=self.kernel.logits, place=place)
+            scores.append(result)
+        return scores if base.is_random else scores * 2
 
 
 # For each pass the places of its trials and their counts by size; and for trials that leave no
@@ -234,14 +265,13 @@ class SizeCount:
     split_of_trial: IntArray
     is_test: Array
 
-    def __call__(self, block: Block, ids: Array) -> Sizes:
+    def __call__(self, block: Block, ids: Array | None) -> Sizes:
         """One pass over the rows for each score."""
-        coin = uniforms(self.kernel.random_state, Use.EXACT, ids)
         is_test = self.is_test[:, block.start : block.start + len(block.rows)]
         counts, mended = [], []
         for each in self.passes:
             tested = is_test[self.split_of_trial[each.places]].T
-            sizes = self._sizes(each, block, ids, coin)
+            sizes = self._sizes(each, block, ids)
             mended += _mend(each, sizes, block, tested)
             width = block.rows.shape[1] + 1
             sizes += np.arange(0, width * sizes.shape[1], width)
@@ -249,10 +279,10 @@ class SizeCount:
             counts.append((each.places, by_size.reshape(-1, width)))
         return counts, mended
 
-    def _sizes(self, each: SizePass, block: Block, ids: Array, coin: FloatArray) -> IntArray:
-        u = each.score.row_uniforms(self.kernel.random_state, ids)
+    def _sizes(self, each: SizePass, block: Block, ids: Array | None) -> IntArray:
+        draws = self.kernel.draws(each.score, block, ids, exact=each.exact)
         parts = (
-            _kernels.set_sizes(each.score, block.rows, u, part, coin, **self.kernel.options)[0]
+            _kernels.set_sizes(each.score, block.rows, draws, part, **self.kernel.options)[0]
             for part in each.parts
         )
         return np.concatenate(list(parts), axis=1)
@@ -309,6 +339,7 @@ class SizePass:
         ]
         if by_rank:
             self.parts.append([limits[place] for place in by_rank])
+        self.exact = any(limits[place].lower is not None for place in places)
         self.never_empty = [
             column
             for column, place in enumerate(self.places)

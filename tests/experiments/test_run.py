@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import oracle
 import pytest
 
 from evencover import APS, RAPS, EvencoverWarning, InputError, Softmax, StandardPredictor
@@ -11,7 +12,7 @@ from evencover.experiments.runner import plan
 from evencover.experiments.splits import sample, sample_balanced
 from evencover.predictors import make_predictor
 from evencover.quantiles import Thresholds
-from evencover.randomness import Use, places, uniforms
+from evencover.randomness import Use, uniforms
 
 SEED = 7
 SCORES = {"softmax": Softmax(), "aps": APS(), "raps": RAPS()}
@@ -55,7 +56,7 @@ def test_every_metric_is_what_the_definitions_give(results, data, score, method,
     """From the whole score matrix, without any of the study's shortcuts."""
     calibration, test = split(data, 20, 1)
     scores = SCORES[score].matrix(data.rows, random_state=SEED)
-    true_scores = scores[np.arange(len(scores)), data.labels]
+    true_scores = SCORES[score].true_label(data.rows, data.labels, random_state=SEED)
     predictor = make_predictor(method, exact=exact, random_state=SEED + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvencoverWarning)
@@ -64,7 +65,8 @@ def test_every_metric_is_what_the_definitions_give(results, data, score, method,
         )
     limits = np.broadcast_to(predictor.thresholds_, scores.shape)
     if exact:
-        coin = uniforms(SEED, Use.EXACT, places(0, len(scores)))[:, None]
+        keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
+        coin = uniforms(SEED, Use.EXACT, keys)[:, None]
         tails = coin >= predictor.upper_probability_
         limits = np.where(tails, predictor.lower_thresholds_, limits)
     member = (scores <= limits)[test]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evencover._kernels import reference
+from evencover._kernels import Draws, reference
 from evencover._kernels.limit_table import LimitTable
 from evencover.quantiles import GroupedScores, Thresholds
 from evencover.scores import APS, RAPS, Softmax
@@ -76,6 +76,13 @@ def tiny_tail_rows(rng, n, k, dtype=np.float32):
 MAKERS = [softmax_rows, tied_rows, saturated_rows, tiny_tail_rows]
 
 
+def draws_of(rng, score, n, with_ids=False):
+    """Random numbers from the rows' content and places, or from ids."""
+    seed, first = int(rng.integers(2**63)), int(rng.integers(2**40))
+    ids = rng.integers(0, 2**63, size=n).astype(np.uint64) if with_ids else None
+    return Draws(seed, 1 if score.is_random else None, 2, ids, first)
+
+
 def random_thresholds(rng, k, kind):
     """Threshold vectors as the methods make them, and stranger ones."""
     if kind == "standard":
@@ -107,7 +114,6 @@ def compare_all(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds=K
     n, k = rows.shape
     options = {"logits": logits, "temperature": temperature}
     labels = rng.integers(0, k, size=n)
-    coin = rng.random(n)
     groups_of_scores = rng.integers(0, 3, size=50)
     groups = GroupedScores.sort(np.round(rng.random(50), 2), groups_of_scores, 4)
     group_of_class = rng.integers(-1, 4, size=k)
@@ -117,32 +123,42 @@ def compare_all(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds=K
         ours = getattr(native, kernel)(rows, *arguments, **options)
         assert_same(ours, getattr(reference, kernel)(rows, *arguments, **options))
     for score in scores:
-        u = rng.random(n) if score.is_random else np.ones(n)
-        for kernel, arguments in [
-            ("true_label_scores", (labels, u)),
-            ("score_matrix", (u,)),
-            ("p_values", (u, groups, group_of_class, np.ones(n))),
-            ("p_values", (u, groups, group_of_class, coin)),
-            ("set_sizes", (u, thresholds, coin)),
-            ("set_sizes", (u, [t for t in thresholds if t.lower is None], coin)),
-            ("set_sizes", (u, thresholds[:1], coin)),
-            ("set_sizes", (u, [*thresholds[:2], *limited[-2:], thresholds[-1]], coin)),
-            ("set_sizes", (u, limited[:2], coin)),
+        draws = draws_of(rng, score, n, with_ids=bool(rng.integers(2)))
+        compare_kernels(score, rows, draws, labels, groups, group_of_class, options)
+        compare_sets(score, rows, draws, labels, [*thresholds, limited[-1]], options)
+        for vectors in [
+            thresholds,
+            [t for t in thresholds if t.lower is None],
+            thresholds[:1],
+            [*thresholds[:2], *limited[-2:], thresholds[-1]],
+            limited[:2],
         ]:
-            ours = getattr(native, kernel)(score, rows, *arguments, **options)
-            assert_same(ours, getattr(reference, kernel)(score, rows, *arguments, **options))
-        for each in [*thresholds, limited[-1]]:
-            for allow_empty in (True, False):
-                more = {"allow_empty": allow_empty, **options}
+            ours = native.set_sizes(score, rows, draws, vectors, **options)
+            assert_same(ours, reference.set_sizes(score, rows, draws, vectors, **options))
+
+
+def compare_kernels(score, rows, draws, labels, groups, group_of_class, options):
+    for kernel, arguments in [
+        ("true_label_scores", (draws, labels)),
+        ("score_matrix", (draws,)),
+        ("p_values", (draws, groups, group_of_class)),
+        ("p_values", (draws._replace(coin_use=None), groups, group_of_class)),
+    ]:
+        ours = getattr(native, kernel)(score, rows, *arguments, **options)
+        assert_same(ours, getattr(reference, kernel)(score, rows, *arguments, **options))
+
+
+def compare_sets(score, rows, draws, labels, thresholds, options):
+    for each in thresholds:
+        for allow_empty in (True, False):
+            more = {"allow_empty": allow_empty, **options}
+            for kernel, arguments in [
+                ("prediction_sets", (draws, each)),
+                ("set_coverage", (draws, labels, each)),
+            ]:
                 assert_same(
                     *(
-                        k.prediction_sets(score, rows, u, each, coin, **more)
-                        for k in (native, reference)
-                    )
-                )
-                assert_same(
-                    *(
-                        k.set_coverage(score, rows, labels, u, each, coin, **more)
+                        getattr(k, kernel)(score, rows, *arguments, **more)
                         for k in (native, reference)
                     )
                 )
@@ -187,7 +203,7 @@ def test_exp_over_its_whole_range():
     x = -np.concatenate([np.linspace(0, 760, 20_000), np.geomspace(1e-320, 1, 2000)])
     rows = np.stack([np.zeros_like(x), x], axis=1)
     for dtype in (np.float64, np.float32):
-        arguments = (Softmax(), rows.astype(dtype), np.ones(len(x)))
+        arguments = (Softmax(), rows.astype(dtype), Draws())
         options = {"logits": True, "temperature": 1.0}
         assert_same(
             native.score_matrix(*arguments, **options),
@@ -216,11 +232,11 @@ def test_any_small_matrix(data):
         compare_all(rng, rows, scores=[Softmax(), APS(), RAPS(penalty=0.05, k_reg=1)])
         # Thresholds that are scores themselves: the comparison decides in the last bit.
         for score in SCORES:
-            u = rng.random(n) if score.is_random else np.ones(n)
-            scores, _ = reference.score_matrix(score, rows, u, **PLAIN)
+            draws = draws_of(rng, score, n)
+            scores, _ = reference.score_matrix(score, rows, draws, **PLAIN)
             if n:
                 each = Thresholds(scores[rng.integers(n)].copy())
-                arguments = (score, rows, u, each, rng.random(n))
+                arguments = (score, rows, draws, each)
                 assert_same(
                     native.prediction_sets(*arguments, allow_empty=True, **PLAIN),
                     reference.prediction_sets(*arguments, allow_empty=True, **PLAIN),
@@ -233,12 +249,12 @@ def test_thresholds_next_to_a_score(score, shift):
     rng = np.random.default_rng(5)
     for make in MAKERS:
         rows = make(rng, 30, 60)
-        u = rng.random(30) if score.is_random else np.ones(30)
-        scores, _ = reference.score_matrix(score, rows, u, **PLAIN)
+        draws = draws_of(rng, score, 30)
+        scores, _ = reference.score_matrix(score, rows, draws, **PLAIN)
         for i in range(30):
             limit = scores[i, rng.integers(60)]
             limit = np.nextafter(limit, np.inf * shift) if shift else limit
-            arguments = (score, rows, u, Thresholds(np.full(60, limit)), u)
+            arguments = (score, rows, draws, Thresholds(np.full(60, limit)))
             assert_same(
                 native.prediction_sets(*arguments, allow_empty=True, **PLAIN),
                 reference.prediction_sets(*arguments, allow_empty=True, **PLAIN),
@@ -289,7 +305,7 @@ def test_values_at_the_edge_of_what_is_allowed():
         for off in np.linspace(-1.5, 1.5, 61) * tolerance:
             rows = np.full((1, 4), 0.25, dtype=dtype)
             rows[0, 1] += dtype(off)
-            arguments = (APS(), rows, np.array([1]), np.array([0.5]))
+            arguments = (APS(), rows, Draws(), np.array([1]))
             assert_same(
                 native.true_label_scores(*arguments, **PLAIN),
                 reference.true_label_scores(*arguments, **PLAIN),
@@ -314,16 +330,16 @@ def test_the_first_bad_row_is_named(dtype, value, score):
 
 def compare_bad(score, rows, **options):
     n, k = rows.shape
-    u = np.full(n, 0.5)
+    draws, labels = Draws(0, 1, 2), np.zeros(n, dtype=np.int64)
     thresholds = Thresholds(np.full(k, 0.9))
     groups = GroupedScores.sort(np.array([0.5]), np.array([0]), 1)
     for kernel, arguments, more in [
-        ("true_label_scores", (np.zeros(n, dtype=np.int64), u), {}),
-        ("score_matrix", (u,), {}),
-        ("prediction_sets", (u, thresholds, u), {"allow_empty": True}),
-        ("set_coverage", (np.zeros(n, dtype=np.int64), u, thresholds, u), {"allow_empty": True}),
-        ("set_sizes", (u, [thresholds], u), {}),
-        ("p_values", (u, groups, np.zeros(k, dtype=np.int64), u), {}),
+        ("true_label_scores", (draws, labels), {}),
+        ("score_matrix", (draws,), {}),
+        ("prediction_sets", (draws, thresholds), {"allow_empty": True}),
+        ("set_coverage", (draws, labels, thresholds), {"allow_empty": True}),
+        ("set_sizes", (draws, [thresholds]), {}),
+        ("p_values", (draws, groups, np.zeros(k, dtype=np.int64)), {}),
     ]:
         with np.errstate(all="ignore"):
             expected = getattr(reference, kernel)(score, rows, *arguments, **options, **more)
@@ -334,7 +350,7 @@ def compare_bad(score, rows, **options):
 def test_ones_everywhere_do_not_wrap_around_to_a_sum_of_one(k):
     rows = np.ones((2, k), dtype=np.float32)
     for kernels in (native, reference):
-        _, bad = kernels.true_label_scores(APS(), rows, np.array([0, 1]), np.ones(2), **PLAIN)
+        _, bad = kernels.true_label_scores(APS(), rows, Draws(), np.array([0, 1]), **PLAIN)
         assert bad == 0
 
 
@@ -344,8 +360,8 @@ def test_every_half_is_read_exactly():
     good = np.isfinite(rows[:, 1])
     options = {"logits": True, "temperature": 1.0}
     assert_same(
-        native.score_matrix(Softmax(), rows[good], np.ones(good.sum()), **options),
-        reference.score_matrix(Softmax(), rows[good], np.ones(good.sum()), **options),
+        native.score_matrix(Softmax(), rows[good], Draws(), **options),
+        reference.score_matrix(Softmax(), rows[good], Draws(), **options),
     )
     for row in rows[~good]:
         compare_bad(Softmax(), row[None], **options)
@@ -379,6 +395,23 @@ def test_random_numbers(seed, use, ids):
     assert_same([native.uniforms(seed, use, ids)], [reference.uniforms(seed, use, ids)])
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 2, 3, 15, 16, 17, 31, 32, 33, 1000])
+def test_keys_of_rows(dtype, k):
+    rng = np.random.default_rng(k)
+    rows = (rng.normal(size=(9, k)) * 100).astype(dtype)
+    rows[2, rng.random(k) < 0.5] = -np.inf
+    rows[3] = 0
+    rows[4] = -rows[3]
+    if dtype == np.float64:
+        rows[5] *= 1e300  # beyond float32
+    draws = Draws(first=2**40)
+    assert_same([native.row_keys(rows, draws)], [reference.row_keys(rows, draws)])
+    assert_same(
+        native.row_numbers(rows, Draws(5, 1, 2)), reference.row_numbers(rows, Draws(5, 1, 2))
+    )
+
+
 @dataclass(frozen=True)
 class Doubled(APS):
     def formula(self, at):
@@ -393,9 +426,8 @@ def test_a_score_of_the_user_runs_on_the_reference():
 def test_several_threads_at_once():
     rng = np.random.default_rng(6)
     rows = softmax_rows(rng, 400, 200)
-    u, coin = rng.random(400), rng.random(400)
     thresholds = random_thresholds(rng, 200, "pair")
-    arguments = (APS(), rows, u, thresholds, coin)
+    arguments = (APS(), rows, Draws(6, 1, 2), thresholds)
     expected = reference.prediction_sets(*arguments, allow_empty=True, **PLAIN)
     results = []
 
@@ -417,7 +449,7 @@ def test_labels_out_of_range_are_refused():
     rows = np.full((1, 2), 0.5)
     for label in (-1, 2):
         with pytest.raises(ValueError, match="class indices"):
-            native.true_label_scores(APS(), rows, np.array([label]), np.ones(1), **PLAIN)
+            native.true_label_scores(APS(), rows, Draws(), np.array([label]), **PLAIN)
 
 
 @pytest.mark.parametrize("score", SCORES, ids=str)
@@ -426,23 +458,23 @@ def test_hundreds_of_vectors_at_once(score, maker):
     """So many that scores reach more limits than the table lists, and some a few of them."""
     rng = np.random.default_rng(5)
     rows = maker(rng, 60, 40)
-    u, coin = rng.random(60), rng.random(60)
+    draws = draws_of(rng, score, 60)
     thresholds = [random_thresholds(rng, 40, KINDS[t % len(KINDS)]) for t in range(200)]
     thresholds += thresholds[:20]  # equal limits
     table = LimitTable(thresholds)
-    expected = reference.set_sizes(score, rows, u, thresholds, coin, **PLAIN)
-    assert_same(native.set_sizes(score, rows, u, table, coin, **PLAIN), expected)
-    assert_same(reference.set_sizes(score, rows, u, table, coin, **PLAIN), expected)
+    expected = reference.set_sizes(score, rows, draws, thresholds, **PLAIN)
+    assert_same(native.set_sizes(score, rows, draws, table, **PLAIN), expected)
+    assert_same(reference.set_sizes(score, rows, draws, table, **PLAIN), expected)
 
 
 def test_more_vectors_than_a_table_takes(monkeypatch):
     monkeypatch.setattr("evencover._kernels.limit_table.MOST_VECTORS", 5)
     rng = np.random.default_rng(6)
-    rows, u = softmax_rows(rng, 30, 9), rng.random(30)
+    rows, draws = softmax_rows(rng, 30, 9), Draws(6, 1, 2)
     thresholds = [random_thresholds(rng, 9, KINDS[t % len(KINDS)]) for t in range(17)]
     assert_same(
-        native.set_sizes(APS(), rows, u, thresholds, u, **PLAIN),
-        reference.set_sizes(APS(), rows, u, thresholds, u, **PLAIN),
+        native.set_sizes(APS(), rows, draws, thresholds, **PLAIN),
+        reference.set_sizes(APS(), rows, draws, thresholds, **PLAIN),
     )
 
 
@@ -452,7 +484,7 @@ def test_more_classes_than_sixteen_bits_count():
     rows /= rows.sum(axis=1, keepdims=True)
     thresholds = [random_thresholds(rng, 40_000, kind) for kind in KINDS]
     thresholds.append(Thresholds(np.full(40_000, 2.0)))
-    sizes, _ = native.set_sizes(Softmax(), rows, np.ones(2), thresholds, np.zeros(2), **PLAIN)
+    sizes, _ = native.set_sizes(Softmax(), rows, Draws(0, None, 2), thresholds, **PLAIN)
     assert sizes[:, -1].tolist() == [40_000, 40_000]
-    expected, _ = reference.set_sizes(Softmax(), rows, np.ones(2), thresholds, np.zeros(2), **PLAIN)
+    expected, _ = reference.set_sizes(Softmax(), rows, Draws(0, None, 2), thresholds, **PLAIN)
     np.testing.assert_array_equal(sizes, expected)

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from evencover._kernels import reference, slices
+from evencover._kernels import Draws, reference, slices
 from evencover.quantiles import GroupedScores, Thresholds
 from evencover.scores import APS, SAPS
 
 N, K = 23, 6
 RNG = np.random.default_rng(3)
 ROWS = RNG.dirichlet(np.ones(K), size=N)
-LABELS, U, COIN = RNG.integers(0, K, size=N), RNG.random(N), RNG.random(N)
+LABELS = RNG.integers(0, K, size=N)
+DRAWS = Draws(4, 1, 2, first=100)
 LIMITS = Thresholds(RNG.random(K), rank_limit=RNG.integers(1, K, size=K))
 PAIR = Thresholds(np.full(K, 0.8), np.full(K, 0.5), np.full(K, 0.5))
 GROUPS = GroupedScores.sort(RNG.random(40), RNG.integers(0, 2, size=40), 2)
@@ -18,12 +19,12 @@ PLAIN = {"logits": False, "temperature": 1.0}
 SETS = {**PLAIN, "allow_empty": False}
 
 CALLS = {
-    "true_label_scores": ((ROWS, LABELS, U), PLAIN),
-    "score_matrix": ((ROWS, U), PLAIN),
-    "prediction_sets": ((ROWS, U, LIMITS, COIN), SETS),
-    "set_coverage": ((ROWS, LABELS, U, PAIR, COIN), SETS),
-    "set_sizes": ((ROWS, U, [LIMITS, PAIR], COIN), PLAIN),
-    "p_values": ((ROWS, U, GROUPS, np.arange(K) % 2, COIN), PLAIN),
+    "true_label_scores": ((ROWS, DRAWS, LABELS), PLAIN),
+    "score_matrix": ((ROWS, DRAWS), PLAIN),
+    "prediction_sets": ((ROWS, DRAWS, LIMITS), SETS),
+    "set_coverage": ((ROWS, DRAWS, LABELS, PAIR), SETS),
+    "set_sizes": ((ROWS, DRAWS, [LIMITS, PAIR]), PLAIN),
+    "p_values": ((ROWS, DRAWS, GROUPS, np.arange(K) % 2), PLAIN),
 }
 
 
@@ -58,6 +59,6 @@ def test_a_bad_row_is_counted_from_the_first(monkeypatch, bad_row):
 
 
 def test_no_rows_are_no_rows():
-    scores, bad = reference.score_matrix(APS(), ROWS[:0], U[:0], **PLAIN)
+    scores, bad = reference.score_matrix(APS(), ROWS[:0], DRAWS, **PLAIN)
     assert scores.shape == (0, K)
     assert bad == -1

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from evencover._kernels import reference
+from evencover._kernels.draws import NO_DRAWS, Draws
 from evencover._validation import InputError
 
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
         prediction_sets,
         random_bits,
         rank_matrix,
+        row_keys,
+        row_numbers,
         score_matrix,
         set_coverage,
         set_sizes,
@@ -54,6 +57,8 @@ else:
     prediction_sets = _chosen.prediction_sets
     random_bits = _chosen.random_bits
     rank_matrix = _chosen.rank_matrix
+    row_keys = _chosen.row_keys
+    row_numbers = _chosen.row_numbers
     score_matrix = _chosen.score_matrix
     set_coverage = _chosen.set_coverage
     set_sizes = _chosen.set_sizes
@@ -63,10 +68,14 @@ else:
 
 __all__ = [
     "NAME",
+    "NO_DRAWS",
+    "Draws",
     "p_values",
     "prediction_sets",
     "random_bits",
     "rank_matrix",
+    "row_keys",
+    "row_numbers",
     "score_matrix",
     "set_coverage",
     "set_sizes",

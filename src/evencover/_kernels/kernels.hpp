@@ -30,6 +30,18 @@ struct Score {
     int64_t k_reg;
 };
 
+// Which random numbers rows are given: the key of a row is its id or, without ids, a mix of its
+// content and its place, which is `first` for the first row. Without a use u is 1 and the coin 0.
+struct Draws {
+    uint64_t seed;
+    bool has_score;
+    uint64_t score_use;
+    bool has_coin;
+    uint64_t coin_use;
+    const uint64_t* ids;
+    uint64_t first;
+};
+
 // One limit per class; `lower` and `upper_probability` are null unless coverage is exact.
 struct Thresholds {
     const double* upper;
@@ -96,19 +108,18 @@ struct Kernels {
     void (*random_bits)(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n,
                         uint64_t* result);
     void (*uniforms)(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n, double* result);
-    int64_t (*true_label_scores)(const Rows&, const Score&, const int64_t* labels, const double* u,
+    void (*row_keys)(const Rows&, const Draws&, uint64_t* keys);
+    int64_t (*true_label_scores)(const Rows&, const Score&, const Draws&, const int64_t* labels,
                                  double* scores);
-    int64_t (*score_matrix)(const Rows&, const Score&, const double* u, double* scores);
-    int64_t (*prediction_sets)(const Rows&, const Score&, const double* u, const Thresholds&,
-                               const double* coin, bool allow_empty, int64_t* sizes,
-                               ClassList& members);
-    int64_t (*set_coverage)(const Rows&, const Score&, const int64_t* labels, const double* u,
-                            const Thresholds&, const double* coin, bool allow_empty,
-                            const SetCoverage& result);
-    int64_t (*set_sizes)(const Rows&, const Score&, const double* u, const LimitTable&,
-                         const double* coin, int64_t* sizes);
-    int64_t (*p_values)(const Rows&, const Score&, const double* u, const GroupedScores&,
-                        const double* own_share, double* p_values);
+    int64_t (*score_matrix)(const Rows&, const Score&, const Draws&, double* scores);
+    int64_t (*prediction_sets)(const Rows&, const Score&, const Draws&, const Thresholds&,
+                               bool allow_empty, int64_t* sizes, ClassList& members);
+    int64_t (*set_coverage)(const Rows&, const Score&, const Draws&, const int64_t* labels,
+                            const Thresholds&, bool allow_empty, const SetCoverage& result);
+    int64_t (*set_sizes)(const Rows&, const Score&, const Draws&, const LimitTable&,
+                         int64_t* sizes);
+    int64_t (*p_values)(const Rows&, const Score&, const Draws&, const GroupedScores&,
+                        double* p_values);
 };
 
 namespace baseline {

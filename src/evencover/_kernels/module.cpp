@@ -155,11 +155,13 @@ struct TableArrays {
 // Rows of scores to be computed: what all kernels take. The methods return the first bad row or -1.
 class Block {
    public:
-    Block(const std::string& instruction_set, RowArray rows, Vector<double> u, bool needs_order,
-          double penalty, int64_t k_reg, bool logits, double temperature, double tolerance)
+    Block(const std::string& instruction_set, RowArray rows, uint64_t seed,
+          std::optional<uint64_t> score_use, std::optional<uint64_t> coin_use,
+          std::optional<Vector<uint64_t>> ids, uint64_t first, bool needs_order, double penalty,
+          int64_t k_reg, bool logits, double temperature, double tolerance)
         : kernels_(kernels_for(instruction_set)),
           row_array_(rows),
-          u_array_(u),
+          id_array_(ids),
           rows_{rows.data(),
                 rows.stride(0),
                 length(rows),
@@ -168,39 +170,49 @@ class Block {
                 logits,
                 temperature,
                 tolerance},
-          score_{needs_order, penalty, k_reg} {
+          score_{needs_order, penalty, k_reg},
+          draws_{seed,
+                 score_use.has_value(),
+                 score_use.value_or(0),
+                 coin_use.has_value(),
+                 coin_use.value_or(0),
+                 ids ? ids->data() : nullptr,
+                 first} {
         expect(rows_.n_classes >= 1, "rows must have classes");
         expect(rows_.n_rows == 0 || rows_.n_classes == 1 || rows.stride(1) == 1,
                "columns must be adjacent");
-        expect_length(u, rows_.n_rows);
+        if (ids) expect_length(*ids, rows_.n_rows);
+    }
+
+    void row_keys(const Result<uint64_t>& keys) const {
+        expect_length(keys, rows_.n_rows);
+        nb::gil_scoped_release release;
+        kernels_.row_keys(rows_, draws_, keys.data());
     }
 
     int64_t true_label_scores(const Vector<int64_t>& labels, const Result<double>& scores) const {
         expect_labels(labels);
         expect_length(scores, rows_.n_rows);
         nb::gil_scoped_release release;
-        return kernels_.true_label_scores(rows_, score_, labels.data(), u_array_.data(),
-                                          scores.data());
+        return kernels_.true_label_scores(rows_, score_, draws_, labels.data(), scores.data());
     }
 
     int64_t score_matrix(const ResultMatrix<double>& scores) const {
         expect_shape(scores, rows_.n_rows, rows_.n_classes);
         nb::gil_scoped_release release;
-        return kernels_.score_matrix(rows_, score_, u_array_.data(), scores.data());
+        return kernels_.score_matrix(rows_, score_, draws_, scores.data());
     }
 
-    std::tuple<ClassArray, int64_t> prediction_sets(const Limits& limits,
-                                                    const Vector<double>& coin, bool allow_empty,
+    std::tuple<ClassArray, int64_t> prediction_sets(const Limits& limits, bool allow_empty,
                                                     const Result<int64_t>& sizes) const {
-        expect_length(coin, rows_.n_rows);
         expect_length(sizes, rows_.n_rows);
         const Thresholds thresholds = thresholds_of(limits, rows_.n_classes);
         ClassList members;
         int64_t bad;
         {
             nb::gil_scoped_release release;
-            bad = kernels_.prediction_sets(rows_, score_, u_array_.data(), thresholds, coin.data(),
-                                           allow_empty, sizes.data(), members);
+            bad = kernels_.prediction_sets(rows_, score_, draws_, thresholds, allow_empty,
+                                           sizes.data(), members);
         }
         nb::capsule owner(members.classes ? members.classes : std::malloc(1),
                           [](void* classes) noexcept { std::free(classes); });
@@ -208,34 +220,29 @@ class Block {
         return {ClassArray(members.classes, 1, shape, owner), bad};
     }
 
-    int64_t set_coverage(const Vector<int64_t>& labels, const Limits& limits,
-                         const Vector<double>& coin, bool allow_empty, const Result<int64_t>& sizes,
-                         const Result<bool>& is_covered, const Result<int64_t>& top_classes) const {
+    int64_t set_coverage(const Vector<int64_t>& labels, const Limits& limits, bool allow_empty,
+                         const Result<int64_t>& sizes, const Result<bool>& is_covered,
+                         const Result<int64_t>& top_classes) const {
         expect_labels(labels);
-        expect_length(coin, rows_.n_rows);
         expect_length(sizes, rows_.n_rows);
         expect_length(is_covered, rows_.n_rows);
         expect_length(top_classes, rows_.n_rows);
         const Thresholds thresholds = thresholds_of(limits, rows_.n_classes);
         nb::gil_scoped_release release;
-        return kernels_.set_coverage(rows_, score_, labels.data(), u_array_.data(), thresholds,
-                                     coin.data(), allow_empty,
+        return kernels_.set_coverage(rows_, score_, draws_, labels.data(), thresholds, allow_empty,
                                      {sizes.data(), is_covered.data(), top_classes.data()});
     }
 
-    int64_t set_sizes(const TableArrays& arrays, const Vector<double>& coin,
-                      const ResultMatrix<int64_t>& sizes) const {
-        expect_length(coin, rows_.n_rows);
+    int64_t set_sizes(const TableArrays& arrays, const ResultMatrix<int64_t>& sizes) const {
         const LimitTable table = arrays.checked(rows_.n_classes);
         expect_shape(sizes, rows_.n_rows, table.n_plain + table.n_pairs);
         nb::gil_scoped_release release;
-        return kernels_.set_sizes(rows_, score_, u_array_.data(), table, coin.data(), sizes.data());
+        return kernels_.set_sizes(rows_, score_, draws_, table, sizes.data());
     }
 
     int64_t p_values(const Vector<double>& scores, const Vector<int64_t>& offsets,
-                     const Vector<int64_t>& group_of_class, const Vector<double>& own_share,
+                     const Vector<int64_t>& group_of_class,
                      const ResultMatrix<double>& result) const {
-        expect_length(own_share, rows_.n_rows);
         expect_length(group_of_class, rows_.n_classes);
         expect_shape(result, rows_.n_rows, rows_.n_classes);
         const int64_t n_groups = length(offsets) - 1;
@@ -246,9 +253,9 @@ class Block {
         }
         nb::gil_scoped_release release;
         return kernels_.p_values(
-            rows_, score_, u_array_.data(),
+            rows_, score_, draws_,
             {scores.data(), length(scores), offsets.data(), n_groups, group_of_class.data()},
-            own_share.data(), result.data());
+            result.data());
     }
 
    private:
@@ -262,9 +269,10 @@ class Block {
 
     const Kernels& kernels_;
     RowArray row_array_;  // keeps the memory alive
-    Vector<double> u_array_;
+    std::optional<Vector<uint64_t>> id_array_;
     Rows rows_;
     Score score_;
+    Draws draws_;
 };
 
 void random_bits(const std::string& instruction_set, uint64_t seed, uint64_t use,
@@ -301,10 +309,13 @@ NB_MODULE(_native, m) {
              "upper_ranks"_a, "lower_ranks"_a, "chances"_a, "chance_ranks"_a, "always"_a, "heads"_a,
              "head_offsets"_a, "tails"_a, "tail_offsets"_a);
     nb::class_<Block>(m, "Block")
-        .def(nb::init<const std::string&, RowArray, Vector<double>, bool, double, int64_t, bool,
-                      double, double>(),
-             "instruction_set"_a, "rows"_a, "u"_a, nb::kw_only(), "needs_order"_a, "penalty"_a,
+        .def(nb::init<const std::string&, RowArray, uint64_t, std::optional<uint64_t>,
+                      std::optional<uint64_t>, std::optional<Vector<uint64_t>>, uint64_t, bool,
+                      double, int64_t, bool, double, double>(),
+             "instruction_set"_a, "rows"_a, nb::kw_only(), "seed"_a, "score_use"_a.none(),
+             "coin_use"_a.none(), "ids"_a.none(), "first"_a, "needs_order"_a, "penalty"_a,
              "k_reg"_a, "logits"_a, "temperature"_a, "tolerance"_a)
+        .def("row_keys", &Block::row_keys)
         .def("true_label_scores", &Block::true_label_scores)
         .def("score_matrix", &Block::score_matrix)
         .def("prediction_sets", &Block::prediction_sets)

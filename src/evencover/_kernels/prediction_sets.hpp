@@ -9,6 +9,7 @@
 #include "limits.hpp"
 #include "ordered_selector.hpp"
 #include "row_check.hpp"
+#include "row_numbers.hpp"
 #include "row_source.hpp"
 #include "softmax_cuts.hpp"
 #include "softmax_selector.hpp"
@@ -127,15 +128,17 @@ class SoftmaxSets {
 
 // Calls `use(i, classes, size)` with the set of each row, which is written to `room()`.
 template <class Sets, class Source, class Room, class Use>
-inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score, const double* u,
-                           const Thresholds& thresholds, const double* coin, bool allow_empty,
+inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score,
+                           const Draws& draws, const Thresholds& thresholds, bool allow_empty,
                            Room room, Use use) {
     Sets sets(score, thresholds, rows.n_classes);
+    RowNumbers numbers(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
+        numbers.go_to(i);
         const auto* row = source.load(i);
         if (!row) return i;
         int32_t* const classes = room();
-        int64_t size = sets.write(source, row, u[i], coin[i], classes);
+        int64_t size = sets.write(source, row, numbers.u(), numbers.coin(), classes);
         if (size < 0) return i;
         if (size == 0 && !allow_empty) {
             classes[0] = static_cast<int32_t>(source.top_class(i));
@@ -147,24 +150,22 @@ inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score,
 }
 
 template <class Source, class Room, class Use>
-inline int64_t each_set(Source& source, const Rows& rows, const Score& score, const double* u,
-                        const Thresholds& thresholds, const double* coin, bool allow_empty,
-                        Room room, Use use) {
+inline int64_t each_set(Source& source, const Rows& rows, const Score& score, const Draws& draws,
+                        const Thresholds& thresholds, bool allow_empty, Room room, Use use) {
     const auto by = score.needs_order ? each_set_by<OrderedSets, Source, Room, Use>
                                       : each_set_by<SoftmaxSets, Source, Room, Use>;
-    return by(source, rows, score, u, thresholds, coin, allow_empty, room, use);
+    return by(source, rows, score, draws, thresholds, allow_empty, room, use);
 }
 
 template <class Source>
 inline int64_t prediction_sets_from(Source& source, const Rows& rows, const Score& score,
-                                    const double* u, const Thresholds& thresholds,
-                                    const double* coin, bool allow_empty, int64_t* sizes,
-                                    ClassList& members) {
+                                    const Draws& draws, const Thresholds& thresholds,
+                                    bool allow_empty, int64_t* sizes, ClassList& members) {
     const int64_t room_of_row = rows.n_classes + n_lanes;
     Buffer<int32_t> classes(room_of_row);
     int64_t n_listed = 0;
     const int64_t bad = each_set(
-        source, rows, score, u, thresholds, coin, allow_empty,
+        source, rows, score, draws, thresholds, allow_empty,
         [&] {
             classes.reserve(n_listed + room_of_row);
             return classes.data() + n_listed;
@@ -182,12 +183,12 @@ inline int64_t prediction_sets_from(Source& source, const Rows& rows, const Scor
 // What evaluation asks of the sets, which need not be kept for it.
 template <class Source>
 inline int64_t set_coverage_from(Source& source, const Rows& rows, const Score& score,
-                                 const int64_t* labels, const double* u,
-                                 const Thresholds& thresholds, const double* coin, bool allow_empty,
+                                 const Draws& draws, const int64_t* labels,
+                                 const Thresholds& thresholds, bool allow_empty,
                                  const SetCoverage& result) {
     Buffer<int32_t> room(rows.n_classes + n_lanes);
     return each_set(
-        source, rows, score, u, thresholds, coin, allow_empty, [&] { return room.data(); },
+        source, rows, score, draws, thresholds, allow_empty, [&] { return room.data(); },
         [&](int64_t i, const int32_t* classes, int64_t size) {
             const auto label = static_cast<int32_t>(labels[i]);
             uint32_t is_covered = 0;

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evencover._kernels.slices import in_slices
+from evencover._kernels.draws import Draws
+from evencover._kernels.slices import SLICE_ELEMENTS, in_slices
 from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
 
 if TYPE_CHECKING:
@@ -52,6 +53,64 @@ def random_bits(seed: int, use: int, ids: Array) -> Array:
 def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
     """One uniform in [0, 1) per row, with 53 random bits."""
     return (random_bits(seed, use, ids) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+# The content of a row: a step of its columns' words, and of what float32 leaves over of float64.
+_COLUMN_STEP = 0x9E3779B1
+_REST_STEP = 0x9E3779B97F4A7C15
+
+
+def row_contents(rows: Array) -> Array:
+    """The content of each row in 64 bits; float16, float32 and float64 of equal values agree.
+
+    The float32 bits of neighbouring columns, shifted by the column, are multiplied in pairs, and
+    the products summed modulo 2**64 (as in NH, Black et al. 1999).
+    """
+    n_columns = rows.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = rows.astype(np.float32)
+    steps = np.arange(1, n_columns + 1, dtype=np.uint64) * np.uint64(_COLUMN_STEP)
+    words = near.view(np.uint32) + steps.astype(np.uint32)
+    first, second = words[:, 0 : n_columns - 1 : 2].astype(np.uint64), words[:, 1::2]
+    contents = (first * second).sum(axis=1, dtype=np.uint64)
+    if n_columns % 2:
+        contents += words[:, -1] * np.uint64(_COLUMN_STEP)
+    return contents + _rest_contents(rows, near) if rows.dtype == np.float64 else contents
+
+
+def _rest_contents(rows: Array, near: Array) -> Array:
+    """What float32 leaves over of float64 rows: 0 where their values are float32."""
+    with np.errstate(invalid="ignore"):
+        rest = np.where(np.isfinite(near), rows - near, 0.0)
+    factors = (2 * np.arange(rows.shape[1], dtype=np.uint64) + np.uint64(1)) * np.uint64(_REST_STEP)
+    return (rest.view(np.uint64) * factors).sum(axis=1, dtype=np.uint64)
+
+
+def _mixed(x: Array) -> Array:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def row_keys(rows: Array, draws: Draws) -> Array:
+    """What the random numbers of each row are drawn for: its id, or its content and place."""
+    if draws.ids is not None:
+        return draws.ids
+    step = max(1, SLICE_ELEMENTS // rows.shape[1])
+    parts = [row_contents(rows[at : at + step]) for at in range(0, max(1, len(rows)), step)]
+    places = np.arange(draws.first, draws.first + len(rows), dtype=np.uint64)
+    return _mixed(_mixed(np.concatenate(parts)) + places)
+
+
+def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
+    """The uniform u of each row's score and the row's coin; 1 and 0 where there is no use."""
+    u, coin = np.ones(len(rows)), np.zeros(len(rows))
+    if draws.any:
+        keys = row_keys(rows, draws)
+        u = u if draws.score_use is None else uniforms(draws.seed, draws.score_use, keys)
+        coin = coin if draws.coin_use is None else uniforms(draws.seed, draws.coin_use, keys)
+    return u, coin
 
 
 # 12! down to 0!, for Horner's scheme after the first coefficient 1 / 13!.
@@ -128,7 +187,7 @@ def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
 
 @in_slices
 def true_label_scores(
-    score: Score, rows: Array, labels: IntArray, u: FloatArray, *, logits: bool, temperature: float
+    score: Score, rows: Array, draws: Draws, labels: IntArray, *, logits: bool, temperature: float
 ) -> tuple[FloatArray, int]:
     """Score of each row's own label (n,), and the first bad row (-1: none)."""
     p, bad = probabilities(rows, logits=logits, temperature=temperature)
@@ -138,6 +197,7 @@ def true_label_scores(
 
     own = p[np.arange(len(labels)), labels]
     before, rank = label_position(p, labels) if score.needs_order else (own, labels)
+    u, _ = row_numbers(rows, draws)
     return score.formula(Place(own, before, rank, p.max(axis=1), labels, u)), -1
 
 
@@ -154,7 +214,7 @@ def true_label_ranks(
 
 @in_slices
 def score_matrix(
-    score: Score, rows: Array, u: FloatArray, *, logits: bool, temperature: float
+    score: Score, rows: Array, draws: Draws, *, logits: bool, temperature: float
 ) -> tuple[FloatArray, int]:
     """Score of every class in every row (n, K), and the first bad row (-1: none)."""
     p, bad = probabilities(rows, logits=logits, temperature=temperature)
@@ -164,6 +224,7 @@ def score_matrix(
 
     before, rank = positions(p) if score.needs_order else (p, np.empty(0, dtype=np.int64))
     top, classes = p.max(axis=1, keepdims=True), np.arange(p.shape[1])
+    u, _ = row_numbers(rows, draws)
     return score.formula(Place(p, before, rank, top, classes, u[:, None])), -1
 
 
@@ -180,9 +241,8 @@ def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> tuple[IntAr
 def prediction_sets(
     score: Score,
     rows: Array,
-    u: FloatArray,
+    draws: Draws,
     thresholds: Thresholds,
-    coin: FloatArray,
     *,
     allow_empty: bool,
     logits: bool,
@@ -190,14 +250,14 @@ def prediction_sets(
 ) -> tuple[IntArray, Array, int]:
     """Set sizes (n,), the classes of all sets one after the other (int32), the first bad row.
 
-    Row i holds class y if its score is at most ``upper[y]``, or ``lower[y]`` when
-    ``coin[i] >= upper_probability[y]``; and its rank is at most ``rank_limit[y]``, if given.
+    A row's set holds class y if its score is at most ``upper[y]``, or ``lower[y]`` when the row's
+    coin is at least ``upper_probability[y]``; and its rank is at most ``rank_limit[y]``, if given.
     """
     options: Any = {"logits": logits, "temperature": temperature}
-    scores, bad = score_matrix(score, rows, u, **options)
+    scores, bad = score_matrix(score, rows, draws, **options)
     if bad >= 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), bad
-    mask = scores <= _limits(thresholds, coin)
+    mask = scores <= _limits(thresholds, rows, draws)
     if thresholds.rank_limit is not None:
         mask &= rank_matrix(rows, **options)[0] <= thresholds.rank_limit
     if not allow_empty:
@@ -210,10 +270,9 @@ def prediction_sets(
 def set_coverage(
     score: Score,
     rows: Array,
+    draws: Draws,
     labels: IntArray,
-    u: FloatArray,
     thresholds: Thresholds,
-    coin: FloatArray,
     **options: Any,
 ) -> tuple[IntArray, Array, IntArray, int]:
     """What evaluation asks of the `prediction_sets`, all (n,), and the first bad row.
@@ -221,7 +280,7 @@ def set_coverage(
     Their sizes, whether they hold the rows' labels, and each row's most probable class (the first
     of equals).
     """
-    sizes, classes, bad = prediction_sets(score, rows, u, thresholds, coin, **options)
+    sizes, classes, bad = prediction_sets(score, rows, draws, thresholds, **options)
     if bad >= 0:
         return sizes, np.empty(0, dtype=bool), np.empty(0, dtype=np.int64), bad
     mask = np.zeros(rows.shape, dtype=bool)
@@ -233,16 +292,15 @@ def set_coverage(
 def set_sizes(
     score: Score,
     rows: Array,
-    u: FloatArray,
+    draws: Draws,
     thresholds: Sequence[Thresholds] | LimitTable,
-    coin: FloatArray,
     *,
     logits: bool,
     temperature: float,
 ) -> tuple[IntArray, int]:
     """Sizes (n, T) of the sets under each of T threshold vectors, from one pass over the rows."""
     options: Any = {"logits": logits, "temperature": temperature}
-    scores, bad = score_matrix(score, rows, u, **options)
+    scores, bad = score_matrix(score, rows, draws, **options)
     if bad >= 0:
         return np.empty((0, len(thresholds)), dtype=np.int64), bad
     ranks: Any = None
@@ -250,7 +308,7 @@ def set_sizes(
         ranks, _ = rank_matrix(rows, **options)
     sizes = np.empty((len(rows), len(thresholds)), dtype=np.int64)
     for place, each in enumerate(thresholds):
-        mask = scores <= _limits(each, coin)
+        mask = scores <= _limits(each, rows, draws)
         if each.rank_limit is not None:
             mask &= ranks <= each.rank_limit
         sizes[:, place] = mask.sum(axis=1)
@@ -261,25 +319,25 @@ def set_sizes(
 def p_values(
     score: Score,
     rows: Array,
-    u: FloatArray,
+    draws: Draws,
     groups: GroupedScores,
     group_of_class: IntArray,
-    own_share: FloatArray,
     *,
     logits: bool,
     temperature: float,
 ) -> tuple[FloatArray, int]:
-    """(own_share + #{group scores >= s}) / (n + 1) for every class (n, K); the first bad row."""
-    scores, bad = score_matrix(score, rows, u, logits=logits, temperature=temperature)
+    """(1 - coin + #{group scores >= s}) / (n + 1) for every class (n, K); the first bad row."""
+    scores, bad = score_matrix(score, rows, draws, logits=logits, temperature=temperature)
     if bad >= 0:
         return scores, bad
-    return p_values_of(scores, groups, group_of_class, own_share), -1
+    _, coin = row_numbers(rows, draws)
+    return p_values_of(scores, groups, group_of_class, 1.0 - coin), -1
 
 
 def p_values_of(
     scores: FloatArray, groups: GroupedScores, group_of_class: IntArray, own_share: FloatArray
 ) -> FloatArray:
-    """`p_values` from the scores (n, K)."""
+    """`p_values` from the scores (n, K); each row counts as `own_share` (n,) of one more."""
     result = np.empty_like(scores)
     for group in np.unique(group_of_class):
         members = group_of_class == group
@@ -289,9 +347,10 @@ def p_values_of(
     return result
 
 
-def _limits(thresholds: Thresholds, coin: FloatArray) -> FloatArray:
+def _limits(thresholds: Thresholds, rows: Array, draws: Draws) -> FloatArray:
     """The threshold of each class, per row where the coin decides."""
     if thresholds.lower is None or thresholds.upper_probability is None:
         return thresholds.upper
+    _, coin = row_numbers(rows, draws._replace(score_use=None))
     heads = coin[:, None] < thresholds.upper_probability
     return np.where(heads, thresholds.upper, thresholds.lower)

@@ -6,6 +6,7 @@
 #include "descending_order.hpp"
 #include "limits.hpp"
 #include "row_check.hpp"
+#include "row_numbers.hpp"
 #include "row_source.hpp"
 #include "score_index.hpp"
 
@@ -35,30 +36,35 @@ class RowScorer {
 
 template <class Source>
 inline int64_t score_matrix_from(Source& source, const Rows& rows, const Score& score,
-                                 const double* u, double* scores) {
+                                 const Draws& draws, double* scores) {
     RowScorer<typename Source::Value> scorer(score, rows.n_classes);
+    RowNumbers numbers(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
+        numbers.go_to(i);
         const auto* row = source.load(i);
         if (!row || !is_good_row(source, row, rows.n_classes)) return i;
-        scorer.write(row, rows.n_classes, u[i], scores + i * rows.n_classes);
+        scorer.write(row, rows.n_classes, numbers.u(), scores + i * rows.n_classes);
     }
     return all_good;
 }
 
 template <class Source>
-inline int64_t p_values_from(Source& source, const Rows& rows, const Score& score, const double* u,
-                             const GroupedScores& groups, const double* own_share, double* result) {
+inline int64_t p_values_from(Source& source, const Rows& rows, const Score& score,
+                             const Draws& draws, const GroupedScores& groups, double* result) {
     const ScoreIndex index(groups);
     RowScorer<typename Source::Value> scorer(score, rows.n_classes);
+    RowNumbers numbers(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
+        numbers.go_to(i);
         const auto* row = source.load(i);
         if (!row || !is_good_row(source, row, rows.n_classes)) return i;
         double* const out = result + i * rows.n_classes;
-        scorer.write(row, rows.n_classes, u[i], out);
+        scorer.write(row, rows.n_classes, numbers.u(), out);
+        const double own_share = 1.0 - numbers.coin();
         for (int64_t y = 0; y < rows.n_classes; ++y) {
             const ScoreIndex::Group& group = index.group(groups.group_of_class[y]);
             const int64_t at_least = group.size() - group.count_below(out[y]);
-            out[y] = (static_cast<double>(at_least) + own_share[i]) /
+            out[y] = (static_cast<double>(at_least) + own_share) /
                      (static_cast<double>(group.size()) + 1.0);
         }
     }

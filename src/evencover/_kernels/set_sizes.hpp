@@ -9,6 +9,7 @@
 #include "chooser.hpp"
 #include "descending_order.hpp"
 #include "limits.hpp"
+#include "row_numbers.hpp"
 #include "row_source.hpp"
 #include "score_index.hpp"
 
@@ -147,8 +148,8 @@ class CandidateScorer {
 };
 
 template <class Source>
-inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& score, const double* u,
-                              const LimitTable& table, const double* coin, int64_t* sizes) {
+inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& score,
+                              const Draws& draws, const LimitTable& table, int64_t* sizes) {
     const int64_t n_classes = rows.n_classes;
     double largest = -infinity;
     for (int64_t y = 0; y < n_classes; ++y) largest = std::max(largest, table.top_limits[y * table.n_top]);
@@ -156,10 +157,12 @@ inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& sco
     CandidateScorer<typename Source::Value> scorer(score, largest, n_classes);
     VectorCounter counter(table);
     Candidates candidates(n_classes);
+    RowNumbers numbers(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
+        numbers.go_to(i);
         const auto* row = source.load(i);
         if (!row || !chooser.choose(source, row, candidates)) return i;
-        counter.count(scorer.scores(row, candidates, u[i]), coin[i],
+        counter.count(scorer.scores(row, candidates, numbers.u()), numbers.coin(),
                       sizes + i * (table.n_plain + table.n_pairs));
     }
     return all_good;

@@ -12,7 +12,7 @@ import numpy as np
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 SLICE_ELEMENTS = 1 << 18  # 2 MB of float64: in the cache, and little memory on many threads
-PER_ROW = {"rows", "labels", "u", "coin", "own_share"}  # the arguments with one entry per row
+PER_ROW = {"rows", "labels"}  # the arguments with one entry per row
 
 
 def in_slices(kernel: Kernel) -> Kernel:
@@ -23,11 +23,14 @@ def in_slices(kernel: Kernel) -> Kernel:
     def sliced(*arguments: Any, **options: Any) -> Any:
         bound = signature.bind(*arguments, **options)
         per_row = {name: bound.arguments[name] for name in PER_ROW & bound.arguments.keys()}
+        draws = bound.arguments.get("draws")
         n_rows, n_classes = per_row["rows"].shape
         step = max(1, SLICE_ELEMENTS // max(1, n_classes))
         parts = []
         for start in range(0, max(1, n_rows), step):
             bound.arguments.update({n: v[start : start + step] for n, v in per_row.items()})
+            if draws is not None:
+                bound.arguments["draws"] = draws.of_rows(start, start + step)
             *arrays, bad = kernel(*bound.args, **bound.kwargs)
             if bad >= 0:
                 return (*arrays, start + bad)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from evencover import _kernels
+from evencover._kernels import Draws
 from evencover._validation import (
     Array,
     EvencoverWarning,
@@ -32,7 +33,7 @@ from evencover.evaluation import CoverageReport, Tally
 from evencover.predictors.merging import gathered, joined, most_confused, total
 from evencover.predictors.parameters import Parameters
 from evencover.quantiles import Alpha, Thresholds, calibration_scores, exact_alpha
-from evencover.randomness import Use, check_random_state, places, row_ids, uniforms
+from evencover.randomness import check_random_state, places, row_ids
 from evencover.scores import Score, make_score
 from evencover.sets import PredictionSets
 
@@ -51,7 +52,7 @@ class BasePredictor(Parameters):
         "softmax", "aps", "raps", "saps", "pas", or a `Score`.
     exact
         Randomise between two neighbouring ranks so that coverage is 1 - alpha, not at least
-        1 - alpha; a row's set then depends on its id and `random_state`.
+        1 - alpha; a row's set then depends on its id (or content) and `random_state`.
     allow_empty
         If False, an empty set is given the most probable class.
     from_logits
@@ -59,7 +60,7 @@ class BasePredictor(Parameters):
     temperature
         Divides logits; only used with them.
     random_state
-        Whole number that, with a row's id, fixes every random choice.
+        Whole number that, with a row's id (or content and place), fixes every random choice.
 
     Attributes
     ----------
@@ -136,25 +137,25 @@ class BasePredictor(Parameters):
         """The thresholds from what the fit keeps, by which `load` checks them; None: elsewhere."""
         return None
 
-    def _p_values(
-        self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
-    ) -> tuple[FloatArray, int]:
-        """P-values of every class (n, K), and the first bad row (-1: none).
-
-        The row itself counts as `own_share` (n,) of one more calibration row.
-        """
+    def _p_values(self, rows: Array, draws: Draws, logits: bool) -> tuple[FloatArray, int]:
+        """P-values of every class (n, K), and the first bad row (-1: none)."""
         score, classes = self.score_, np.arange(self.n_classes_)
         scores, bad = _kernels.score_matrix(
-            score.base, rows, u, logits=logits, temperature=self.temperature
+            score.base, rows, draws, logits=logits, temperature=self.temperature
         )
         if bad >= 0:
             return scores, bad
+        # Without a coin the row counts as one whole row more.
+        own_share = 1.0 - _kernels.row_numbers(rows, draws._replace(score_use=None))[1]
         return self._p_of_scores(score.from_base(scores, classes), classes, own_share), -1
 
     def _p_of_scores(
         self, scores: FloatArray, classes: IntArray, own_share: FloatArray
     ) -> FloatArray:
-        """P-values from scores (n, J) of rows as members of `classes` (J,)."""
+        """P-values from scores (n, J) of rows as members of `classes` (J,).
+
+        A row itself counts as `own_share` (n,) of one more calibration row.
+        """
         raise InputError(f"There are no p-values with the method '{self.method}' here.")
 
     def fit(
@@ -178,7 +179,8 @@ class BasePredictor(Parameters):
         labels
             (N,) class indices; may come with the file or the blocks.
         ids
-            (N,) stable row ids, integers or text; by default a row's place in the input.
+            (N,) stable row ids, integers or text, from which a row's random numbers follow; by
+            default they follow from the row's content and place in the input.
         class_names
             One name per class, carried along to the prediction sets.
         executor
@@ -231,7 +233,11 @@ class BasePredictor(Parameters):
         self.n_classes_, self.n_calibration_ = int(n_classes), len(scores)
         self.class_names_, self.fingerprint_ = class_names, None
         self.class_counts_ = np.bincount(labels, minlength=n_classes)
-        ids = places(0, len(scores)) if ids is None else row_ids(ids, len(scores))
+        if ids is None:
+            ids = places(0, len(scores))
+        else:
+            ids = row_ids(ids, len(scores))
+            self._warn_of_repeated_ids(ids)
         thresholds = self._calibrate(scores, labels, ids)
         self.thresholds_, self.lower_thresholds_, self.upper_probability_, _ = thresholds
         self._warn_of_missing_classes()
@@ -270,7 +276,9 @@ class BasePredictor(Parameters):
             "place; without, there are standard, classwise and clustered."
         )
 
-    def _score_block(self, block: Block, ids: Array, logits: bool) -> tuple[Array, ...]:
+    def _score_block(
+        self, block: Block, ids: Array | None, logits: bool, *, calibrating: bool = True
+    ) -> tuple[Array, ...]:
         """Base scores of the true labels, the labels, and the labels' ranks where needed.
 
         Labels and ranks take as few bytes as their number allows.
@@ -278,12 +286,9 @@ class BasePredictor(Parameters):
         assert block.labels is not None
         score = make_score(self.score)
         options: Any = {"logits": logits, "temperature": self.temperature}
+        draws = score.draws(self.random_state, ids, block.start, calibrating=calibrating)
         scores, bad = _kernels.true_label_scores(
-            score.base,
-            block.rows,
-            block.labels,
-            score.row_uniforms(self.random_state, ids),
-            **options,
+            score.base, block.rows, draws, block.labels, **options
         )
         self._refuse(block, bad, logits)
         labels = block.labels.astype(np.min_scalar_type(block.rows.shape[1] - 1))
@@ -291,6 +296,16 @@ class BasePredictor(Parameters):
             return scores, labels
         ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **options)
         return scores, labels, ranks.astype(np.min_scalar_type(block.rows.shape[1]))
+
+    def _warn_of_repeated_ids(self, ids: Array) -> None:
+        n_repeated = len(ids) - len(np.unique(ids))
+        if n_repeated:
+            warnings.warn(
+                f"{n_repeated} of {len(ids)} rows have the id of an earlier row; rows with the "
+                "same id share their random numbers, and all count as independent examples.",
+                EvencoverWarning,
+                stacklevel=4,
+            )
 
     def _warn_of_missing_classes(self) -> None:
         missing = int((self.class_counts_ == 0).sum())
@@ -329,7 +344,8 @@ class BasePredictor(Parameters):
         probabilities, executor
             As in `fit`.
         ids
-            (N,) stable row ids; the same id always gets the same random choices.
+            (N,) stable row ids; the same id always gets the same random choices. Without them,
+            equal rows that arrive one at a time share their fate.
         """
         return PredictionSets.concatenate(
             self.predict_set_blocks(probabilities, ids=ids, executor=executor)
@@ -397,49 +413,49 @@ class BasePredictor(Parameters):
     def _is_calibration_data(self, source: Source) -> bool:
         return self.fingerprint_ is not None and self.fingerprint_ == source.fingerprint
 
-    def _set_block(self, block: Block, ids: Array, logits: bool) -> PredictionSets:
+    def _set_block(self, block: Block, ids: Array | None, logits: bool) -> PredictionSets:
         score = self.score_
         sizes, indices, bad = _kernels.prediction_sets(
-            score.base, block.rows, *self._limits_of_rows(score, ids), **self._set_options(logits)
+            score.base,
+            block.rows,
+            self._draws(block, ids),
+            score.base_thresholds(self.limits_),
+            **self._set_options(logits),
         )
         self._refuse(block, bad, logits)
         return PredictionSets.from_sizes(sizes, indices, self.n_classes_, self.class_names_)
 
-    def _tally_block(self, block: Block, ids: Array, logits: bool) -> tuple[Tally, Confusions]:
+    def _tally_block(
+        self, block: Block, ids: Array | None, logits: bool
+    ) -> tuple[Tally, Confusions]:
         assert block.labels is not None
         score, labels = self.score_, block.labels
-        limits = self._limits_of_rows(score, ids)
         sizes, is_covered, top_classes, bad = _kernels.set_coverage(
-            score.base, block.rows, labels, *limits, **self._set_options(logits)
+            score.base,
+            block.rows,
+            self._draws(block, ids),
+            labels,
+            score.base_thresholds(self.limits_),
+            **self._set_options(logits),
         )
         self._refuse(block, bad, logits)
         tally = Tally.of_rows(labels, is_covered, sizes, self.n_classes_)
         return tally, Confusions.of(labels, top_classes, self.n_classes_)
 
-    def _limits_of_rows(
-        self, score: Score, ids: Array
-    ) -> tuple[FloatArray, Thresholds, FloatArray]:
-        """The uniforms of the rows' scores, the limits of these, and the rows' coins."""
-        u = score.row_uniforms(self.random_state, ids)
-        return u, score.base_thresholds(self.limits_), self._coins(ids)
+    def _draws(self, block: Block, ids: Array | None) -> Draws:
+        """The random numbers of rows whose sets are wanted."""
+        return self.score_.draws(self.random_state, ids, block.start, exact=self.exact)
 
     def _set_options(self, logits: bool) -> dict[str, Any]:
         options = {"allow_empty": self.allow_empty, "logits": logits}
         return {**options, "temperature": self.temperature}
 
-    def _p_block(self, block: Block, ids: Array, logits: bool) -> FloatArray:
-        u = make_score(self.score).row_uniforms(self.random_state, ids)
-        # Without a coin the row counts as one whole row more.
+    def _p_block(self, block: Block, ids: Array | None, logits: bool) -> FloatArray:
         fitted = copy(self)  # `_p_values` may read the score as it was given
         fitted.score = self.score_
-        p, bad = fitted._p_values(block.rows, u, 1.0 - self._coins(ids), logits)
+        p, bad = fitted._p_values(block.rows, self._draws(block, ids), logits)
         self._refuse(block, bad, logits)
         return p
-
-    def _coins(self, ids: Array) -> FloatArray:
-        if not self.exact:
-            return np.zeros(len(ids))
-        return uniforms(self.random_state, Use.EXACT, ids)
 
     def _require_scores(self, who: str) -> None:
         if any(getattr(self, name, 0) is None for name in self.p_value_arrays):
@@ -454,7 +470,7 @@ class BasePredictor(Parameters):
         self,
         source: Source,
         ids: Any,
-        function: Callable[[Block, Array, bool], Result],
+        function: Callable[[Block, Array | None, bool], Result],
         *,
         merge: Callable[[Iterable[Result]], Result] | None = None,
         executor: Any = None,
@@ -466,8 +482,8 @@ class BasePredictor(Parameters):
         return map_source(source, ids, self._on(source, function), merge, executor)
 
     def _on(
-        self, source: Source, function: Callable[[Block, Array, bool], Result]
-    ) -> Callable[[Block, Array], Result]:
+        self, source: Source, function: Callable[[Block, Array | None, bool], Result]
+    ) -> Callable[[Block, Array | None], Result]:
         logits = self.from_logits if source.logits is None else source.logits
         return partial(_on_block, function, logits)
 
@@ -528,6 +544,9 @@ class BasePredictor(Parameters):
 
 
 def _on_block(
-    function: Callable[[Block, Array, bool], Result], logits: bool, block: Block, ids: Array
+    function: Callable[[Block, Array | None, bool], Result],
+    logits: bool,
+    block: Block,
+    ids: Array | None,
 ) -> Result:
     return function(block, ids, logits)

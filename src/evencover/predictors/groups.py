@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from evencover import _kernels
+from evencover._kernels import Draws
 from evencover._kernels.reference import p_values_of
 from evencover._validation import Array, FloatArray, InputError, IntArray
 from evencover.calibration import CalibrationRows, Rows, ScatteredRows
@@ -81,19 +82,16 @@ class GroupPredictor(BasePredictor):
         thresholds = group_thresholds(groups, self.alpha, exact=self.exact)
         return thresholds.of_classes(self.group_of_class_)
 
-    def _p_values(
-        self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
-    ) -> tuple[FloatArray, int]:
+    def _p_values(self, rows: Array, draws: Draws, logits: bool) -> tuple[FloatArray, int]:
         score = self.score_
         if score.base is not score:
-            return super()._p_values(rows, u, own_share, logits)
+            return super()._p_values(rows, draws, logits)
         return _kernels.p_values(
             score,
             rows,
-            u,
+            draws,
             self.groups_,
             self.group_of_class_,
-            own_share,
             logits=logits,
             temperature=self.temperature,
         )

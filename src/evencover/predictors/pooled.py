@@ -155,11 +155,12 @@ class PooledPredictor(BasePredictor):
         # Sums depend on the order of the rows in their last bits: give it by the rows themselves.
         canonical = np.lexsort((ids, labels, scores))
         scores, labels, ids = scores[canonical], labels[canonical], ids[canonical]
-        order = random_order(self.random_state, Use.SPLIT, ids)
+        order = random_order(self.random_state, Use.SPLIT, ids, canonical)
         n_held_out = floor(HOLDOUT_SHARE * len(order)) if self.split == "holdout" else 0
         held_out, learning = order[:n_held_out], np.sort(order[n_held_out:])
         rows = _Rows.of(scores[learning], labels[learning], self.n_classes_)
-        crossfit = _crossfit(rows, ids[learning], self._ingredients(), self.random_state)
+        order = random_order(self.random_state, Use.FOLDS, ids[learning], canonical[learning])
+        crossfit = _crossfit(rows, order, self._ingredients())
         weights = _weights(crossfit, rows, self.alpha)
         self.ingredients_ = [
             (kind, strength, float(weight))
@@ -307,9 +308,9 @@ class _Crossfit(NamedTuple):
 
 
 def _crossfit(
-    rows: _Rows, ids: Array, ingredients: list[tuple[str | int, float]], random_state: int
+    rows: _Rows, order: IntArray, ingredients: list[tuple[str | int, float]]
 ) -> _Crossfit:
-    fold_of_row = _folds(rows.labels, ids, random_state)
+    fold_of_row = _folds(rows.labels, order)
     kinds = dict.fromkeys(kind for kind, _ in ingredients)
     levels = np.empty((len(ingredients), len(rows.labels)))
     folds = []
@@ -334,9 +335,8 @@ def _crossfit(
     return _Crossfit(levels, folds, ingredients)
 
 
-def _folds(labels: IntArray, ids: Array, random_state: int) -> IntArray:
-    """The fold of each row: at random, and as even as can be within every class."""
-    order = random_order(random_state, Use.FOLDS, ids)
+def _folds(labels: IntArray, order: IntArray) -> IntArray:
+    """The fold of each row: by their random order, and as even as can be within every class."""
     order = order[np.argsort(labels[order], kind="stable")]
     fold = np.empty(len(labels), dtype=np.int64)
     fold[order] = np.arange(len(labels)) % N_FOLDS

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from evencover import _kernels
+from evencover._kernels import Draws
 from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
 from evencover.predictors.by_class import ByClassPredictor
 from evencover.quantiles import GroupedScores, Thresholds, conformal_rank, exact_alpha
@@ -106,12 +107,10 @@ class RC3PPredictor(ByClassPredictor):
     def _fate_of_missing_classes(self) -> str:
         return "rc3p puts them in every set"
 
-    def _p_values(
-        self, rows: Array, u: FloatArray, own_share: FloatArray, logits: bool
-    ) -> tuple[FloatArray, int]:
+    def _p_values(self, rows: Array, draws: Draws, logits: bool) -> tuple[FloatArray, int]:
         options: Any = {"logits": logits, "temperature": self.temperature}
         score, classes = self.score_, np.arange(self.n_classes_)
-        scores, bad = _kernels.score_matrix(score.base, rows, u, **options)
+        scores, bad = _kernels.score_matrix(score.base, rows, draws, **options)
         if bad >= 0:
             return scores, bad
         scores = score.from_base(scores, classes)

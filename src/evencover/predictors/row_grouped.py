@@ -170,18 +170,18 @@ class RowGroupedPredictor(OverGroups):
             )
         return [(int(group), np.flatnonzero(own == group)) for group in np.unique(own)]
 
-    def _set_block(self, block: Block, ids: Array, logits: bool) -> PredictionSets:
-        score = self.score_
-        u, coins = score.row_uniforms(self.random_state, ids), self._coins(ids)
+    def _set_block(self, block: Block, ids: Array | None, logits: bool) -> PredictionSets:
+        score, draws = self.score_, self._draws(block, ids)
+        # Groups take the rows out of their places: their keys go with them.
+        keys = _kernels.row_keys(block.rows, draws)
         parts, order = [], []
         for group, rows in self._groups_of(block):
             limits = self.limits_.of_classes(np.full(self.n_classes_, group))
             sizes, indices, bad = _kernels.prediction_sets(
                 score.base,
                 block.rows[rows],
-                u[rows],
+                draws._replace(ids=keys[rows]),
                 score.base_thresholds(limits),
-                coins[rows],
                 **self._set_options(logits),
             )
             self._refuse(block, int(rows[bad]) if bad >= 0 else -1, logits)
@@ -191,17 +191,20 @@ class RowGroupedPredictor(OverGroups):
             order.append(rows)
         return PredictionSets.concatenate(parts)[np.argsort(np.concatenate(order))]
 
-    def _tally_block(self, block: Block, ids: Array, logits: bool) -> tuple[Tally, Confusions]:
+    def _tally_block(
+        self, block: Block, ids: Array | None, logits: bool
+    ) -> tuple[Tally, Confusions]:
         assert block.labels is not None
         tally = Tally.of(self._set_block(block, ids, logits), block.labels)
         top_classes = block.rows.argmax(axis=1)
         return tally, Confusions.of(block.labels, top_classes, self.n_classes_)
 
-    def _p_block(self, block: Block, ids: Array, logits: bool) -> FloatArray:
+    def _p_block(self, block: Block, ids: Array | None, logits: bool) -> FloatArray:
         score, classes = self.score_, np.arange(self.n_classes_)
-        u, own_share = score.row_uniforms(self.random_state, ids), 1.0 - self._coins(ids)
+        draws = self._draws(block, ids)
+        own_share = 1.0 - _kernels.row_numbers(block.rows, draws._replace(score_use=None))[1]
         scores, bad = _kernels.score_matrix(
-            score.base, block.rows, u, logits=logits, temperature=self.temperature
+            score.base, block.rows, draws, logits=logits, temperature=self.temperature
         )
         self._refuse(block, bad, logits)
         scores = score.from_base(scores, classes)

@@ -63,11 +63,11 @@ class Look:
     edges: FloatArray
     names: Array | None
 
-    def __call__(self, block: Block, ids: Array, logits: bool) -> BlockView:
+    def __call__(self, block: Block, ids: Array | None, logits: bool) -> BlockView:
         """All that takes time; blocks may be looked at side by side."""
         predictor = self.predictor
         assert block.labels is not None
-        scores, *_ = predictor._score_block(block, ids, logits)
+        scores, *_ = predictor._score_block(block, ids, logits, calibrating=False)
         scores = predictor.score_.from_base(scores, block.labels)
         sets = predictor._set_block(block, ids, logits)
         own = slice(block.start, block.start + len(block.rows))

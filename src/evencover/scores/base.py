@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from evencover import _kernels
+from evencover._kernels import Draws
 from evencover._validation import (
     Array,
     FloatArray,
@@ -19,7 +20,7 @@ from evencover._validation import (
     score_rows,
 )
 from evencover.quantiles import Thresholds
-from evencover.randomness import Use, check_random_state, places, row_ids, uniforms
+from evencover.randomness import Use, check_random_state, row_ids
 
 
 class Place(NamedTuple):
@@ -86,19 +87,22 @@ class Score(ABC):
         ids: Any = None,
         from_logits: bool = False,
         temperature: float = 1.0,
+        calibrating: bool = True,
     ) -> FloatArray:
         """Score of each row's true label (N,): one pass over the rows, no sort.
 
         Agrees bit for bit with the label's entry of `matrix` for the same `random_state` and
-        `ids` (by default a row's id is its place). What a score takes from the labels is taken
-        from these.
+        `ids`, if both are for the same purpose: the random numbers of calibration rows
+        (`calibrating`) are others than those of rows whose sets are wanted. What a score takes
+        from the labels is taken from these.
         """
         temperature = real_number(temperature, "temperature", "true_label", 0, open_low=True)
         rows = score_rows(probabilities)
         labels = class_labels(labels, rows.shape[1], len(rows))
-        u = self.row_uniforms(check_random_state(random_state, "true_label"), _ids(ids, len(rows)))
+        seed = check_random_state(random_state, "true_label")
+        draws = self.draws(seed, _ids(ids, len(rows)), calibrating=calibrating)
         scores, bad = _kernels.true_label_scores(
-            self.base, rows, labels, u, logits=from_logits, temperature=temperature
+            self.base, rows, draws, labels, logits=from_logits, temperature=temperature
         )
         if bad >= 0:
             raise_bad_row(rows[bad], bad, logits=from_logits)
@@ -113,26 +117,42 @@ class Score(ABC):
         ids: Any = None,
         from_logits: bool = False,
         temperature: float = 1.0,
+        calibrating: bool = False,
     ) -> FloatArray:
         """Score of every class in every row (N, K)."""
         temperature = real_number(temperature, "temperature", "matrix", 0, open_low=True)
         rows = score_rows(probabilities)
-        u = self.row_uniforms(check_random_state(random_state, "matrix"), _ids(ids, len(rows)))
+        seed = check_random_state(random_state, "matrix")
+        draws = self.draws(seed, _ids(ids, len(rows)), calibrating=calibrating)
         scores, bad = _kernels.score_matrix(
-            self.base, rows, u, logits=from_logits, temperature=temperature
+            self.base, rows, draws, logits=from_logits, temperature=temperature
         )
         if bad >= 0:
             raise_bad_row(rows[bad], bad, logits=from_logits)
         return self.from_base(scores, np.arange(rows.shape[1]))
 
-    def row_uniforms(self, random_state: int, ids: Array) -> FloatArray:
-        """The rows' uniforms; u = 1, the class's whole own mass, where nothing is random."""
-        return uniforms(random_state, Use.SCORE, ids) if self.is_random else np.ones(len(ids))
+    def draws(
+        self,
+        random_state: int,
+        ids: Array | None,
+        first: int = 0,
+        *,
+        calibrating: bool = False,
+        exact: bool = False,
+    ) -> Draws:
+        """The random numbers of rows, the first of which is the input's row `first`.
+
+        Where nothing is random u = 1, the class's whole own mass. Calibration rows and rows whose
+        sets are wanted never share a number, whatever their ids.
+        """
+        use = Use.CALIBRATION_SCORE if calibrating else Use.SCORE
+        score_use = int(use) if self.is_random else None
+        return Draws(int(random_state), score_use, int(Use.EXACT) if exact else None, ids, first)
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, as `make_score` takes them."""
         return {"name": self.name, **asdict(self)}
 
 
-def _ids(ids: Any, n_rows: int) -> Array:
-    return places(0, n_rows) if ids is None else row_ids(ids, n_rows)
+def _ids(ids: Any, n_rows: int) -> Array | None:
+    return None if ids is None else row_ids(ids, n_rows)
