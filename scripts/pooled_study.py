@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import compare, recommend
-from evencover.comparison import calibration_rows
+from evencover.comparison.compare import calibration_rows
 from evencover.data import TWINS, load_languages, twin
 
 SIZES = (10, 20, 50)

@@ -25,12 +25,12 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover._validation import EvencoverWarning
-from evencover.comparison import calibration_rows
+from evencover.comparison.compare import calibration_rows
+from evencover.comparison.trials import ScoredRows, Trial
+from evencover.data.datasets.twins import TWINS, TwinParameters, TwinSource, twin
 from evencover.data.source import ArraySource, Source, rows_per_block
-from evencover.data.twins import TWINS, TwinParameters, TwinSource, twin
 from evencover.predictors import make_predictor
 from evencover.scores import make_score
-from evencover.trials import ScoredRows, Trial
 
 SCORES = [make_score(name) for name in ("softmax", "aps", "raps")]
 METHODS = ("standard", "classwise", "clustered")

@@ -13,10 +13,10 @@ from evencover import (
     InputError,
     StandardPredictor,
 )
-from evencover.calibration import CalibrationRows, ScatteredRows, ScoredPart
 from evencover.data.fingerprint import Fingerprint
+from evencover.engine.scattered import CalibrationRows, ScatteredRows, ScoredPart
+from evencover.engine.workers import Workers
 from evencover.randomness import places
-from evencover.workers import Workers
 
 
 @pytest.fixture(scope="module")

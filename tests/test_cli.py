@@ -759,7 +759,18 @@ def test_predict_imports_no_scikit_learn(folder, run, method):
 
 
 @pytest.mark.parametrize(
-    "module", ["data", "engine", "experiments", "predictors", "report", "scores", "workers"]
+    "module",
+    [
+        "comparison",
+        "data",
+        "engine",
+        "evaluation",
+        "experiments",
+        "output",
+        "predictors",
+        "report",
+        "scores",
+    ],
 )
 def test_every_room_can_be_entered_first(module, folder):
     """A worker imports what it is sent, in any order: there must be no circles."""

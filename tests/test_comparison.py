@@ -7,8 +7,8 @@ import oracle
 import pytest
 
 from evencover import APS, RAPS, InputError, Softmax, compare
-from evencover.comparison import METRICS, Candidate, Comparison, calibration_rows
-from evencover.evaluation import CoverageReport, Tally
+from evencover.comparison.compare import METRICS, Candidate, Comparison, calibration_rows
+from evencover.evaluation.report import CoverageReport, Tally
 from evencover.predictors import (
     ClasswisePredictor,
     ClusteredPredictor,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from evencover import InputError, PredictionSets, evaluate
-from evencover.evaluation import Tally, clopper_pearson, covgap_noise_floor
+from evencover.evaluation.report import Tally, clopper_pearson, covgap_noise_floor
 
 ALPHAS = {0.01: Fraction(1, 100), 0.1: Fraction(1, 10), 0.3: Fraction(3, 10), "1/3": Fraction(1, 3)}
 

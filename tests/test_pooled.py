@@ -14,7 +14,7 @@ from evencover import (
     PooledPredictor,
     StandardPredictor,
 )
-from evencover.pooling import Blend, ClusterPrior, NormalPrior, OwnRows
+from evencover.predictors.pooling import Blend, ClusterPrior, NormalPrior, OwnRows
 
 K = 60
 

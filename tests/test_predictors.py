@@ -20,9 +20,9 @@ from evencover import (
     MacroPredictor,
     StandardPredictor,
 )
-from evencover.calibration import CalibrationRows
 from evencover.data import source
-from evencover.evaluation import evaluate
+from evencover.engine.scattered import CalibrationRows
+from evencover.evaluation.report import evaluate
 from evencover.predictors import PREDICTORS, make_predictor
 from evencover.predictors.clustered import cluster_groups
 from evencover.randomness import Use, random_order, uniforms

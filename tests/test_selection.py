@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from evencover import selection
-from evencover.selection import (
+from evencover.engine import selection
+from evencover.engine.selection import (
     Extent,
     Search,
     added,

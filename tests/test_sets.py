@@ -65,7 +65,7 @@ def test_names_take_the_place_of_indices():
 
 def test_arrow_holds_the_same_lists():
     pytest.importorskip("pyarrow")
-    pytest.importorskip("evencover.data.arrow")
+    pytest.importorskip("evencover.data.formats.arrow")
     sets = PredictionSets.from_mask([[True, False, True], [False] * 3, [False, True, False]])
     assert sets.to_arrow().to_pylist() == [[0, 2], [], [1]]
 

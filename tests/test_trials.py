@@ -6,10 +6,10 @@ import pytest
 
 import evencover.data.source as source_module
 from evencover import APS, PAS, RAPS, SAPS, InputError, PredictionSets, Softmax
+from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data import as_source
-from evencover.evaluation import Tally
+from evencover.evaluation.report import Tally
 from evencover.predictors import PREDICTORS, make_predictor
-from evencover.trials import ScoredRows, Trial
 
 SCORES = [Softmax(), APS(), APS(randomize=False), RAPS(penalty=0.1, k_reg=2)]
 MORE = [PAS(), PAS([1, 2, 3, 4, 5, 6, 7]), SAPS()]

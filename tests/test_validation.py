@@ -371,13 +371,13 @@ def kinds():
 
     def arrow(p, y):
         pa = pytest.importorskip("pyarrow")
-        pytest.importorskip("evencover.data.arrow")
+        pytest.importorskip("evencover.data.formats.arrow")
         columns = {f"class {k}": p[:, k] for k in range(p.shape[1])}
         return pa.table(columns), pa.array(y)
 
     def arrow_list(p, y):
         pa = pytest.importorskip("pyarrow")
-        pytest.importorskip("evencover.data.arrow")
+        pytest.importorskip("evencover.data.formats.arrow")
         return pa.FixedSizeListArray.from_arrays(pa.array(p.ravel()), p.shape[1]), pa.array(y)
 
     def torch(p, y):

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from evencover import InputError
-from evencover.workers import Workers, as_workers, dask_client, results_in_order
+from evencover.engine.workers import Workers, as_workers, dask_client, results_in_order
 
 
 def test_workers_that_die_are_told_in_one_sentence():

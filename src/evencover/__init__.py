@@ -29,11 +29,11 @@ _HOME = {
     "CoverageReport": "evaluation",
     "Comparison": "comparison",
     "compare": "comparison",
-    "Recommendation": "advice",
-    "recommend": "advice",
+    "Recommendation": "comparison",
+    "recommend": "comparison",
     "evaluate": "evaluation",
     "write_report": "report",
-    "predict_to_folder": "partitioned",
+    "predict_to_folder": "output.folders",
     "save": "persistence",
     "load": "persistence",
     "InputError": "_validation",
@@ -45,14 +45,14 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:
     from evencover._validation import EvencoverWarning as EvencoverWarning
     from evencover._validation import InputError as InputError
-    from evencover.advice import Recommendation as Recommendation
-    from evencover.advice import recommend as recommend
     from evencover.classifier import ConformalClassifier as ConformalClassifier
     from evencover.comparison import Comparison as Comparison
-    from evencover.comparison import compare as compare
+    from evencover.comparison import Recommendation as Recommendation
+    from evencover.comparison.compare import compare as compare
+    from evencover.comparison.recommend import recommend as recommend
     from evencover.evaluation import CoverageReport as CoverageReport
     from evencover.evaluation import evaluate as evaluate
-    from evencover.partitioned import predict_to_folder as predict_to_folder
+    from evencover.output.folders import predict_to_folder as predict_to_folder
     from evencover.persistence import load as load
     from evencover.persistence import save as save
     from evencover.predictors import ClasswisePredictor as ClasswisePredictor

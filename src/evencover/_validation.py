@@ -52,7 +52,7 @@ def plain_array(values: Any) -> Array:
     if isinstance(values, np.ndarray):
         return values
     if type(values).__module__.startswith("pyarrow"):
-        from evencover.data.arrow import matrix_from_arrow
+        from evencover.data.formats.arrow import matrix_from_arrow
 
         return matrix_from_arrow(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps on a device or with a gradient

@@ -14,12 +14,10 @@ import numpy as np
 
 import evencover
 from evencover._validation import Array, EvencoverWarning, InputError, IntArray, NotFittedError
-from evencover.clustering import ClusterGuarantee
-from evencover.data.atomic import atomic_path, refuse_existing
+from evencover.data.formats.safetensors_files import safetensors_metadata
 from evencover.data.location import as_location, existing_file
 from evencover.data.reading import reading
-from evencover.data.safetensors_files import safetensors_metadata
-from evencover.pooling import FINE_BINS
+from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors import (
     SAVED_PREDICTORS,
     BasePredictor,
@@ -32,8 +30,10 @@ from evencover.predictors import (
     RowGroupedPredictor,
 )
 from evencover.predictors.by_class import ByClassPredictor
+from evencover.predictors.clustering import ClusterGuarantee
 from evencover.predictors.grouped import OverGroups
 from evencover.predictors.groups import GroupPredictor
+from evencover.predictors.pooling import FINE_BINS
 from evencover.quantiles import GroupedScores
 from evencover.scores import Score, make_score
 

@@ -12,10 +12,10 @@ from typing import Any, Self
 import numpy as np
 
 from evencover._validation import Array, FloatArray, InputError, IntArray, whole_number
-from evencover.clustering import quantile_embedding
-from evencover.comparison import Comparison
-from evencover.evaluation import CoverageReport
+from evencover.comparison.compare import Comparison
+from evencover.evaluation.report import CoverageReport
 from evencover.predictors import BasePredictor
+from evencover.predictors.clustering import quantile_embedding
 from evencover.quantiles import GroupedScores
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.

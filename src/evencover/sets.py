@@ -158,7 +158,7 @@ class PredictionSets:
 
     def to_arrow(self) -> Any:
         """An Arrow list array of class indices; needs pyarrow."""
-        from evencover.data.arrow import import_pyarrow
+        from evencover.data.formats.arrow import import_pyarrow
 
         pa = import_pyarrow()
         return pa.LargeListArray.from_arrays(

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evencover.confusions import Confusions
 from evencover.data import load_languages
-from evencover.evaluation import CoverageReport, Tally
+from evencover.evaluation.confusions import Confusions
+from evencover.evaluation.report import CoverageReport, Tally
 from evencover.predictors import make_predictor
 from evencover.report import write_report
 from evencover.report.content import Gathered, describe

@@ -11,7 +11,7 @@ import pytest
 
 from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
-from evencover.workers import as_workers, results_in_order
+from evencover.engine.workers import as_workers, results_in_order
 
 
 def test_a_task_that_kills_every_worker_is_given_up_with_one_sentence(client):

@@ -20,8 +20,8 @@ from evencover import (
 )
 from evencover.cli import main
 from evencover.data import as_source
+from evencover.engine.workers import DaskWorkers
 from evencover.report.content import report_content
-from evencover.workers import DaskWorkers
 
 from .conftest import BOUNDS, N_CLASSES, N_ROWS, write_parts
 
@@ -208,7 +208,7 @@ def test_evaluation_brings_back_bytes_for_classes_and_not_for_rows(
 def test_calibration_without_gathering_brings_back_bytes_for_classes(
     parts, client, received, monkeypatch
 ):
-    monkeypatch.setattr("evencover.selection.MOST_CELLS", 1 << 10)
+    monkeypatch.setattr("evencover.engine.selection.MOST_CELLS", 1 << 10)
     ClasswisePredictor().fit(parts, executor=client, gather=False)
     assert max(received) <= 8 * 1024 + 1000
     assert len(received) <= 64  # a pass at least halves an interval of 64-bit keys

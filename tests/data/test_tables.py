@@ -16,7 +16,7 @@ from inputs import (
     write_table,
 )
 
-import evencover.data.arrow as arrow
+import evencover.data.formats.arrow as arrow
 from evencover import InputError
 from evencover.data import as_source
 

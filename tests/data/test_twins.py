@@ -7,7 +7,7 @@ import pytest
 
 from evencover import InputError, compare
 from evencover.data import TWINS, TwinSource, source, twin
-from evencover.data.twins import (
+from evencover.data.datasets.twins import (
     CENTRE_LIMIT,
     CENTRE_STEP,
     EXTRA_SLOT,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evencover import InputError, PredictionSets
-from evencover.data.atomic import atomic_path, refuse_existing
-from evencover.data.writers import check_sets_format, write_sets
+from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.writers import check_sets_format, write_sets
 
 pq = pytest.importorskip("pyarrow.parquet")
 

@@ -85,7 +85,7 @@ def test_ten_kills_at_random_moments_change_no_byte(tmp_path, data):
 def test_a_complete_study_is_not_computed_again(folder, make_grid, monkeypatch):
     before = {name: (folder / name).read_bytes() for name in TABLES}
     monkeypatch.setattr("evencover.experiments.runner._compute", None)
-    monkeypatch.setattr("evencover.trials.ScoredRows._read", None)
+    monkeypatch.setattr("evencover.comparison.trials.ScoredRows._read", None)
     assert run(make_grid(), folder).is_complete
     assert {name: (folder / name).read_bytes() for name in TABLES} == before
 
@@ -93,7 +93,7 @@ def test_a_complete_study_is_not_computed_again(folder, make_grid, monkeypatch):
 def test_the_scores_are_read_once(make_grid, tmp_path, monkeypatch):
     run(make_grid(), tmp_path / "out")
     (part := next((tmp_path / "out").glob("parts/*.json"))).unlink()
-    monkeypatch.setattr("evencover.trials.ScoredRows._read", None)
+    monkeypatch.setattr("evencover.comparison.trials.ScoredRows._read", None)
     run(make_grid(), tmp_path / "out")
     assert part.exists()
 

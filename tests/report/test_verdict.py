@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evencover import CoverageReport
-from evencover.evaluation import Tally
+from evencover.evaluation.report import Tally
 from evencover.predictors import make_predictor
 from evencover.report.remedies import Needs, remedies
 from evencover.report.verdict import class_states, expected_by_chance, usual_spread, verdict

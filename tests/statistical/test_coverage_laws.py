@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import beta, kstest
 
 from evencover import APS, ClasswisePredictor, ClusteredPredictor, StandardPredictor, quantiles
-from evencover.clustering import cluster_guarantees
+from evencover.predictors.clustering import cluster_guarantees
 from evencover.quantiles import GroupedScores
 
 LEVEL = 1e-3  # false-alarm rate of each Kolmogorov-Smirnov test

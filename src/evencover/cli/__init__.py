@@ -11,9 +11,9 @@ import cyclopts
 
 from evencover._validation import EvencoverWarning, InputError
 from evencover.cli import calibrate, compare, evaluate, info, predict, recommend, report
+from evencover.cli.console import note
 from evencover.cli.experiment import experiment
 from evencover.cli.shared import app
-from evencover.console import note
 
 for command in (calibrate, predict, evaluate, report, info, recommend, compare):
     app.command(command.run, name=command.__name__.rpartition(".")[2])

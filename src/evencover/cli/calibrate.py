@@ -13,7 +13,7 @@ from evencover.cli.choices import (
     refuse_unused,
 )
 from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, number_if_float
-from evencover.data.atomic import refuse_existing
+from evencover.output.atomic import refuse_existing
 
 
 def run(

@@ -23,7 +23,7 @@ def read_settings(
     pairs: Sequence[str] | None, groups: str | None, prevalence: str | None
 ) -> dict[str, Any]:
     """Values by parameter name, those of files included."""
-    from evencover.data.files import column_from_file
+    from evencover.data.opening import column_from_file
 
     settings: dict[str, Any] = {}
     for pair in pairs or ():

@@ -11,11 +11,11 @@ from evencover.cli.choices import (
     read_settings,
     refuse_unused,
 )
+from evencover.cli.console import note, print_table, watch
 from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json, write_csv
-from evencover.console import note, print_table, watch
-from evencover.data.atomic import refuse_existing
 from evencover.data.location import as_location
 from evencover.data.source import as_source
+from evencover.output.atomic import refuse_existing
 
 
 def run(
@@ -77,7 +77,7 @@ def run(
     force
         Overwrite an existing file.
     """
-    from evencover.comparison import compare
+    from evencover.comparison.compare import compare
 
     if csv is not None:
         refuse_existing(csv, force=force)

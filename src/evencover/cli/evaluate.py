@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evencover.cli.console import print_table
 from evencover.cli.shared import READ, Dask, Input, Json, executor, print_json
-from evencover.console import print_table
 
 if TYPE_CHECKING:
-    from evencover.evaluation import GroupCoverage
+    from evencover.evaluation.report import GroupCoverage
 
 
 def run(

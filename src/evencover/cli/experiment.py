@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from evencover._validation import InputError
+from evencover.cli.console import WorkBar, note
 from evencover.cli.shared import Dask, Json, Output, Switch, executor, print_json
-from evencover.console import WorkBar, note
-from evencover.data.atomic import atomic_path, refuse_existing
+from evencover.output.atomic import atomic_path, refuse_existing
 
 experiment = App(
     name="experiment",

@@ -21,7 +21,7 @@ def run(
     as_json
         Print everything as JSON.
     """
-    from evencover import description
+    from evencover.cli import description
     from evencover.persistence import is_model, load
 
     if file is None:

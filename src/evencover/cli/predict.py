@@ -7,7 +7,7 @@ from typing import Any
 
 from evencover._validation import InputError
 from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor
-from evencover.data.atomic import refuse_existing
+from evencover.output.atomic import refuse_existing
 
 
 def run(
@@ -45,7 +45,7 @@ def run(
     if output.is_dir() or not output.suffix:
         _write_folder(load(model), data, output, part_format, dask, force, read)
         return
-    from evencover.data.writers import check_sets_format, write_sets
+    from evencover.output.writers import check_sets_format, write_sets
 
     output = refuse_existing(output, force=force)
     check_sets_format(output)
@@ -74,7 +74,7 @@ def _write_folder(
     force: bool,
     read: Input,
 ) -> None:
-    from evencover.partitioned import predict_to_folder
+    from evencover.output.folders import predict_to_folder
 
     if not folder.absolute().parent.is_dir():
         raise InputError(f"Cannot write '{folder}': the folder '{folder.parent}' does not exist.")

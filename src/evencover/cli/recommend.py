@@ -20,7 +20,7 @@ def run(data: str, /, *, alpha: str = "0.1", as_json: Json = False, read: Input 
     as_json
         Print the advice as JSON.
     """
-    from evencover.advice import recommend
+    from evencover.comparison.recommend import recommend
 
     source = read.open(data, "reading")
     if not source.has_labels:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor
-from evencover.data.atomic import refuse_existing
 from evencover.data.location import as_location
+from evencover.output.atomic import refuse_existing
 
 
 def run(

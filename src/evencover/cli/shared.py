@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 import evencover
-from evencover.console import watch
-from evencover.data.atomic import atomic_path
+from evencover.cli.console import watch
 from evencover.data.source import Source, as_source
+from evencover.output.atomic import atomic_path
 
 app = App(
     name="evencover",
@@ -48,7 +48,7 @@ class Input:
 
     def row_ids(self) -> Any:
         """The ids, or None."""
-        from evencover.data.files import column_from_file
+        from evencover.data.opening import column_from_file
 
         return None if self.ids is None else column_from_file(self.ids, "ids")
 
@@ -62,7 +62,7 @@ def executor(dask: str | None) -> Iterator[Any]:
     if dask is None:
         yield None
         return
-    from evencover.workers import dask_client
+    from evencover.engine.workers import dask_client
 
     with dask_client(dask) as client:
         yield client

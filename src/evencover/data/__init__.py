@@ -1,9 +1,9 @@
 """Readers and writers: any file or array becomes row blocks; bundled and simulated data."""
 
-from evencover.data.languages import Labelled, load_languages
-from evencover.data.preprocessing import drop_rare_classes
+from evencover.data.datasets.languages import Labelled, load_languages
+from evencover.data.datasets.preprocessing import drop_rare_classes
+from evencover.data.datasets.twins import TWINS, TwinParameters, TwinSource, twin
 from evencover.data.source import Block, Source, as_source
-from evencover.data.twins import TWINS, TwinParameters, TwinSource, twin
 
 __all__ = [
     "TWINS",

@@ -65,7 +65,7 @@ def open_dask(collection: Any) -> Source:
     if type(collection).__module__.startswith("dask.array"):
         return DaskArraySource(collection)
     if type(collection).__module__.startswith("dask.bag"):
-        from evencover.data.files import open_files
+        from evencover.data.opening import open_files
 
         paths: Sequence[Any] = collection.compute()
         return open_files(paths)

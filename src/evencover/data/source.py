@@ -291,7 +291,7 @@ def as_source(
     if logits is not None:
         source.logits = logits
     if isinstance(labels, str | os.PathLike):
-        from evencover.data.files import labels_for
+        from evencover.data.opening import labels_for
 
         labels = labels_for(source, labels)
     if labels is not None:
@@ -303,11 +303,11 @@ def _open(probabilities: Any) -> Source:
     if isinstance(probabilities, Source):
         return probabilities
     if isinstance(probabilities, str | os.PathLike):
-        from evencover.data.files import open_file
+        from evencover.data.opening import open_file
 
         return open_file(probabilities)
     if _is_sequence_of_paths(probabilities):
-        from evencover.data.files import open_files
+        from evencover.data.opening import open_files
 
         return open_files(probabilities)
     if type(probabilities).__module__.startswith("dask."):

@@ -71,7 +71,7 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
 
 
 def _named(name: str, scale: float, folder: Path | None) -> DataSet:
-    from evencover.data.twins import TWINS
+    from evencover.data.datasets.twins import TWINS
 
     if name in TWINS:
         return _twin(name, name, scale, 0)
@@ -89,7 +89,7 @@ def _from_table(table: dict[str, Any], scale: float, folder: Path | None) -> Dat
     if ("path" in table) == ("twin" in table):
         raise InputError(f"A data set must have the key 'path' or 'twin'. Got {table} instead.")
     if "twin" in table:
-        from evencover.data.twins import TWINS
+        from evencover.data.datasets.twins import TWINS
 
         if table["twin"] not in TWINS:
             raise_unknown("twin", table["twin"], TWINS)
@@ -101,7 +101,7 @@ def _from_table(table: dict[str, Any], scale: float, folder: Path | None) -> Dat
 
 
 def _twin(name: str, twin_name: str, scale: float, random_state: int) -> DataSet:
-    from evencover.data.twins import twin
+    from evencover.data.datasets.twins import twin
 
     identity = f"twin {twin_name}, scale {scale}, random_state {random_state}"
     return DataSet(
@@ -110,7 +110,7 @@ def _twin(name: str, twin_name: str, scale: float, random_state: int) -> DataSet
 
 
 def _languages() -> Source:
-    from evencover.data.languages import load_languages
+    from evencover.data.datasets.languages import load_languages
 
     data = load_languages()
     return as_source(data.probabilities, data.labels, class_names=data.class_names.tolist())
@@ -119,8 +119,8 @@ def _languages() -> Source:
 def _file(
     name: str, path: str, folder: Path | None, labels: str | None = None, logits: bool | None = None
 ) -> DataSet:
-    from evencover.data.files import column_from_file
     from evencover.data.location import as_location, existing_file
+    from evencover.data.opening import column_from_file
 
     def place(of: str) -> Location:
         location = as_location(of)

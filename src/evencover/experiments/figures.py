@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import FloatArray, InputError, raise_unknown
-from evencover.data.atomic import atomic_path
 from evencover.experiments.formats import METRICS
 from evencover.experiments.results import Results
+from evencover.output.atomic import atomic_path
 from evencover.plotting import BLUE, GREY, ORANGE, new_axes
 
 # Okabe and Ito's colours; the paper's methods always look the same.

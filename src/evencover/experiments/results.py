@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import Array, FloatArray, InputError, import_pandas
-from evencover.data.atomic import atomic_path
-from evencover.evaluation import CoverageReport
+from evencover.evaluation.report import CoverageReport
 from evencover.experiments.grid import Grid
+from evencover.output.atomic import atomic_path
 
 CELL = ("dataset", "simulated", "score", "method", "parameters", "exact", "n_avg")
 METRICS = CoverageReport.METRICS

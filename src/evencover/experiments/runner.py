@@ -17,9 +17,10 @@ import numpy as np
 
 import evencover
 from evencover._validation import Array, EvencoverWarning, IntArray
+from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data.source import Source
-from evencover.engine import map_blocks
-from evencover.evaluation import CoverageReport, Tally
+from evencover.engine.blocks import map_blocks
+from evencover.evaluation.report import CoverageReport, Tally
 from evencover.experiments.datasets import DataSet
 from evencover.experiments.grid import Cell, Grid, NamedScore
 from evencover.experiments.results import Results, Store
@@ -27,7 +28,6 @@ from evencover.experiments.splits import sample, sample_balanced
 from evencover.predictors import BasePredictor
 from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import exact_alpha
-from evencover.trials import ScoredRows, Trial
 
 # Threshold vectors in one pass: their ranks fit a cache, and little is lost by a kill.
 VECTORS_PER_UNIT = 480

@@ -6,7 +6,7 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._validation import Array, IntArray
-from evencover.comparison import calibration_rows
+from evencover.comparison.compare import calibration_rows
 from evencover.randomness import Use, places
 
 

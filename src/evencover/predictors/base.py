@@ -25,11 +25,11 @@ from evencover._validation import (
     raise_bad_row,
     real_number,
 )
-from evencover.calibration import ScatteredRows
-from evencover.confusions import Confusions
 from evencover.data.source import Block, IterableSource, Source, as_source
-from evencover.engine import Work, cut, fold_source, known_ids, map_source, workers_of
-from evencover.evaluation import CoverageReport, Tally
+from evencover.engine.blocks import Work, cut, fold_source, known_ids, map_source, workers_of
+from evencover.engine.scattered import ScatteredRows
+from evencover.evaluation.confusions import Confusions
+from evencover.evaluation.report import CoverageReport, Tally
 from evencover.predictors.merging import gathered, joined, most_confused, total
 from evencover.predictors.parameters import Parameters
 from evencover.quantiles import Alpha, Thresholds, calibration_scores, exact_alpha

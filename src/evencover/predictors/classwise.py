@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from evencover._validation import IntArray
-from evencover.calibration import Rows
+from evencover.engine.scattered import Rows
 from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import RankedScores
 

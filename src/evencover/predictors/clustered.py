@@ -15,8 +15,8 @@ from evencover._validation import (
     IntArray,
     whole_number,
 )
-from evencover.calibration import Rows, followed_by
-from evencover.clustering import (
+from evencover.engine.scattered import Rows, followed_by
+from evencover.predictors.clustering import (
     ClusterGuarantee,
     automatic_n_clusters,
     automatic_parameters,

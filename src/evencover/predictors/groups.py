@@ -11,7 +11,7 @@ from evencover import _kernels
 from evencover._kernels import Draws
 from evencover._kernels.reference import p_values_of
 from evencover._validation import Array, FloatArray, InputError, IntArray
-from evencover.calibration import CalibrationRows, Rows, ScatteredRows
+from evencover.engine.scattered import CalibrationRows, Rows, ScatteredRows
 from evencover.predictors.base import BasePredictor
 from evencover.quantiles import GroupedScores, RankedScores, Thresholds, group_thresholds
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from evencover._validation import Array
-from evencover.confusions import Confusions
-from evencover.evaluation import Tally
+from evencover.evaluation.confusions import Confusions
+from evencover.evaluation.report import Tally
 
 
 def joined(parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:

@@ -18,7 +18,8 @@ from evencover._validation import (
     real_number,
     whole_number,
 )
-from evencover.pooling import (
+from evencover.predictors.base import BasePredictor
+from evencover.predictors.pooling import (
     Blend,
     ClusterPrior,
     NormalPrior,
@@ -27,7 +28,6 @@ from evencover.pooling import (
     blended,
     rank_of_place,
 )
-from evencover.predictors.base import BasePredictor
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_alpha
 from evencover.randomness import Use, random_order
 from evencover.scores import Score

@@ -11,9 +11,9 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._validation import Array, FloatArray, InputError, IntArray
-from evencover.confusions import Confusions
 from evencover.data.source import Block
-from evencover.evaluation import CoverageReport, Tally
+from evencover.evaluation.confusions import Confusions
+from evencover.evaluation.report import CoverageReport, Tally
 from evencover.predictors.grouped import OverGroups, name_groups
 from evencover.quantiles import Alpha, Thresholds
 from evencover.scores import Score

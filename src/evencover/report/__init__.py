@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from evencover.comparison import Comparison
-from evencover.data.atomic import atomic_path, refuse_existing
+from evencover.comparison.compare import Comparison
+from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors.base import BasePredictor
 from evencover.report.comparison import comparison_content
 from evencover.report.content import report_content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evencover.comparison import Comparison
+from evencover.comparison.compare import Comparison
 
 
 def comparison_content(comparison: Comparison) -> dict[str, Any]:

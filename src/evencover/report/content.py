@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import IntArray
-from evencover.evaluation import CoverageReport
+from evencover.evaluation.report import CoverageReport
 from evencover.predictors.base import BasePredictor
 from evencover.report.gathering import Gathered, gather
 from evencover.report.groups import (

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
-from evencover.confusions import Confusions
 from evencover.data.source import Block
-from evencover.engine import fold_source
-from evencover.evaluation import CoverageReport, Tally
+from evencover.engine.blocks import fold_source
+from evencover.evaluation.confusions import Confusions
+from evencover.evaluation.report import CoverageReport, Tally
 from evencover.predictors.base import BasePredictor
 from evencover.report.examples import Example, Examples
 from evencover.report.groups import score_bins

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover._validation import IntArray
-from evencover.clustering import least_count
-from evencover.evaluation import CoverageReport
+from evencover.evaluation.report import CoverageReport
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.clustering import least_count
 from evencover.quantiles import Alpha, exact_alpha
 from evencover.report.verdict import SURELY_UNDER, class_states, expected_by_chance
 

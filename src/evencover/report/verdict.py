@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import IntArray
-from evencover.binomial import clopper_pearson
-from evencover.evaluation import CoverageReport
+from evencover.evaluation.binomial import clopper_pearson
+from evencover.evaluation.report import CoverageReport
 from evencover.quantiles import exact_alpha
 
 # States of a class, as the page knows them.

@@ -10,11 +10,11 @@ import numpy as np
 import evencover
 from evencover import _kernels
 from evencover._validation import FloatArray, IntArray
-from evencover.console import print_table
+from evencover.cli.console import print_table
 from evencover.data.source import Source
+from evencover.engine.workers import n_threads
 from evencover.predictors import BasePredictor
 from evencover.scores import make_score
-from evencover.workers import n_threads
 
 
 def of_installation() -> dict[str, Any]:

@@ -17,8 +17,8 @@ from evencover._kernels import Draws
 from evencover._kernels.limit_table import LimitTable
 from evencover._validation import Array, FloatArray, InputError, IntArray, raise_bad_row
 from evencover.data.source import Block, IterableSource, Source
-from evencover.engine import map_blocks, map_source
-from evencover.evaluation import Tally
+from evencover.engine.blocks import map_blocks, map_source
+from evencover.evaluation.report import Tally
 from evencover.predictors import BasePredictor
 from evencover.predictors.merging import joined
 from evencover.quantiles import Thresholds

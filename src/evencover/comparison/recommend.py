@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import InputError, IntArray, class_labels, plain_array, whole_number
-from evencover.clustering import automatic_n_clusters, automatic_parameters, least_count
-from evencover.comparison import compare
-from evencover.description import class_balance
+from evencover.cli.description import class_balance
+from evencover.comparison.compare import compare
+from evencover.predictors.clustering import automatic_n_clusters, automatic_parameters, least_count
 from evencover.quantiles import Alpha, exact_alpha
 
 __all__ = ["Recommendation", "compare", "recommend"]

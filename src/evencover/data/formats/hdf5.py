@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from evencover.data.arrays import NAMES_KEY, LazyArrays
+from evencover.data.formats.arrays import NAMES_KEY, LazyArrays
+from evencover.data.formats.plain_array import PlainArray
 from evencover.data.location import Location
-from evencover.data.plain_array import PlainArray
 from evencover.data.reading import needs
 
 

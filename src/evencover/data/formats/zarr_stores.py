@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover.data.arrays import NAMES_KEY, ONLY_ARRAY, LazyArrays
+from evencover.data.formats.arrays import NAMES_KEY, ONLY_ARRAY, LazyArrays
 from evencover.data.location import Location
 from evencover.data.reading import needs
 

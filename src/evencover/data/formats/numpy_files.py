@@ -10,9 +10,9 @@ from typing import IO, Any
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.arrays import ONLY_ARRAY, LazyArrays, StoredArray
+from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays, StoredArray
+from evencover.data.formats.plain_array import PlainArray, widened
 from evencover.data.location import Location
-from evencover.data.plain_array import PlainArray, widened
 
 Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 

@@ -19,8 +19,8 @@ from evencover._validation import (
     import_pandas,
     whole_number,
 )
-from evencover.binomial import clopper_pearson, covgap_noise_floor
-from evencover.confusions import Confusions
+from evencover.evaluation.binomial import clopper_pearson, covgap_noise_floor
+from evencover.evaluation.confusions import Confusions
 from evencover.quantiles import Alpha, exact_alpha
 from evencover.sets import PredictionSets
 

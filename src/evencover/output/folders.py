@@ -13,15 +13,15 @@ import numpy as np
 
 from evencover._validation import Array, InputError
 from evencover.data.location import Address, Location, size_of
-from evencover.data.manifest import PlannedFolder
 from evencover.data.reading import reading
 from evencover.data.source import Block, IterableSource
-from evencover.data.writers import check_sets_format, write_sets
-from evencover.engine import Part, cut, known_ids, map_blocks
+from evencover.engine.blocks import Part, cut, known_ids, map_blocks
+from evencover.engine.workers import as_workers, one_of_many
+from evencover.output.manifest import PlannedFolder
+from evencover.output.writers import check_sets_format, write_sets
 from evencover.persistence import digest
 from evencover.predictors.base import BasePredictor
 from evencover.sets import PredictionSets
-from evencover.workers import as_workers, one_of_many
 
 
 def predict_to_folder(

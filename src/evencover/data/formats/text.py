@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.arrays import LABEL_KEYS, column_keys
+from evencover.data.formats.arrays import LABEL_KEYS, column_keys
 from evencover.data.location import Location
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block

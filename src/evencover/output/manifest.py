@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evencover._validation import InputError
-from evencover.data.atomic import atomic_path
+from evencover.output.atomic import atomic_path
 
 FORMAT = 1
 PLAN, MANIFEST = "_plan.json", "_manifest.json"

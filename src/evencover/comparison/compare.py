@@ -20,13 +20,13 @@ from evencover._validation import (
     real_number,
     whole_number,
 )
+from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data.source import as_source
-from evencover.evaluation import CoverageReport
+from evencover.evaluation.report import CoverageReport
 from evencover.predictors import PREDICTORS, BasePredictor, make_predictor
 from evencover.quantiles import Alpha, exact_alpha
 from evencover.randomness import Use, check_random_state, places, random_order
 from evencover.scores import SCORES, Score, make_score
-from evencover.trials import ScoredRows, Trial
 
 # What is compared unless something else is asked for; "all" is everything there is.
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import InputError
-from evencover.data.atomic import atomic_path
+from evencover.output.atomic import atomic_path
 from evencover.sets import PredictionSets
 
 
@@ -28,7 +28,7 @@ def check_sets_format(path: str | os.PathLike[str]) -> None:
             f"Got {suffix or 'none'!r} instead."
         )
     if suffix == ".parquet":
-        from evencover.data.arrow import import_pyarrow
+        from evencover.data.formats.arrow import import_pyarrow
 
         import_pyarrow()
 

@@ -51,7 +51,7 @@ def load_languages() -> Labelled:
 
     Examples
     --------
-    >>> from evencover.data.languages import load_languages
+    >>> from evencover.data.datasets.languages import load_languages
     >>> languages = load_languages()
     >>> languages.probabilities.shape
     (20200, 505)
@@ -61,7 +61,7 @@ def load_languages() -> Labelled:
     >>> print(languages.class_names[languages.labels[0]])
     Inuktitut, Greenlandic
     """
-    stored = files("evencover.data").joinpath("languages.npz")
+    stored = files("evencover.data.datasets").joinpath("languages.npz")
     with stored.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         labels: NDArray[np.int32] = arrays["labels"]
         by_class = decode(arrays["steps"], arrays["medians"])

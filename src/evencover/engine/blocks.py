@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 from evencover._validation import Array, InputError
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import ArraySource, Block, Source
+from evencover.engine.workers import Workers, as_workers, n_threads, one_of_many, results_in_order
 from evencover.randomness import row_ids
-from evencover.workers import Workers, as_workers, n_threads, one_of_many, results_in_order
 
 # About 4 MB of float32, where rows travel with a task: dask warns of more than 10 MB.
 SENT_ELEMENTS = 1 << 20

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS, column_keys
+from evencover.data.formats.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS, column_keys
+from evencover.data.formats.read_ahead import read_ahead
 from evencover.data.location import Location
-from evencover.data.read_ahead import read_ahead
 from evencover.data.reading import needs, reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.arrays import ArraysSource, OpenArrays, array_column
-from evencover.data.arrow import ArrowSource, ParquetSource, TableSource
-from evencover.data.hdf5 import hdf5_arrays
+from evencover.data.formats.arrays import ArraysSource, OpenArrays, array_column
+from evencover.data.formats.arrow import ArrowSource, ParquetSource, TableSource
+from evencover.data.formats.hdf5 import hdf5_arrays
+from evencover.data.formats.numpy_files import npy_arrays, npz_arrays
+from evencover.data.formats.safetensors_files import safetensors_arrays
+from evencover.data.formats.text import TextSource, text_column
+from evencover.data.formats.zarr_stores import is_zarr, zarr_arrays
 from evencover.data.location import Address, Location, as_location, existing_file, expand
-from evencover.data.numpy_files import npy_arrays, npz_arrays
 from evencover.data.reading import reading
-from evencover.data.safetensors_files import safetensors_arrays
 from evencover.data.source import Source
-from evencover.data.text import TextSource, text_column
-from evencover.data.zarr_stores import is_zarr, zarr_arrays
 
 # Files of named arrays, and other kinds. What a reader needs beyond NumPy it imports when it reads.
 ARRAYS: dict[str, OpenArrays] = {

@@ -16,11 +16,19 @@ import numpy as np
 from evencover import _kernels
 from evencover._validation import Array, FloatArray, IntArray
 from evencover.data.fingerprint import Fingerprint
-from evencover.engine import Part, Work
+from evencover.engine.blocks import Part, Work
+from evencover.engine.selection import (
+    Extent,
+    Search,
+    added,
+    floats_of,
+    histogram,
+    order_keys,
+    select,
+)
+from evencover.engine.workers import Workers
 from evencover.quantiles import GroupedScores, RankedScores
 from evencover.randomness import Use, order_of_repeated_ids, places, random_order
-from evencover.selection import Extent, Search, added, floats_of, histogram, order_keys, select
-from evencover.workers import Workers
 
 
 class CalibrationRows(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from evencover.workers import Workers, n_threads, results_in_order
+from evencover.engine.workers import Workers, n_threads, results_in_order
 
 Piece = TypeVar("Piece")
 Content = TypeVar("Content")

@@ -286,7 +286,7 @@ class TwinSource(Source):
 
     def row_blocks(self) -> Iterator[tuple[Array, None]]:
         """Blocks, computed ahead on threads."""
-        from evencover.engine import map_blocks  # which itself reads sources
+        from evencover.engine.blocks import map_blocks  # which itself reads sources
 
         step = rows_per_block(self.n_classes)
         starts = range(0, self.n_rows, step)

@@ -1,0 +1,1 @@
+"""What is written: whole files or none, prediction sets, and folders of parts."""
