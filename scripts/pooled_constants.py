@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from pooled_study import from_file, languages, plans
 
-from evencover import PooledPredictor, pooling
-from evencover.comparison.compare import calibration_rows
-from evencover.predictors import pooled
+from evencover import PooledPredictor
+from evencover.comparison.splitting import calibration_split
+from evencover.predictors import pooled, pooling
 from evencover.scores import make_score
 
 ALPHA = 0.1
@@ -89,7 +89,7 @@ def run(sets: dict[str, tuple[Any, Any]]) -> dict[str, list[float]]:
     relative: dict[str, list[float]] = {name: [] for name in VARIANTS}
     for data, (rows, labels) in sets.items():
         for size, plan in plans(labels):
-            chosen = calibration_rows(labels, 0, 0, **plan)
+            chosen = calibration_split(labels, 0, 0, **plan)
             for score in ("softmax", "aps", "raps"):
                 true = make_score(score).true_label(rows[chosen], labels[chosen])
                 losses = {}

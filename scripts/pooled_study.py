@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import compare, recommend
-from evencover.comparison.compare import calibration_rows
+from evencover.comparison.splitting import calibration_split
 from evencover.data import TWINS, load_languages, twin
 
 SIZES = (10, 20, 50)
@@ -95,7 +95,7 @@ def run(sets: dict[tuple[str, str], Loader], n_splits: int) -> Results:
     for (kind, data), load in sets.items():
         rows, labels = load()
         for size, plan in plans(labels):
-            calibration = labels[calibration_rows(labels, 0, 0, **plan)]
+            calibration = labels[calibration_split(labels, 0, 0, **plan)]
             counts = np.bincount(calibration, minlength=rows.shape[1])
             comparison = compare(rows, labels, n_splits=n_splits, methods=METHODS, **plan)
             for row in comparison.rows():

@@ -25,9 +25,10 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover._validation import EvencoverWarning
-from evencover.comparison.compare import calibration_rows
+from evencover.comparison.splitting import calibration_split
 from evencover.comparison.trials import ScoredRows, Trial
-from evencover.data.datasets.twins import TWINS, TwinParameters, TwinSource, twin
+from evencover.data.datasets.twin_parameters import TWINS, TwinParameters
+from evencover.data.datasets.twins import TwinSource, twin
 from evencover.data.source import ArraySource, Source, rows_per_block
 from evencover.predictors import make_predictor
 from evencover.scores import make_score
@@ -90,15 +91,15 @@ def measure(
     values, trials, cells = defaultdict(list), [], []
     for n_avg, repetition in product(sizes, range(times)):
         share = n_avg * n_classes / n_rows
-        chosen = calibration_rows(rows.labels, n_avg, repetition, calibration_fraction=share)
+        chosen = calibration_split(rows.labels, n_avg, repetition, calibration_fraction=share)
         is_test = np.ones(n_rows, dtype=bool)
         is_test[chosen] = False
         left = test_rows * (1 - n_avg * n_classes / test_rows.sum())
         for score, method in product(SCORES, METHODS):
-            scores = rows.true_scores[score]
+            scores = rows.calibration_scores[score]
             predictor = make_predictor(method).set_params(score=score, random_state=repetition)
             predictor.fit_scores(scores[chosen], rows.labels[chosen], n_classes, ids=chosen)
-            covered = scores <= predictor.thresholds_[rows.labels]
+            covered = rows.test_scores[score] <= predictor.thresholds_[rows.labels]
             gap = covgap(covered[is_test], rows.labels[is_test], left)
             values[Cell(score.name, method, n_avg, "CovGap")].append(gap)
             trials.append(Trial(score, predictor, is_test[: len(few.labels)]))

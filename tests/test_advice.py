@@ -70,3 +70,10 @@ def test_bad_labels_are_refused(labels, sentence):
 def test_bad_alpha_is_refused():
     with pytest.raises(InputError, match="'alpha'"):
         recommend([0, 1], 2, alpha=1.5)
+
+
+def test_the_balance_is_the_share_of_the_rarest_classes():
+    assert recommend(labels_of([7] * 100)).class_balance == 1
+    # of 40 classes the two rarest have 3 rows, where 2 x 100 / 40 would be even
+    counts = [1, 2] + [97 // 38] * 37 + [97 - 97 // 38 * 37]
+    assert recommend(labels_of(counts)).class_balance == pytest.approx(3 / 5)

@@ -14,8 +14,9 @@ from evencover import (
     StandardPredictor,
 )
 from evencover.data.fingerprint import Fingerprint
-from evencover.engine.scattered import CalibrationRows, ScatteredRows, ScoredPart
+from evencover.engine.scattered import ScatteredRows, ScoredPart
 from evencover.engine.workers import Workers
+from evencover.predictors.calibration import CalibrationRows
 from evencover.randomness import places
 
 

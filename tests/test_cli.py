@@ -22,7 +22,7 @@ import evencover
 from evencover import PAS, RAPS, SAPS, load
 from evencover.cli import main
 from evencover.data import load_languages
-from evencover.predictors import PREDICTORS
+from evencover.predictors import method_names
 from evencover.scores import SCORES
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -213,8 +213,9 @@ def test_info_of_a_clustered_model_shows_its_guarantee(folder, run):
     about = json.loads(
         succeeded(run("info", "m.safetensors", "--json")).out, parse_constant=pytest.fail
     )
-    assert [row["cluster"] for row in about["guarantee"]] == [0, 1]
-    assert sum(row["n_classes"] for row in about["guarantee"]) == K
+    assert "guaranteed to each cluster" in about["guarantee"]
+    assert [row["cluster"] for row in about["clusters"]] == [0, 1]
+    assert sum(row["n_classes"] for row in about["clusters"]) == K
 
 
 def test_info_of_data(folder, run, data):
@@ -328,7 +329,7 @@ def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):
     arguments = ("compare", "cal.npz", "--n-splits", 2, "--json")
     about = json.loads(succeeded(run(*arguments, "--methods", "all", "--scores", "all")).out)
     assert [(row["method"], row["score"]) for row in about["candidates"]] == [
-        (method, score) for score in SCORES for method in PREDICTORS
+        (method, score) for score in SCORES for method in method_names()
     ]
     everything = ("--methods", "interpolated,clustered", "--scores", "saps,raps,aps")
     settings = ("--set", "tau=0", "--set", "penalty=0.5", "--set", "n-clusters=2")
@@ -453,10 +454,13 @@ def test_bad_input_in_a_real_shell(folder):
         (("--temperature", "0"), "'temperature'"),
         (("--method", "clustered", "--gamma", "1.5"), "'gamma'"),
         (("--method", "clustered", "--n-clusters", "0"), "'n_clusters'"),
-        (("--method", "standard", "--gamma", "0.5"), "belong to the method 'clustered'"),
-        (("--score", "aps", "--penalty", "0.1"), "does not take the parameters"),
+        (
+            ("--method", "standard", "--gamma", "0.5"),
+            "'gamma' is not a parameter of standard or softmax",
+        ),
+        (("--score", "aps", "--penalty", "0.1"), "'penalty' is not a parameter of pooled or aps"),
         (("--score", "raps", "--k-reg", "-1"), "'k_reg'"),
-        (("--no-randomize",), "does not take the parameters"),
+        (("--no-randomize",), "'randomize' is not a parameter of pooled or softmax"),
         (("--labels", "labels"), "no such file"),
         (("--ids", "ids"), "no such file"),
         (("unexpected",), "unexpected"),
@@ -491,14 +495,14 @@ def test_bad_options_of_calibrate(folder, run, arguments, words):
         (("compare", "cal.npz", "--methods", "standrd"), "did you mean 'standard'"),
         (("compare", "cal.npz", "--scores", "softmax,"), "Unknown score ''"),
         (("compare", "cal.npz", "--n-splits", "1"), "'n_splits'"),
-        (("compare", "cal.npz", "--set", "tau=0.5"), "Unknown setting 'tau'"),
+        (("compare", "cal.npz", "--set", "tau=0.5"), "'tau' is not a parameter of"),
         (("compare", "cal.npz", "--set", "gama=0.5"), "did you mean 'gamma'"),
         (("compare", "cal.npz", "--set", "gamma"), "--set takes name=value"),
         (("compare", "cal.npz", "--set", "alpha=0.2"), "--set takes name=value"),
-        (("compare", "cal.npz", "--groups", "labels.npy"), "Unknown setting 'groups'"),
+        (("compare", "cal.npz", "--groups", "labels.npy"), "'groups' is not a parameter of"),
         (("compare", "cal.npz", "--methods", "grouped", "--groups", "none.txt"), "no such file"),
         (("compare", "cal.npz", "--scores", "pas", "--prevalence", "readme.txt"), "one number per"),
-        (("calibrate", "cal.npz", "-o", "m.safetensors", "--set", "tau=0.5"), "Unknown setting"),
+        (("calibrate", "cal.npz", "-o", "m.safetensors", "--set", "tau=0.5"), "'tau' is not"),
         (
             ("calibrate", "cal.npz", "-o", "m.safetensors", "--method", "macro", "--exact"),
             "'exact' parameter of MacroPredictor must be False",

@@ -7,8 +7,10 @@ import oracle
 import pytest
 
 from evencover import APS, RAPS, InputError, Softmax, compare
-from evencover.comparison.compare import METRICS, Candidate, Comparison, calibration_rows
-from evencover.evaluation.report import CoverageReport, Tally
+from evencover.comparison import Candidate, Comparison
+from evencover.comparison.splitting import calibration_split, other_rows
+from evencover.evaluation import CoverageReport, Tally, metrics
+from evencover.evaluation.metrics import METRICS, Metric, shown_in
 from evencover.predictors import (
     ClasswisePredictor,
     ClusteredPredictor,
@@ -34,7 +36,7 @@ def naive_reports(data, make, score, alpha, n_splits, **split):
     true_scores = score.true_label(*data, random_state=SEED)
     keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
     for place in range(n_splits):
-        rows = calibration_rows(data.labels, SEED, place, **split)
+        rows = calibration_split(data.labels, SEED, place, **split)
         test = np.setdiff1d(everything, rows)
         predictor = make(alpha=alpha, score=score, random_state=SEED + place)
         predictor.fit_scores(true_scores[rows], data.labels[rows], data.rows.shape[1], ids=rows)
@@ -75,8 +77,7 @@ def test_compare_is_the_naive_loop(data, split, variant):
             np.testing.assert_array_equal(mine.class_counts, theirs.class_counts)
             np.testing.assert_array_equal(mine.class_covered, theirs.class_covered)
             np.testing.assert_array_equal(mine.size_counts, theirs.size_counts)
-            for metric in CoverageReport.METRICS:
-                assert getattr(mine, metric) == getattr(theirs, metric)
+            assert mine.metrics() == theirs.metrics()
 
 
 def test_standard_errors_are_over_splits_with_one_degree_less(data):
@@ -124,7 +125,7 @@ def test_a_score_named_twice_is_compared_once(data):
 
 @pytest.mark.parametrize("share", [None, 0.1, 0.5, 0.75, 0.999, 1e-9])
 def test_a_share_of_all_rows_calibrates(data, share):
-    rows = calibration_rows(data.labels, 0, 0, calibration_fraction=share)
+    rows = calibration_split(data.labels, 0, 0, calibration_fraction=share)
     assert len(rows) == max(1, int((share or 0.5) * 600))
     assert (np.diff(rows) > 0).all()
 
@@ -132,18 +133,32 @@ def test_a_share_of_all_rows_calibrates(data, share):
 @pytest.mark.parametrize("n", [1, 5, 10**6])
 def test_so_many_rows_of_each_class_calibrate(n):
     labels = np.repeat([0, 1, 2, 4], [40, 3, 2, 1])
-    rows = calibration_rows(labels, 0, 0, n_per_class=n)
+    rows = calibration_split(labels, 0, 0, n_per_class=n)
     counts = np.bincount(labels[rows], minlength=5)
     # every class that has two rows keeps one to test on
     assert counts.tolist() == [min(n, 39), min(n, 2), 1, 0, 1]
 
 
 def test_splits_differ_and_reach_every_row(data):
-    splits = [set(calibration_rows(data.labels, 0, place)) for place in range(20)]
+    splits = [set(calibration_split(data.labels, 0, place)) for place in range(20)]
     assert len({frozenset(split) for split in splits}) == 20
     assert set.union(*splits) == set(range(600))
     overlap = np.mean([len(splits[0] & other) for other in splits[1:]])
     assert abs(overlap - 150) < 10  # half of each half: they are independent
+
+
+def test_all_other_rows_test(data):
+    rows = calibration_split(data.labels, 0)
+    others = np.flatnonzero(other_rows(rows, 600))
+    assert sorted([*rows, *others]) == list(range(600))
+
+
+def test_a_share_of_each_class_can_be_asked_for():
+    """As ConformalClassifier does; a class too small for a share keeps all its rows."""
+    labels = np.repeat([0, 1, 2], [40, 9, 1])
+    wanted = np.floor(0.3 * np.bincount(labels)).astype(int)
+    rows = calibration_split(labels, 5, n_per_class=wanted)
+    assert np.bincount(labels[rows], minlength=3).tolist() == [12, 2, 0]
 
 
 # What it says -----------------------------------------------------------------------------------
@@ -242,7 +257,7 @@ def test_everything_can_be_read_in_every_form(data):
     assert about["noise_floor"] == result.candidates[1].mean("covgap_noise_floor")
     frame = result.to_frame()
     assert len(frame) == 4
-    for metric in METRICS:
+    for metric in (each.name for each in shown_in("comparison")):
         assert frame[metric].tolist() == [c.mean(metric) for c in result.candidates]
         errors = [c.standard_error(metric) for c in result.candidates]
         assert frame[f"{metric}_se"].tolist() == errors
@@ -252,6 +267,36 @@ def test_everything_can_be_read_in_every_form(data):
     assert text.endswith(result.reason)
     assert text.count("\n") == 1 + 1 + 4 + 1
     assert f"{result.noise_floor:.2f}" in text
+
+
+def test_the_table_shows_the_metrics_of_the_list(data):
+    result = compare(*data, scores=["softmax"], n_splits=2, **FEW)
+    titles, cells = result.table()
+    assert titles == [
+        *("method", "score", "CovGap", "above best", "AvgSize", "FracUnderCov"),
+        *("FracBelow50", "MacroCov", "coverage", "Pareto"),
+    ]
+    for candidate, row in zip(result.candidates, cells, strict=True):
+        gap, size = candidate.mean("covgap"), candidate.mean("avg_size")
+        assert row[2] == f"{gap:.2f} ({candidate.standard_error('covgap'):.2f})"
+        assert row[4] == f"{size:.2f} ({candidate.standard_error('avg_size'):.2f})"
+        assert row[8] == f"{candidate.mean('marginal_coverage'):.3f}"
+
+
+def test_a_metric_added_to_the_list_is_compared(data, monkeypatch):
+    new = Metric(
+        name="empty_share", title="Empty", meaning="share of sets without a class", unit="share",
+        digits=3, better="lower", shown={"comparison": 8, "comparison table": 8},
+    )  # fmt: skip
+    monkeypatch.setattr(metrics, "METRICS", (*METRICS, new))
+    share = property(lambda self: self.size_counts[0] / self.n_rows)
+    monkeypatch.setattr(CoverageReport, "empty_share", share, raising=False)
+    result = compare(*data, scores=["softmax"], n_splits=2, alpha=0.4, **FEW)
+    for candidate, row in zip(result.candidates, result.rows(), strict=True):
+        shares = [report.size_counts[0] / report.n_rows for report in candidate.reports]
+        assert row["empty_share"] == pytest.approx(np.mean(shares))
+        assert row["empty_share_se"] == pytest.approx(np.std(shares, ddof=1) / np.sqrt(2))
+    assert result.table()[0][-2:] == ["Empty", "Pareto"]
 
 
 # Honesty ----------------------------------------------------------------------------------------

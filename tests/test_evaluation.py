@@ -3,6 +3,7 @@
 import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import oracle
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from evencover import InputError, PredictionSets, evaluate
-from evencover.evaluation.report import Tally, clopper_pearson, covgap_noise_floor
+from evencover import CoverageReport, InputError, PredictionSets, evaluate
+from evencover.evaluation import Tally, metrics
+from evencover.evaluation.binomial import clopper_pearson, covgap_noise_floor
+from evencover.evaluation.metrics import METRICS, Metric, find_metric
 
 ALPHAS = {0.01: Fraction(1, 100), 0.1: Fraction(1, 10), 0.3: Fraction(3, 10), "1/3": Fraction(1, 3)}
 
@@ -162,6 +165,80 @@ def test_the_report_can_be_read_by_people_and_machines():
     assert frame["coverage"].tolist()[:3] == report.class_coverage.tolist()[:3]
     assert "CovGap" in str(report)
     assert "<table>" in report._repr_html_()
+
+
+# The list of metrics ----------------------------------------------------------------------------
+
+
+def test_every_metric_of_the_list_is_in_the_report():
+    report = evaluate(*random_sets(300, 6, 5), 0.1)
+    names = [metric.name for metric in METRICS]
+    assert list(report.metrics()) == names
+    assert len(set(names)) == len({metric.title for metric in METRICS}) == len(names)
+    assert report.metrics().items() <= report.to_dict().items()
+    for metric in METRICS:
+        assert metric.of(report) == getattr(report, metric.name)
+        assert isinstance(getattr(CoverageReport, metric.name).__doc__, str)
+
+
+def test_the_summary_says_the_metrics_in_order():
+    report = evaluate(*random_sets(300, 6, 5), 0.1)
+    titles = "coverage CovGap noise_floor FracUnderCov FracBelow50 UnderCovGap MacroCov AvgSize"
+    assert [title.replace(" ", "_") for title, _, _ in report.summary()[:8]] == titles.split()
+    for title, value, meaning in report.summary()[:8]:
+        metric = next(each for each in METRICS if each.title == title)
+        assert value == f"{metric.of(report):.{3 if metric.unit == 'share' else 2}f}"
+        assert "{" not in meaning
+    assert "the aim is 0.9" in str(report)
+    assert f"median {report.size_quantiles['50']}, 95% have" in str(report)
+
+
+def test_a_metric_added_to_the_list_is_reported(monkeypatch):
+    new = Metric(
+        name="total_size", title="TotalSize", meaning="classes in all sets", unit="classes",
+        digits=0, better="lower", shown={"report": 9},
+    )  # fmt: skip
+    monkeypatch.setattr(metrics, "METRICS", (*METRICS, new))
+    total = property(lambda self: self.avg_size * self.n_rows)
+    monkeypatch.setattr(CoverageReport, "total_size", total, raising=False)
+    sets, labels = random_sets(100, 4, 6)
+    report = evaluate(sets, labels)
+    assert report.to_dict()["total_size"] == pytest.approx(sets.sizes.sum())
+    assert ("TotalSize", str(sets.sizes.sum()), "classes in all sets") in report.summary()
+
+
+def test_an_unknown_metric_is_refused():
+    assert find_metric("covgap", "study").title == "CovGap"
+    with pytest.raises(InputError, match=r"Unknown metric 'covgp'.*did you mean 'covgap'"):
+        find_metric("covgp", "study")
+
+
+@pytest.mark.parametrize(
+    ("better", "best"), [("lower", 0), ("higher", 3), ("aim", 2), ("neither", 0)]
+)
+def test_the_best_value_has_the_lowest_loss(better, best):
+    metric = Metric("x", "X", "a number", "share", 3, better)
+    assert metric.loss(np.array([0.5, 0.7, 0.91, 1.0]), 0.1).argmin() == best
+
+
+def documented():
+    """The metrics as docs/methods.md lists them."""
+    better = {"aim": "near 1 - alpha", "neither": "–"}
+    lines = ["| name | attribute | meaning | unit | better |", "|---|---|---|---|---|"]
+    for metric in METRICS:
+        meaning = ": ".join(part for part in (metric.say("1 - alpha"), metric.formula) if part)
+        good = better.get(metric.better, metric.better)
+        lines.append(f"| {metric.title} | `{metric.name}` | {meaning} | {metric.unit} | {good} |")
+    return "\n".join(lines)
+
+
+def test_the_documentation_lists_the_metrics():
+    """If this fails, put what `documented` gives into docs/methods.md."""
+    text = (Path(__file__).parents[1] / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert documented() in text
+
+
+# Bad input --------------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_evaluated_is_refused():

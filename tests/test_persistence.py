@@ -16,9 +16,9 @@ from safetensors.numpy import save_file
 import evencover
 from evencover import APS, PAS, RAPS, SAPS, InputError, Softmax, load, save
 from evencover.persistence import FORMAT
-from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors import PREDICTORS, make_predictor, method_names, predictor_class
 
-METHODS = list(PREDICTORS)
+METHODS = method_names()
 NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "", "é\u0301", "plain"]
 
 
@@ -86,7 +86,7 @@ def test_a_loaded_predictor_answers_as_the_saved_one(data, path, method, exact, 
     before, after = predictor.get_params(), loaded.get_params()
     assert before | {"score": None} == after | {"score": None}
     assert loaded.class_names_ == NAMES
-    for name in (*predictor.fitted_arrays, *predictor.fitted_values):
+    for name in predictor.all_state():
         np.testing.assert_equal(getattr(loaded, name), getattr(predictor, name), err_msg=name)
 
 
@@ -277,9 +277,10 @@ HARMLESS_THRESHOLDS = {("macro", "reversed"), ("rc3p", "first + 1")}
 
 ARRAYS = [
     (cls.method, name)
-    for cls in PREDICTORS.values()
+    for cls in map(predictor_class, method_names())
     if cls.method not in ("standard", "classwise")
-    for name in cls.fitted_arrays
+    for name, field in cls.all_state().items()
+    if field.shape is not None
     if cls.supports_exact or name not in ("lower_thresholds_", "upper_probability_")
 ]
 

@@ -21,9 +21,9 @@ from evencover import (
     StandardPredictor,
 )
 from evencover.data import source
-from evencover.engine.scattered import CalibrationRows
 from evencover.evaluation.report import evaluate
-from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors import PREDICTORS, make_predictor, method_names
+from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.clustered import cluster_groups
 from evencover.randomness import Use, random_order, uniforms
 from evencover.scores import APS, RAPS, Softmax
@@ -212,7 +212,7 @@ def test_any_split_into_blocks_gives_the_identical_result(
     assert apart.thresholds_.tolist() == whole.thresholds_.tolist()
 
 
-@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("method", method_names())
 @pytest.mark.parametrize("score", SCORES, ids=repr)
 def test_one_thread_and_three_give_the_identical_result(
     simulate, quietly, monkeypatch, method, score
@@ -320,7 +320,7 @@ def test_clustered_on_d2_with_one_class_per_cluster_is_classwise_on_d2(simulate,
     assert clustered.predict_set(rows) == classwise.predict_set(rows)
 
 
-@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("method", method_names())
 def test_evaluating_a_stream_is_evaluating_the_sets(simulate, quietly, method):
     rows, labels = simulate(900, 15, seed=6, long_tail=True)
     predictor = quietly(make_predictor(method, score="raps"), rows[:600], labels[:600])
@@ -338,7 +338,7 @@ def test_evaluating_a_stream_is_evaluating_the_sets(simulate, quietly, method):
     assert predictor.evaluate(blocks).to_dict() == expected
 
 
-@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("method", method_names())
 def test_prediction_in_blocks_streams(simulate, quietly, monkeypatch, method):
     rows, labels = simulate(300, 10)
     predictor = quietly(make_predictor(method), rows, labels)
@@ -371,7 +371,7 @@ def test_class_names_travel_to_the_sets(simulate):
 # ---- scikit-learn's parameter protocol -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("method", method_names())
 def test_predictors_are_scikit_learn_citizens(simulate, quietly, method):
     predictor = make_predictor(method, alpha=0.2, score=RAPS(penalty=0.1), random_state=4)
     copy = clone(predictor)
@@ -394,7 +394,7 @@ def test_constructor_only_stores_what_it_is_given():
     assert repr(ClusteredPredictor(alpha=0.2)) == "ClusteredPredictor(alpha=0.2)"
 
 
-@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("method", method_names())
 @pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint64(7), np.uint8(7)])
 def test_a_numpy_seed_is_its_number(simulate, quietly, method, seed):
     rows, labels = simulate(400, 8)

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evencover import InputError
 from evencover.quantiles import (
     conformal_quantile,
     conformal_rank,
     conformal_ranks,
+    exact_fraction,
     group_quantiles,
     randomized_group_quantiles,
 )
@@ -52,6 +54,19 @@ def test_rank_is_exact_for_the_alpha_that_was_meant(written, meant):
     expected = [oracle.rank(n, meant) for n in counts]
     assert [conformal_rank(n, written) for n in counts] == expected
     assert conformal_ranks(np.array(counts), written).tolist() == expected
+
+
+@pytest.mark.parametrize(("written", "meant"), WRITTEN_AND_MEANT)
+def test_a_fraction_is_what_was_meant(written, meant):
+    assert exact_fraction(written) == meant
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, np.nan, np.inf, True, None, "x", "1/0", [0.1]])
+def test_what_is_no_fraction_is_refused_by_its_name(value):
+    with pytest.raises(InputError, match=r"'alpha' parameter of the method .* in \(0, 1\)"):
+        exact_fraction(value)
+    with pytest.raises(InputError, match="'gamma' parameter of ClusteredPredictor"):
+        exact_fraction(value, "ClusteredPredictor", "gamma")
 
 
 def test_a_float_level_would_be_off_by_one_rank():

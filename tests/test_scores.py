@@ -1,5 +1,7 @@
 """Scores: the paper's formulas, the same number wherever it is computed."""
 
+import pickle
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
+from evencover import EvencoverWarning, InputError
 from evencover.randomness import Use, uniforms
-from evencover.scores import APS, RAPS, SAPS, SCORES, Softmax, make_score
+from evencover.scores import (
+    APS,
+    PAS,
+    RAPS,
+    SAPS,
+    SCORES,
+    Score,
+    Softmax,
+    make_score,
+    register_score,
+    registry,
+    score_names,
+)
 
 ALL = [
     *(Softmax(), APS(), APS(randomize=False), RAPS(), RAPS(randomize=False)),
@@ -134,3 +149,136 @@ def test_a_score_is_rebuilt_from_its_description(score):
 def test_scores_have_names():
     assert {name: type(make_score(name.upper())) for name in SCORES} == SCORES
     assert list(SCORES) == ["softmax", "aps", "raps", "saps", "pas"]
+
+
+def test_scores_say_what_they_are():
+    assert score_names() == list(SCORES)
+    for cls in SCORES.values():
+        assert 10 < len(cls.summary) < 80
+
+
+@dataclass(frozen=True)
+class Halved(Softmax):
+    def formula(self, at):
+        return super().formula(at) / 2
+
+
+@dataclass(frozen=True)
+class Dearer(RAPS):
+    def formula(self, at):
+        return super().formula(at) + self.penalty
+
+
+def test_only_formulas_that_nobody_changed_have_a_native_twin():
+    assert [score.kernel.penalty for score in (Softmax(), APS(), RAPS())] == [0.0, 0.0, 0.01]
+    assert RAPS(penalty=2, k_reg=3).kernel[2:] == (2.0, 3)
+    for score in (Halved(), Dearer(), SAPS(), PAS([1, 2])):
+        assert score.kernel.penalty is None
+    rows = [[0.5, 0.25, 0.25]]
+    assert Halved().matrix(rows).tolist() == [[0.25, 0.375, 0.375]]
+    plain = RAPS(randomize=False).matrix(rows)
+    assert (Dearer(randomize=False).matrix(rows) == plain + 0.01).all()
+
+
+@pytest.mark.parametrize("score", [*ALL, Halved(), PAS([1, 2])], ids=repr)
+def test_what_the_kernels_take_travels_between_processes(score):
+    there = pickle.loads(pickle.dumps(score.kernel))
+    assert there.function.__self__ == score
+    assert there._replace(function=None) == score.kernel._replace(function=None)
+
+
+def test_a_bad_row_is_named_without_a_trace_of_the_kernel():
+    rows = [[0.5, 0.5], [0.5, 0.75]]
+    for call in (APS().matrix, lambda rows: APS().true_label(rows, [0, 1])):
+        with pytest.raises(InputError, match=r"Row 1 sums to 1\.25") as caught:
+            call(rows)
+        assert caught.value.__context__ is None
+
+
+def test_what_the_labels_decide_is_filled_in():
+    assert APS().with_counts(np.array([3, 0])) == APS()
+    assert PAS().with_counts(np.array([3, 0])) == PAS((3, 1))
+    with pytest.raises(InputError, match="Got 2 for 3 classes"):
+        PAS([1, 2]).with_counts(np.array([1, 1, 1]))
+
+
+class Point:
+    """An entry point of an installed package."""
+
+    name, value = "theirs", "their_package:Theirs"
+
+    def __init__(self, load):
+        self.load = load
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Pretend that packages offer these scores, and forget them afterwards."""
+    known = dict(SCORES)
+
+    def install(*loads):
+        def entry_points(group):
+            assert group == "evencover.scores"
+            return [Point(load) for load in loads]
+
+        monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
+        registry._register_entry_points.cache_clear()
+
+    yield install
+    registry._register_entry_points.cache_clear()
+    SCORES.clear()
+    SCORES.update(known)
+
+
+@dataclass(frozen=True)
+class Theirs(Softmax):
+    name = "theirs"
+
+
+def test_a_registered_score_has_a_name(installed):
+    with pytest.raises(InputError, match="Unknown score 'theirs'"):
+        make_score("theirs")
+    assert register_score(Theirs) is Theirs
+    assert register_score(Theirs) is Theirs
+    assert make_score("Theirs") == Theirs()
+    assert score_names()[-1] == "theirs"
+
+
+def test_scores_of_installed_packages_are_found_when_they_are_needed(installed):
+    installed(lambda: Theirs)
+    assert make_score("aps") == APS()
+    assert "theirs" not in SCORES
+    assert make_score({"name": "theirs"}) == Theirs()
+    installed(lambda: Theirs)
+    assert "theirs" in score_names()
+
+
+def test_a_broken_package_is_a_warning_once(installed):
+    def broken():
+        raise ImportError("No module named 'their_package'")
+
+    installed(broken, lambda: 3, lambda: Theirs)
+    with pytest.warns(EvencoverWarning) as notes:
+        assert "theirs" in score_names()
+    first, second = (str(note.message) for note in notes)
+    assert "'theirs' (their_package:Theirs)" in first
+    assert first.endswith("No module named 'their_package'.")
+    assert "must be a subclass" in second
+    score_names()
+
+
+def test_what_cannot_be_registered(installed):
+    for thing in (3, dict, Score, APS()):
+        with pytest.raises(InputError, match=r"must be a subclass of evencover\.scores\.Score"):
+            register_score(thing)
+    for name in (None, "", "Upper", 7):
+        with pytest.raises(InputError, match="'name' of the score Mine must be text in lower case"):
+            register_score(type("Mine", (Softmax,), {"name": name}))
+    with pytest.raises(InputError, match=r"'aps' belongs to evencover\.scores\.ordered\.APS"):
+        register_score(type("Mine", (APS,), {}))
+
+
+def test_a_cell_that_runs_again_may_define_its_score_anew(installed):
+    for _ in range(2):
+        cls = register_score(type("Mine", (Softmax,), {"name": "mine"}))
+        assert type(make_score("mine")) is cls

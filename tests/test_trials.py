@@ -9,7 +9,7 @@ from evencover import APS, PAS, RAPS, SAPS, InputError, PredictionSets, Softmax
 from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data import as_source
 from evencover.evaluation.report import Tally
-from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors import make_predictor, method_names
 
 SCORES = [Softmax(), APS(), APS(randomize=False), RAPS(penalty=0.1, k_reg=2)]
 MORE = [PAS(), PAS([1, 2, 3, 4, 5, 6, 7]), SAPS()]
@@ -85,7 +85,7 @@ def test_every_method_and_score_counts_the_same_in_one_pass(data, allow_empty):
     """With rank limits, and with scores whose parameters come from each trial's labels."""
     rows = scored(data, [*SCORES, *MORE], with_ranks=True)
     trials = []
-    for place, method in enumerate(PREDICTORS):
+    for place, method in enumerate(method_names()):
         for score in rows.test_scores:
             predictor = make_predictor(
                 method, score=score, random_state=SEED, allow_empty=allow_empty, alpha=0.3
@@ -101,7 +101,7 @@ def test_every_method_and_score_counts_the_same_in_one_pass(data, allow_empty):
 def test_a_trial_is_the_predictor_fitted_on_its_rows(data):
     rows = scored(data, [PAS()], with_ranks=True)
     some = np.arange(40, 190)
-    for method in PREDICTORS:
+    for method in method_names():
         trial = make_predictor(method, score="pas", random_state=SEED)
         rows.calibrate(trial, PAS(), some)
         plain = make_predictor(method, score="pas", random_state=SEED)

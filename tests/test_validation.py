@@ -21,7 +21,7 @@ from evencover import (
     Softmax,
     StandardPredictor,
 )
-from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors import make_predictor, method_names
 from evencover.scores import make_score
 
 GOOD = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]])
@@ -47,7 +47,7 @@ def changed(row, column, value):
     [0, 1, -0.1, 1.5, np.nan, np.inf, Fraction(3, 2), 1j, True, None, "ten", "", "1/0", "nan", [1]],
     ids=repr,
 )
-@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("method", method_names())
 def test_alpha_is_a_number_between_0_and_1(method, alpha):
     with refused("'alpha' parameter of", r"must be a number in \(0, 1\)", "Got", "instead"):
         make_predictor(method, alpha=alpha).fit(GOOD, LABELS)
@@ -282,7 +282,7 @@ def test_class_names_are_one_per_class():
 # ---- order of calls ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("method", method_names())
 def test_prediction_needs_calibration(method):
     predictor = make_predictor(method)
     for call in (predictor.predict_set, predictor.predict_p):
@@ -388,7 +388,7 @@ def kinds():
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("method", PREDICTORS)
+@pytest.mark.parametrize("method", method_names())
 def test_any_kind_of_array_gives_the_same_sets(simulate, quietly, method, kind):
     p, y = simulate(300, 7)
     given_p, given_y = kind(p, y)
@@ -406,7 +406,7 @@ def test_whole_numbers_are_probabilities_of_sure_models():
 
 
 def test_input_is_never_changed(simulate, quietly):
-    for method in PREDICTORS:
+    for method in method_names():
         p, y = simulate(200, 5)
         before = p.copy(), y.copy()
         predictor = quietly(make_predictor(method, score="raps", allow_empty=False), p, y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Public name -> its module. Loaded on first use, so that importing evencover costs next to nothing.
 _HOME = {
@@ -14,6 +14,8 @@ _HOME = {
     "RAPS": "scores",
     "SAPS": "scores",
     "Softmax": "scores",
+    "Score": "scores",
+    "Position": "scores",
     "StandardPredictor": "predictors",
     "ClasswisePredictor": "predictors",
     "ClusteredPredictor": "predictors",
@@ -24,6 +26,10 @@ _HOME = {
     "MacroPredictor": "predictors",
     "GroupedPredictor": "predictors",
     "RowGroupedPredictor": "predictors",
+    "BasePredictor": "predictors",
+    "Field": "predictors",
+    "Thresholds": "quantiles",
+    "register": "predictors",
     "ConformalClassifier": "classifier",
     "PredictionSets": "sets",
     "CoverageReport": "evaluation",
@@ -55,8 +61,10 @@ if TYPE_CHECKING:
     from evencover.output.folders import predict_to_folder as predict_to_folder
     from evencover.persistence import load as load
     from evencover.persistence import save as save
+    from evencover.predictors import BasePredictor as BasePredictor
     from evencover.predictors import ClasswisePredictor as ClasswisePredictor
     from evencover.predictors import ClusteredPredictor as ClusteredPredictor
+    from evencover.predictors import Field as Field
     from evencover.predictors import FuzzyPredictor as FuzzyPredictor
     from evencover.predictors import GroupedPredictor as GroupedPredictor
     from evencover.predictors import InterpolatedPredictor as InterpolatedPredictor
@@ -65,11 +73,15 @@ if TYPE_CHECKING:
     from evencover.predictors import RC3PPredictor as RC3PPredictor
     from evencover.predictors import RowGroupedPredictor as RowGroupedPredictor
     from evencover.predictors import StandardPredictor as StandardPredictor
+    from evencover.predictors import register as register
+    from evencover.quantiles import Thresholds as Thresholds
     from evencover.report import write_report as write_report
     from evencover.scores import APS as APS
     from evencover.scores import PAS as PAS
     from evencover.scores import RAPS as RAPS
     from evencover.scores import SAPS as SAPS
+    from evencover.scores import Position as Position
+    from evencover.scores import Score as Score
     from evencover.scores import Softmax as Softmax
     from evencover.sets import PredictionSets as PredictionSets
 

@@ -10,24 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-
-class InputError(ValueError):
-    """The input breaks a rule; the message says which, where, and what to do about it."""
-
-
-class NotFittedError(InputError, AttributeError):
-    """A predictor was asked for results before it was calibrated."""
-
-
-class EvencoverWarning(UserWarning):
-    """Something worth knowing about the data, with a count."""
-
+from evencover._arrow import matrix_from_arrow
+from evencover._types import Array as Array
+from evencover._types import FloatArray as FloatArray
+from evencover._types import IntArray as IntArray
+from evencover.errors import EvencoverWarning as EvencoverWarning
+from evencover.errors import InputError as InputError
+from evencover.errors import NotFittedError as NotFittedError
 
 # How far a row of probabilities may be from summing to 1: rounding of the stored type, no more.
 SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
@@ -52,8 +42,6 @@ def plain_array(values: Any) -> Array:
     if isinstance(values, np.ndarray):
         return values
     if type(values).__module__.startswith("pyarrow"):
-        from evencover.data.formats.arrow import matrix_from_arrow
-
         return matrix_from_arrow(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps on a device or with a gradient
         tensor = values.detach().cpu()

@@ -1,22 +1,22 @@
 """matplotlib displays of reports and comparisons, in scikit-learn's Display pattern.
 
 Each display holds plain numbers, made by a ``from_...`` constructor, and draws them with `plot`,
-on given axes or new ones.
+on given axes or new ones. Reports, comparisons and predictors are only asked for their attributes,
+so nothing is imported from where they are made.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, InputError, IntArray, whole_number
-from evencover.comparison.compare import Comparison
-from evencover.evaluation.report import CoverageReport
-from evencover.predictors import BasePredictor
-from evencover.predictors.clustering import quantile_embedding
-from evencover.quantiles import GroupedScores
+from evencover._types import Array, FloatArray, IntArray
+from evencover._validation import whole_number
+from evencover.errors import InputError
+from evencover.quantiles import GroupedScores, conformal_ranks, exact_fraction
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8C8C8C"
@@ -54,8 +54,8 @@ class ClassCoverageDisplay(_Display):
     aim: float
 
     @classmethod
-    def from_report(cls, report: CoverageReport, *, ax: Any = None) -> Self:
-        """Draw the classes that have test rows."""
+    def from_report(cls, report: Any, *, ax: Any = None) -> Self:
+        """Draw the classes of a `CoverageReport` that have test rows."""
         known = report.evaluated
         return cls(
             report.class_coverage[known], report.class_coverage_interval[known], 1 - report.alpha
@@ -65,7 +65,7 @@ class ClassCoverageDisplay(_Display):
         """Classes from the least to the best covered; those surely below the aim stand out."""
         self.ax_ = new_axes(ax)
         order = np.argsort(self.coverage, kind="stable")
-        place = np.arange(len(order))
+        x = np.arange(len(order))
         low, high = self.interval[order].T
         surely_below = high < self.aim
         for chosen, colour, label in (
@@ -73,9 +73,9 @@ class ClassCoverageDisplay(_Display):
             (surely_below, ORANGE, "class surely below the aim"),
         ):
             if chosen.any():
-                self.ax_.vlines(place[chosen], low[chosen], high[chosen], color=colour, alpha=0.25)
+                self.ax_.vlines(x[chosen], low[chosen], high[chosen], color=colour, alpha=0.25)
                 self.ax_.plot(
-                    place[chosen], self.coverage[order][chosen], ".", color=colour, label=label
+                    x[chosen], self.coverage[order][chosen], ".", color=colour, label=label
                 )
         self.ax_.axhline(self.aim, color=GREY, linestyle="--", label=f"aim {self.aim:g}")
         self.ax_.set(xlabel="classes, least covered first", ylabel="coverage", ylim=(0, 1.02))
@@ -92,7 +92,7 @@ class CoverageByCountDisplay(_Display):
     aim: float
 
     @classmethod
-    def from_report(cls, report: CoverageReport, *, ax: Any = None) -> Self:
+    def from_report(cls, report: Any, *, ax: Any = None) -> Self:
         """Draw a report that knows the calibration counts, such as that of `predictor.evaluate`."""
         if report.calibration_counts is None:
             raise InputError(
@@ -124,8 +124,8 @@ class ParetoDisplay(_Display):
     noise_floor: float
 
     @classmethod
-    def from_comparison(cls, comparison: Comparison, *, ax: Any = None) -> Self:
-        """Draw what `compare` found."""
+    def from_comparison(cls, comparison: Any, *, ax: Any = None) -> Self:
+        """Draw the `Comparison` that `compare` returns."""
         candidates = comparison.candidates
         return cls(
             [candidate.name for candidate in candidates],
@@ -159,8 +159,8 @@ class SetSizeDisplay(_Display):
     size_counts: IntArray
 
     @classmethod
-    def from_report(cls, report: CoverageReport, *, ax: Any = None) -> Self:
-        """Draw the sizes of a report."""
+    def from_report(cls, report: Any, *, ax: Any = None) -> Self:
+        """Draw the sizes of a `CoverageReport`."""
         return cls(report.size_counts).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
@@ -187,7 +187,7 @@ class ScoreDistributionDisplay(_Display):
 
     @classmethod
     def from_scores(
-        cls, predictor: BasePredictor, scores: Any, labels: Any, index: int, *, ax: Any = None
+        cls, predictor: Any, scores: Any, labels: Any, index: int, *, ax: Any = None
     ) -> Self:
         """Draw class `index` of a calibrated predictor, given the calibration scores (N,)."""
         scores, labels = np.asarray(scores), np.asarray(labels)
@@ -223,32 +223,32 @@ class ScoreDistributionDisplay(_Display):
 
 @dataclass(eq=False)
 class EmbeddingDisplay(_Display):
-    """Classes by their median and upper score quantile, coloured by cluster."""
+    """Classes by the lowest and the highest of the score quantiles that make clusters (K, 2)."""
 
     embedding: FloatArray
     cluster_of_class: IntArray
 
     @classmethod
-    def from_scores(
-        cls, predictor: BasePredictor, scores: Any, labels: Any, *, ax: Any = None
-    ) -> Self:
+    def from_scores(cls, predictor: Any, scores: Any, labels: Any, *, ax: Any = None) -> Self:
         """Draw the classes of a clustered predictor, given the calibration scores (N,)."""
         clusters = getattr(predictor, "cluster_of_class_", None)
         if clusters is None:
             raise InputError("Only a clustered predictor has clusters to draw.")
         groups = GroupedScores.sort(np.asarray(scores), np.asarray(labels), predictor.n_classes_)
-        return cls(quantile_embedding(groups, predictor.alpha), clusters).plot(ax=ax)
+        levels = sorted((Fraction(1, 2), Fraction(9, 10), 1 - exact_fraction(predictor.alpha)))
+        ranks = [conformal_ranks(groups.counts, 1 - level) for level in (levels[0], levels[-1])]
+        return cls(groups.at_ranks(np.stack(ranks)).T, clusters).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """The null cluster is grey; classes with too few rows for a quantile are left out."""
         self.ax_ = new_axes(ax)
         known = np.isfinite(self.embedding).all(axis=1)
-        first, last = self.embedding[:, 0], self.embedding[:, -1]
+        lowest, highest = self.embedding.T
         null = known & (self.cluster_of_class < 0)
-        self.ax_.plot(first[null], last[null], "x", color=GREY, label="null cluster")
+        self.ax_.plot(lowest[null], highest[null], "x", color=GREY, label="null cluster")
         member = known & (self.cluster_of_class >= 0)
         dots = self.ax_.scatter(
-            first[member], last[member], c=self.cluster_of_class[member], cmap="viridis", s=16
+            lowest[member], highest[member], c=self.cluster_of_class[member], cmap="viridis", s=16
         )
         if member.any():
             self.figure_.colorbar(dots, ax=self.ax_, label="cluster, easiest first")
@@ -264,8 +264,8 @@ class ThresholdsDisplay(_Display):
     counts: IntArray
 
     @classmethod
-    def from_predictor(cls, predictor: BasePredictor, *, ax: Any = None) -> Self:
-        """Draw what a predictor learnt."""
+    def from_predictor(cls, predictor: Any, *, ax: Any = None) -> Self:
+        """Draw what a calibrated predictor learnt."""
         return cls(predictor.thresholds_, predictor.class_counts_).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:

@@ -14,31 +14,36 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from evencover._kernels import Limits
 from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
 
 Alpha = float | str | Fraction | Decimal
+Thresholds = Limits  # what a method learns is what the kernels compare scores with
 
 
-def exact_alpha(alpha: Any, owner: str = "the method") -> Fraction:
-    """The number the user meant by `alpha`, as a fraction.
+def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -> Fraction:
+    """The number in (0, 1) that the user meant by `value`, as a fraction.
 
     A short decimal is taken as written. A float with all its digits in use is what is left of an
     expression such as 1/3 or 1 - 0.9, so the simple fraction within its rounding error is meant.
+    `owner` and `name` say in the message whose parameter it is.
 
-    >>> exact_alpha(0.059), exact_alpha(1 / 3), exact_alpha(1 - 0.9), exact_alpha("1/3")
-    (Fraction(59, 1000), Fraction(1, 3), Fraction(1, 10), Fraction(1, 3))
+    >>> exact_fraction(0.059), exact_fraction(1 / 3), exact_fraction(1 - 0.9)
+    (Fraction(59, 1000), Fraction(1, 3), Fraction(1, 10))
+    >>> exact_fraction("1/3")
+    Fraction(1, 3)
     """
     number: Fraction | None = None
     try:
-        if isinstance(alpha, str | numbers.Rational | Decimal) and not isinstance(alpha, bool):
-            number = Fraction(alpha)
-        elif isinstance(alpha, numbers.Real) and not isinstance(alpha, bool):
-            number = _meant_by_float(alpha)
+        if isinstance(value, str | numbers.Rational | Decimal) and not isinstance(value, bool):
+            number = Fraction(value)
+        elif isinstance(value, numbers.Real) and not isinstance(value, bool):
+            number = _meant_by_float(value)
     except (ValueError, OverflowError, ZeroDivisionError):
         pass
     if number is None or not 0 < number < 1:
         raise InputError(
-            f"The 'alpha' parameter of {owner} must be a number in (0, 1). Got {alpha!r} instead."
+            f"The '{name}' parameter of {owner} must be a number in (0, 1). Got {value!r} instead."
         )
     return number
 
@@ -57,7 +62,7 @@ def conformal_rank(n: int, alpha: Alpha) -> int:
     >>> conformal_rank(9, 0.1), conformal_rank(8, 0.1), conformal_rank(564, 0.1)
     (9, 9, 509)
     """
-    return _rank(int(n), 1 - exact_alpha(alpha))
+    return _rank(int(n), 1 - exact_fraction(alpha))
 
 
 def _rank(n: int, level: Fraction) -> int:
@@ -66,7 +71,7 @@ def _rank(n: int, level: Fraction) -> int:
 
 def conformal_ranks(counts: Array, alpha: Alpha) -> IntArray:
     """`conformal_rank` of every count."""
-    level = 1 - exact_alpha(alpha)
+    level = 1 - exact_fraction(alpha)
     distinct, inverse = np.unique(counts, return_inverse=True)
     return np.array([_rank(int(n), level) for n in distinct], dtype=np.int64)[inverse]
 
@@ -104,29 +109,6 @@ def randomized_group_quantiles(
     assert lower is not None
     assert probability is not None
     return upper, lower, probability
-
-
-class Thresholds(NamedTuple):
-    """What a method learns: one limit per class, or a randomised pair of limits.
-
-    ``upper`` (K,) is the threshold. For exact coverage ``lower`` (K,) is used instead with
-    probability ``1 - upper_probability`` (K,). With ``rank_limit`` (K,) a class must also have at
-    most that rank in its row.
-    """
-
-    upper: FloatArray
-    lower: FloatArray | None = None
-    upper_probability: FloatArray | None = None
-    rank_limit: IntArray | None = None
-
-    def of_classes(self, group_of_class: IntArray) -> Thresholds:
-        """From one entry per group to one per class."""
-        return Thresholds(
-            self.upper[group_of_class],
-            None if self.lower is None else self.lower[group_of_class],
-            None if self.upper_probability is None else self.upper_probability[group_of_class],
-            None if self.rank_limit is None else self.rank_limit[group_of_class],
-        )
 
 
 class GroupedScores(NamedTuple):
@@ -194,7 +176,7 @@ def group_thresholds(groups: RankedScores, alpha: Alpha, *, exact: bool) -> Thre
     ranks = conformal_ranks(groups.counts, alpha)
     if not exact:
         return Thresholds(groups.at_ranks(ranks))
-    level = 1 - exact_alpha(alpha)
+    level = 1 - exact_fraction(alpha)
     # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
     chance = [
         float((int(n) + 1) * level - (int(k) - 1))

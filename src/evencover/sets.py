@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evencover._arrow import import_pyarrow
 from evencover._validation import Array, InputError, IntArray, class_labels, plain_array
 
 
@@ -158,8 +159,6 @@ class PredictionSets:
 
     def to_arrow(self) -> Any:
         """An Arrow list array of class indices; needs pyarrow."""
-        from evencover.data.formats.arrow import import_pyarrow
-
         pa = import_pyarrow()
         return pa.LargeListArray.from_arrays(
             pa.array(self.indptr, pa.int64()), pa.array(self.indices, pa.int32())

@@ -4,6 +4,7 @@ import pytest
 
 from evencover import compare
 from evencover.data import load_languages
+from evencover.evaluation.metrics import shown_in
 from evencover.report import write_comparison
 
 pytest.importorskip("altair")
@@ -34,6 +35,21 @@ def test_every_candidate_is_in_the_table_and_in_the_chart(visit, comparison):
     assert names <= set(page.locator("#chart-pareto text").all_text_contents())
     label = page.get_attribute("#chart-pareto", "aria-label")
     assert all(name in label for name in names)
+
+
+def test_the_columns_are_the_metrics_of_the_list(visit, comparison):
+    path, result = comparison
+    page = visit(path)
+    heads = page.locator("#candidates th").all_inner_texts()
+    titles = [metric.title.lower() for metric in shown_in("comparison")]
+    titles.insert(1, "above best")
+    assert [head.lower() for head in heads] == ["candidate", *titles]
+    explained = page.locator("dl.numbers dt").all_inner_texts()
+    assert [title.lower() for title in explained] == titles
+    pick = page.locator("tr.pick td").all_inner_texts()
+    for metric, cell in zip(shown_in("comparison")[1:], pick[3:], strict=True):
+        mean, error = result.pick.mean(metric.name), result.pick.standard_error(metric.name)
+        assert cell == f"{metric.text(mean)} ± {metric.text(error)}"
 
 
 def test_the_table_sorts(visit, comparison):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evencover.engine.workers import local_cluster
+from evencover.engine.dask import local_cluster
 
 N_ROWS, N_CLASSES = 60_000, 100
 # Uneven on purpose: a file of one row, one of two blocks (41,943 rows make one).

@@ -11,6 +11,7 @@ import pytest
 
 from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
+from evencover.data import Source, as_source
 from evencover.engine.workers import as_workers, results_in_order
 
 
@@ -20,68 +21,68 @@ def test_a_task_that_kills_every_worker_is_given_up_with_one_sentence(client):
 
 
 @pytest.fixture
-def suicidal(tmp_path):
-    """A predictor whose first worker to reach the middle of a part dies there, once."""
-    marker = str(tmp_path / "somebody died")
+def deadly(parts, tmp_path):
+    """The parts, but the first worker to reach the middle of one is killed there, once."""
+    marker, here = str(tmp_path / "somebody died"), os.getpid()
 
-    class Suicidal(StandardPredictor):
-        def _die_once(self, block):
+    class Deadly(Source):  # local, so that it travels to the workers as a whole
+        def __init__(self, source):
+            self.source = source
+            for name in ("n_rows", "n_classes", "logits", "name", "has_labels", "first_row"):
+                setattr(self, name, getattr(source, name))
+            self.location = getattr(source, "location", None)
+
+        def split(self):
+            return [Deadly(part) for part in self.source.parts()]
+
+        def row_blocks(self):
+            row = self.offset
+            for rows, labels in self.source.labelled_blocks():
+                if row > 2_000 and os.getpid() != here:
+                    self.die_once()
+                yield rows, labels
+                row += len(rows)
+
+        def die_once(self):
             try:
                 os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 return
             os.kill(os.getpid(), signal.SIGKILL)
 
-        def _score_block(self, block, ids, logits):
-            if block.start > 2_000:
-                self._die_once(block)
-            return super()._score_block(block, ids, logits)
-
-        def _set_block(self, block, ids, logits):
-            if block.start > 2_000:
-                self._die_once(block)
-            return super()._set_block(block, ids, logits)
-
-        def _tally_block(self, block, ids, logits):
-            if block.start > 2_000:
-                self._die_once(block)
-            return super()._tally_block(block, ids, logits)
-
-        def died(self):
+        def killed_somebody(self):
             if not os.path.exists(marker):
                 return False
             os.remove(marker)
             return True
 
-    return Suicidal(score="aps")
+    return Deadly(as_source(parts))
 
 
-def test_a_worker_that_is_killed_changes_nothing_but_time(suicidal, client, parts, tmp_path):
+def test_a_worker_that_is_killed_changes_nothing_but_time(deadly, client, parts, tmp_path):
     expected = StandardPredictor(score="aps").fit(parts)
-    suicidal.fit(parts, executor=client)
-    assert suicidal.died()
-    assert suicidal.thresholds_.tobytes() == expected.thresholds_.tobytes()
-    assert suicidal.group_scores_.tobytes() == expected.group_scores_.tobytes()
-    assert suicidal.fingerprint_ == expected.fingerprint_
+    found = StandardPredictor(score="aps").fit(deadly, executor=client)
+    assert deadly.killed_somebody()
+    assert found.thresholds_.tobytes() == expected.thresholds_.tobytes()
+    assert found.group_scores_.tobytes() == expected.group_scores_.tobytes()
+    assert found.fingerprint_ == expected.fingerprint_
 
-    predict_to_folder(suicidal, parts, tmp_path / "there", executor=client)
-    assert suicidal.died()
+    predict_to_folder(found, deadly, tmp_path / "there", executor=client)
+    assert deadly.killed_somebody()
     predict_to_folder(expected, parts, tmp_path / "here")
     for file in (tmp_path / "here").iterdir():
         assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
 
-    found = suicidal.evaluate(parts, executor=client)
-    assert suicidal.died()
-    assert found.to_dict() == expected.evaluate(parts).to_dict()
+    report = found.evaluate(deadly, executor=client)
+    assert deadly.killed_somebody()
+    assert report.to_dict() == expected.evaluate(parts).to_dict()
 
-    suicidal.fit(parts, executor=client, gather=False)
-    assert suicidal.died()
-    assert suicidal.thresholds_.tobytes() == expected.thresholds_.tobytes()
+    found.fit(deadly, executor=client, gather=False)
+    assert deadly.killed_somebody()
+    assert found.thresholds_.tobytes() == expected.thresholds_.tobytes()
 
 
 def test_a_lost_part_is_named(client, parts, tmp_path):
-    from evencover.data import as_source
-
     folder = shutil.copytree(parts, tmp_path / "rows")
     predictor, source = StandardPredictor().fit(parts), as_source(folder)
     (folder / "rows-1.parquet").unlink()

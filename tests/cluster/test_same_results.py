@@ -20,7 +20,7 @@ from evencover import (
 )
 from evencover.cli import main
 from evencover.data import as_source
-from evencover.engine.workers import DaskWorkers
+from evencover.engine.dask import DaskWorkers
 from evencover.report.content import report_content
 
 from .conftest import BOUNDS, N_CLASSES, N_ROWS, write_parts
@@ -114,7 +114,7 @@ def test_scores_that_stay_elsewhere_leave_no_p_values_but_a_model(table, tmp_pat
 
 
 def test_a_method_that_needs_all_scores_says_so(parts, client):
-    with pytest.raises(InputError, match="'gather' must be True for the method 'pooled'"):
+    with pytest.raises(InputError, match=r"gather=False supports only .*'pooled'"):
         PooledPredictor().fit(parts, executor=client, gather=False)
 
 

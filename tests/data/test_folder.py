@@ -7,7 +7,7 @@ from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, list_array, pa, read
 import evencover.data.formats.arrow as arrow
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.opening import column_from_file
+from evencover.data.files import column_from_file
 
 CUTS = [(0, 9), (9, 10), (10, N)]
 ENDINGS = ["npy", "npz", "parquet", "arrow", "csv"]

@@ -64,7 +64,7 @@ def test_a_damaged_plan_is_refused_and_deletes_nothing(tmp_path, content):
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "sets").write_text("")
-    with pytest.raises(InputError, match="it is a file, and must be a folder"):
+    with pytest.raises(InputError, match="it is a file, not a folder"):
         planned(tmp_path / "sets").begin()
     with pytest.raises(InputError, match="No such file"):
         planned(tmp_path / "nowhere" / "sets").begin()

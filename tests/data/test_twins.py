@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from evencover import InputError, compare
-from evencover.data import TWINS, TwinSource, source, twin
+from evencover.data import TWINS, TwinSource, as_source, source, twin
+from evencover.data.datasets.twin_counts import class_counts
 from evencover.data.datasets.twins import (
     CENTRE_LIMIT,
     CENTRE_STEP,
     EXTRA_SLOT,
     POINT_LIMIT,
     POINT_STEP,
-    class_counts,
 )
 
 NAMES = list(TWINS)
@@ -155,7 +155,7 @@ def test_products_of_the_latent_space_are_exact_in_float32(name: str) -> None:
 
 def test_other_labels_do_not_change_the_rows() -> None:
     rows, labels = read(twin("cifar-100", scale=0.1))
-    relabelled = source.as_source(twin("cifar-100", scale=0.1), (labels + 1) % 10)
+    relabelled = as_source(twin("cifar-100", scale=0.1), (labels + 1) % 10)
     again, others = read(relabelled)  # type: ignore[arg-type]
     assert again.tobytes() == rows.tobytes()
     np.testing.assert_array_equal(others, (labels + 1) % 10)

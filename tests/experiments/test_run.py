@@ -7,9 +7,13 @@ import oracle
 import pytest
 
 from evencover import APS, RAPS, EvencoverWarning, InputError, Softmax, StandardPredictor
+from evencover.evaluation import CoverageReport, metrics
+from evencover.evaluation.metrics import METRICS, Metric
 from evencover.experiments import Grid, run
+from evencover.experiments.figures import draw_curves
 from evencover.experiments.runner import plan
 from evencover.experiments.splits import sample, sample_balanced
+from evencover.experiments.tables import make_table
 from evencover.predictors import make_predictor
 from evencover.quantiles import Thresholds
 from evencover.randomness import Use, uniforms
@@ -43,8 +47,7 @@ def test_softmax_is_what_fit_and_evaluate_give(results, data, method, n_avg, rep
     row = find(
         results, score="softmax", method=method, n_avg=n_avg, repetition=repetition, exact=False
     )
-    for metric in report.METRICS:
-        assert row[metric] == getattr(report, metric), metric
+    assert report.metrics().items() <= row.items()
     assert row["n_calibration"] == len(calibration)
     assert row["n_validation"] == len(test)
 
@@ -102,6 +105,26 @@ def test_the_summary_is_mean_and_standard_error(results):
     assert first["covgap"] == pytest.approx(values.mean())
     assert first["covgap_se"] == pytest.approx(np.sqrt(values.var(ddof=1) / 3))
     assert first["repetitions"] == 3
+
+
+def test_a_metric_added_to_the_list_is_in_the_study(make_grid, monkeypatch):
+    new = Metric(
+        name="n_covered", title="Covered", meaning="covered rows", unit="classes", digits=0,
+        better="higher", shown={"study": 4},
+    )  # fmt: skip
+    monkeypatch.setattr(metrics, "METRICS", (*METRICS, new))
+    covered = property(lambda self: self.class_covered.sum())
+    monkeypatch.setattr(CoverageReport, "n_covered", covered, raising=False)
+    found = run(make_grid(n_avg=[10], scores=["softmax"], methods=["standard"], exact=False))
+    values = np.array([row["n_covered"] for row in found.records])
+    np.testing.assert_allclose(
+        values, [row["marginal_coverage"] * row["n_validation"] for row in found.records]
+    )
+    (summary,) = found.summary()
+    assert summary["n_covered"] == pytest.approx(values.mean())
+    assert summary["n_covered_se"] == pytest.approx(np.sqrt(values.var(ddof=1) / 3))
+    assert "Covered" in make_table(found, metrics=["covgap", "n_covered"]).render("text")
+    assert draw_curves(found, "mine").axes[-1].get_ylabel() == "Covered"
 
 
 def test_one_repetition_has_no_standard_error(make_grid):
@@ -193,8 +216,8 @@ def test_a_method_of_one_s_own_is_in_the_table(make_grid):
     class Everything(StandardPredictor):
         method = "everything"
 
-        def _calibrate(self, scores, labels, ids):
-            limits = super()._calibrate(scores, labels, ids)
+        def _calibrate(self, rows):
+            limits = super()._calibrate(rows)
             return Thresholds(np.full_like(limits.upper, np.inf))
 
     # With both variants: what it does to the thresholds is done to the randomised ones, too.

@@ -5,15 +5,15 @@ from html.parser import HTMLParser
 import pytest
 
 from evencover import InputError
+from evencover.evaluation.metrics import metric_names
 from evencover.experiments import Results
 from evencover.experiments.published import Published, published
-from evencover.experiments.results import METRICS
 from evencover.experiments.tables import make_table
 
 
 def record(repetition, covgap, avg_size, **changes):
     """A row of results as the paper's own study would have it."""
-    row = dict.fromkeys(METRICS, 0.5) | {
+    row = dict.fromkeys(metric_names(), 0.5) | {
         "dataset": "imagenet", "simulated": False, "score": "softmax", "method": "standard",
         "parameters": "", "exact": False, "n_avg": 20, "alpha": 0.1, "n_classes": 1000,
         "gamma": None, "M": None, "repetition": repetition, "covgap": covgap,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from evencover._kernels import Draws, reference, slices
-from evencover.quantiles import GroupedScores, Thresholds
+from evencover._kernels import BadRow, Draws, Limits, reference, slices
 from evencover.scores import APS, SAPS
 
 N, K = 23, 6
@@ -12,9 +11,9 @@ RNG = np.random.default_rng(3)
 ROWS = RNG.dirichlet(np.ones(K), size=N)
 LABELS = RNG.integers(0, K, size=N)
 DRAWS = Draws(4, 1, 2, first=100)
-LIMITS = Thresholds(RNG.random(K), rank_limit=RNG.integers(1, K, size=K))
-PAIR = Thresholds(np.full(K, 0.8), np.full(K, 0.5), np.full(K, 0.5))
-GROUPS = GroupedScores.sort(RNG.random(40), RNG.integers(0, 2, size=40), 2)
+LIMITS = Limits(RNG.random(K), rank_limit=RNG.integers(1, K, size=K))
+PAIR = Limits(np.full(K, 0.8), np.full(K, 0.5), np.full(K, 0.5))
+GROUPS = (np.sort(RNG.random((2, 20)), axis=1).ravel(), np.array([0, 20, 40]), np.arange(K) % 2)
 PLAIN = {"logits": False, "temperature": 1.0}
 SETS = {**PLAIN, "allow_empty": False}
 
@@ -24,8 +23,13 @@ CALLS = {
     "prediction_sets": ((ROWS, DRAWS, LIMITS), SETS),
     "set_coverage": ((ROWS, DRAWS, LABELS, PAIR), SETS),
     "set_sizes": ((ROWS, DRAWS, [LIMITS, PAIR]), PLAIN),
-    "p_values": ((ROWS, DRAWS, GROUPS, np.arange(K) % 2), PLAIN),
+    "p_values": ((ROWS, DRAWS, *GROUPS), PLAIN),
 }
+OF_RANKS = {"true_label_ranks": (ROWS, LABELS), "rank_matrix": (ROWS,)}
+
+
+def arrays(result):
+    return result if isinstance(result, tuple) else (result,)
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 5, 22, 23, 24])
@@ -34,18 +38,18 @@ CALLS = {
 def test_slices_change_nothing(monkeypatch, name, score, rows_at_once):
     arguments, options = CALLS[name]
     kernel = getattr(reference, name)
-    whole = kernel(score, *arguments, **options)
+    whole = arrays(kernel(score.kernel, *arguments, **options))
     monkeypatch.setattr(slices, "SLICE_ELEMENTS", rows_at_once * K)
-    for ours, expected in zip(kernel(score, *arguments, **options), whole, strict=True):
+    sliced = arrays(kernel(score.kernel, *arguments, **options))
+    for ours, expected in zip(sliced, whole, strict=True):
         np.testing.assert_array_equal(ours, expected, strict=True)
 
 
-@pytest.mark.parametrize("name", ["true_label_ranks", "rank_matrix"])
+@pytest.mark.parametrize("name", OF_RANKS)
 def test_ranks_too(monkeypatch, name):
-    arguments = (ROWS, LABELS) if name == "true_label_ranks" else (ROWS,)
-    whole, _ = getattr(reference, name)(*arguments, **PLAIN)
+    whole = getattr(reference, name)(*OF_RANKS[name], **PLAIN)
     monkeypatch.setattr(slices, "SLICE_ELEMENTS", 4 * K)
-    np.testing.assert_array_equal(getattr(reference, name)(*arguments, **PLAIN)[0], whole)
+    np.testing.assert_array_equal(getattr(reference, name)(*OF_RANKS[name], **PLAIN), whole)
 
 
 @pytest.mark.parametrize("bad_row", [0, 9, 22])
@@ -53,12 +57,13 @@ def test_a_bad_row_is_counted_from_the_first(monkeypatch, bad_row):
     monkeypatch.setattr(slices, "SLICE_ELEMENTS", 4 * K)
     rows = ROWS.copy()
     rows[bad_row, 2] = np.nan
-    for name, ((_, *rest), options) in CALLS.items():
-        *_, bad = getattr(reference, name)(APS(), rows, *rest, **options)
-        assert bad == bad_row
+    calls = {name: ((APS().kernel, rows, *rest), how) for name, ((_, *rest), how) in CALLS.items()}
+    calls |= {name: ((rows, *rest), PLAIN) for name, (_, *rest) in OF_RANKS.items()}
+    for name, (arguments, options) in calls.items():
+        with pytest.raises(BadRow) as caught:
+            getattr(reference, name)(*arguments, **options)
+        assert caught.value.row == bad_row, name
 
 
 def test_no_rows_are_no_rows():
-    scores, bad = reference.score_matrix(APS(), ROWS[:0], DRAWS, **PLAIN)
-    assert scores.shape == (0, K)
-    assert bad == -1
+    assert reference.score_matrix(APS().kernel, ROWS[:0], DRAWS, **PLAIN).shape == (0, K)

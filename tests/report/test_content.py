@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from evencover import EvencoverWarning, InputError, evaluate
-from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors import make_predictor, method_names
 from evencover.report.content import report_content
 from evencover.report.groups import score_bins
 
-METHODS = list(PREDICTORS)
+METHODS = method_names()
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_rows(data):
 def test_the_metrics_are_those_of_evaluate(fitted, test_rows, method):
     content = report_content(fitted[method], *test_rows)
     report = fitted[method].evaluate(*test_rows)
-    assert content["metrics"] == {name: getattr(report, name) for name in report.METRICS}
+    assert content["metrics"] == report.metrics()
     assert content["classes"]["rows"] == report.class_counts.tolist()
     assert content["classes"]["covered"] == report.class_covered.tolist()
     limits = report.class_coverage_interval
@@ -179,11 +179,10 @@ def test_any_score_and_exact_coverage_agree_with_evaluate(data, test_rows, score
     assert content["metrics"]["avg_size"] == direct.avg_size
 
 
-def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows):
+def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows, monkeypatch):
     predictor = make_predictor("classwise").fit(data.rows[:2000], data.labels[:2000])
     with_groups = report_content(predictor, *test_rows)
-    for name in ("group_scores_", "group_offsets_", "group_of_class_"):
-        delattr(predictor, name)
+    monkeypatch.setattr(predictor, "_sharing", lambda: None)
     content = report_content(predictor, *test_rows)
     assert content["metrics"] == with_groups["metrics"]
     assert content["classes"]["threshold"] == with_groups["classes"]["threshold"]
@@ -195,13 +194,8 @@ def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows)
 
 def test_pooled_tells_who_has_a_say(data, test_rows):
     predictor = make_predictor("pooled").fit(data.rows[:2000], data.labels[:2000])
-    classes = report_content(predictor, *test_rows)["classes"]
-    says = np.array([classes[name] for name in ("own_say", "normal_say", "cluster_say")])
-    assert np.allclose(says.sum(axis=0), 1, atol=2e-4)
-    assert np.allclose(says[0], predictor.own_weight_, atol=1e-4)
-    assert (
-        "own_say"
-        not in report_content(
-            make_predictor("standard").fit(data.rows[:2000], data.labels[:2000]), *test_rows
-        )["classes"]
-    )
+    weights = report_content(predictor, *test_rows)["weights"]
+    assert np.allclose(sum(map(np.array, weights.values())), 1, atol=2e-4)
+    assert np.allclose(weights["its own rows"], predictor.own_weight_, atol=1e-4)
+    standard = make_predictor("standard").fit(data.rows[:2000], data.labels[:2000])
+    assert report_content(standard, *test_rows)["weights"] == {}

@@ -1,7 +1,8 @@
 """What touches the N x K matrix: plain arrays in, plain arrays out, one row block at a time.
 
 The C++ kernels are used where they were built, the NumPy reference elsewhere; the results are the
-same bits. ``EVENCOVER_KERNELS=numpy`` or ``c++`` in the environment chooses one.
+same bits. ``EVENCOVER_KERNELS=numpy`` or ``c++`` in the environment chooses one. A row that holds
+no probabilities ends a kernel with `BadRow`.
 """
 
 import os
@@ -9,7 +10,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from evencover._kernels import reference
+from evencover._kernels.bad_row import BadRow
 from evencover._kernels.draws import NO_DRAWS, Draws
+from evencover._kernels.formula import Formula, Position
+from evencover._kernels.limit_table import LimitTable
+from evencover._kernels.limits import Limits, is_member
 from evencover._validation import InputError
 
 
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from evencover._kernels.reference import (
         NAME,
         p_values,
+        p_values_of,
         prediction_sets,
         random_bits,
         rank_matrix,
@@ -54,6 +60,7 @@ else:
     _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
     NAME = _chosen.NAME
     p_values = _chosen.p_values
+    p_values_of = _chosen.p_values_of
     prediction_sets = _chosen.prediction_sets
     random_bits = _chosen.random_bits
     rank_matrix = _chosen.rank_matrix
@@ -69,8 +76,15 @@ else:
 __all__ = [
     "NAME",
     "NO_DRAWS",
+    "BadRow",
     "Draws",
+    "Formula",
+    "LimitTable",
+    "Limits",
+    "Position",
+    "is_member",
     "p_values",
+    "p_values_of",
     "prediction_sets",
     "random_bits",
     "rank_matrix",

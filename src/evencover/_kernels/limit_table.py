@@ -1,4 +1,4 @@
-"""Many threshold vectors arranged by class, so that one score is compared with all of them fast.
+"""Many vectors of limits arranged by class, so that one score is compared with all of them fast.
 
 Numbers are replaced by their ranks within the class: a score is searched once among the class's
 limits, and then reaches a limit if its rank is at most the limit's, which is a comparison of short
@@ -9,14 +9,12 @@ largest of their class; these are listed apart, and then nothing needs to be sea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from evencover._kernels.limits import Limits
 from evencover._validation import Array, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from evencover.quantiles import Thresholds
 
 # Three ranks per vector must fit 16 bits; and so many vectors of 1000 classes fit a cache.
 MOST_VECTORS = 1 << 10
@@ -25,26 +23,26 @@ N_TOP = 32
 
 
 class LimitTable:
-    """T threshold vectors (T at most `MOST_VECTORS`), prepared once for every block of rows.
+    """T vectors of limits (T at most `MOST_VECTORS`), prepared once for every block of rows.
 
     Attributes
     ----------
-    thresholds
-        The vectors themselves; ``len`` and indexing go to them.
+    vectors
+        The `Limits` themselves; ``len`` and iteration go to them.
     arrays
         What the C++ kernel reads. Vectors with one limit per class come first, then the
         randomised pairs; ``vector_of`` (T,) tells which is which. +inf, which takes its class in
         without looking at the score, has rank -1 and is counted apart.
     """
 
-    def __init__(self, thresholds: Sequence[Thresholds]) -> None:
-        assert 0 < len(thresholds) <= MOST_VECTORS
-        self.thresholds = list(thresholds)
-        pairs = np.array([each.lower is not None for each in thresholds])
+    def __init__(self, vectors: Sequence[Limits]) -> None:
+        assert 0 < len(vectors) <= MOST_VECTORS
+        self.vectors = list(vectors)
+        pairs = np.array([each.lower is not None for each in vectors])
         vector_of = np.argsort(pairs, kind="stable")
-        plain = [self.thresholds[t].upper for t in vector_of[: len(pairs) - pairs.sum()]]
-        both = [self.thresholds[t] for t in vector_of[len(plain) :]]
-        n_classes = len(thresholds[0].upper)
+        plain = [self.vectors[t].upper for t in vector_of[: len(pairs) - pairs.sum()]]
+        both = [self.vectors[t] for t in vector_of[len(plain) :]]
+        n_classes = len(vectors[0].upper)
         limits = _by_class(
             [*plain, *(each.upper for each in both), *(each.lower for each in both)], n_classes
         )
@@ -65,16 +63,16 @@ class LimitTable:
         }
 
     def __len__(self) -> int:
-        return len(self.thresholds)
+        return len(self.vectors)
 
-    def __iter__(self) -> Iterator[Thresholds]:
-        return iter(self.thresholds)
+    def __iter__(self) -> Iterator[Limits]:
+        return iter(self.vectors)
 
     @classmethod
-    def parts(cls, thresholds: Sequence[Thresholds]) -> list[LimitTable]:
+    def parts(cls, vectors: Sequence[Limits]) -> list[LimitTable]:
         """As many tables as the vectors need."""
-        starts = range(0, len(thresholds), MOST_VECTORS)
-        return [cls(thresholds[start : start + MOST_VECTORS]) for start in starts]
+        starts = range(0, len(vectors), MOST_VECTORS)
+        return [cls(vectors[start : start + MOST_VECTORS]) for start in starts]
 
 
 def _by_class(vectors: Sequence[FloatArray | None], n_classes: int) -> FloatArray:

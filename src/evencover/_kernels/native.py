@@ -1,27 +1,28 @@
 """The kernels in C++: same signatures and same bits as `reference`, which defines them.
 
-Only the built-in scores are known here; any other score runs on the reference.
+Two formulas are known here (`Formula`), and no rank limits; all else runs on the reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import evencover._kernels._native as _native
 from evencover._kernels import reference
+from evencover._kernels.bad_row import BadRow
 from evencover._kernels.draws import NO_DRAWS, Draws
+from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
+from evencover._kernels.limits import Limits
 from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
-
-if TYPE_CHECKING:
-    from evencover.quantiles import GroupedScores, Thresholds
-    from evencover.scores import Score
 
 NAME = "c++"
 INSTRUCTION_SET: str = _native.instruction_sets()[0]
+
+p_values_of = reference.p_values_of  # it reads scores, not rows, and has no twin
 
 
 def random_bits(seed: int, use: int, ids: Array) -> Array:
@@ -43,7 +44,7 @@ def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
 def row_keys(rows: Array, draws: Draws) -> Array:
     """What the random numbers of each row are drawn for: its id, or its content and place."""
     keys = np.empty(len(rows), dtype=np.uint64)
-    _block(_rank_score(), rows, draws, logits=False, temperature=1.0).row_keys(keys)
+    _block(_MASS_AND_RANK, rows, draws, logits=False, temperature=1.0).row_keys(keys)
     return keys
 
 
@@ -53,207 +54,190 @@ def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
 
 
 def true_label_scores(
-    score: Score, rows: Array, draws: Draws, labels: IntArray, *, logits: bool, temperature: float
-) -> tuple[FloatArray, int]:
-    """Score of each row's own label (n,), and the first bad row (-1: none)."""
-    if not _is_built_in(score):
+    formula: Formula,
+    rows: Array,
+    draws: Draws,
+    labels: IntArray,
+    *,
+    logits: bool,
+    temperature: float,
+) -> FloatArray:
+    """Score of each row's own label (n,)."""
+    options: Any = {"logits": logits, "temperature": temperature}
+    if not formula.is_native:
         draws = _with_keys(rows, draws)
-        return reference.true_label_scores(
-            score, rows, draws, labels, logits=logits, temperature=temperature
-        )
+        return reference.true_label_scores(formula, rows, draws, labels, **options)
     scores = np.empty(len(rows))
-    block = _block(score, rows, draws, logits=logits, temperature=temperature)
-    bad: int = block.true_label_scores(_integers(labels), scores)
-    return (scores, -1) if bad < 0 else (np.empty(0), bad)
+    block = _block(formula, rows, draws, **options)
+    _refuse(block.true_label_scores(_integers(labels), scores))
+    return scores
 
 
 def score_matrix(
-    score: Score, rows: Array, draws: Draws, *, logits: bool, temperature: float
-) -> tuple[FloatArray, int]:
-    """Score of every class in every row (n, K), and the first bad row (-1: none)."""
-    if not _is_built_in(score):
-        draws = _with_keys(rows, draws)
-        return reference.score_matrix(score, rows, draws, logits=logits, temperature=temperature)
+    formula: Formula, rows: Array, draws: Draws, *, logits: bool, temperature: float
+) -> FloatArray:
+    """Score of every class in every row (n, K)."""
+    options: Any = {"logits": logits, "temperature": temperature}
+    if not formula.is_native:
+        return reference.score_matrix(formula, rows, _with_keys(rows, draws), **options)
     scores = np.empty(rows.shape)
-    block = _block(score, rows, draws, logits=logits, temperature=temperature)
-    bad: int = block.score_matrix(scores)
-    return (scores, -1) if bad < 0 else (np.empty((0, rows.shape[1])), bad)
+    _refuse(_block(formula, rows, draws, **options).score_matrix(scores))
+    return scores
 
 
 def true_label_ranks(
     rows: Array, labels: IntArray, *, logits: bool, temperature: float
-) -> tuple[IntArray, int]:
-    """Rank of each row's own label (n,), from 1, and the first bad row (-1: none)."""
-    scores, bad = true_label_scores(
-        _rank_score(), rows, NO_DRAWS, labels, logits=logits, temperature=temperature
-    )
-    return _ranks(scores), bad
+) -> IntArray:
+    """Rank of each row's own label (n,), from 1."""
+    options: Any = {"logits": logits, "temperature": temperature}
+    return _ranks(true_label_scores(_MASS_AND_RANK, rows, NO_DRAWS, labels, **options))
 
 
-def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> tuple[IntArray, int]:
-    """Rank of every class in every row (n, K), and the first bad row (-1: none)."""
-    scores, bad = score_matrix(
-        _rank_score(), rows, NO_DRAWS, logits=logits, temperature=temperature
-    )
-    return _ranks(scores), bad
+def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> IntArray:
+    """Rank of every class in every row (n, K), from 1."""
+    options: Any = {"logits": logits, "temperature": temperature}
+    return _ranks(score_matrix(_MASS_AND_RANK, rows, NO_DRAWS, **options))
 
 
 def prediction_sets(
-    score: Score,
+    formula: Formula,
     rows: Array,
     draws: Draws,
-    thresholds: Thresholds,
+    limits: Limits,
     *,
     allow_empty: bool,
     logits: bool,
     temperature: float,
-) -> tuple[IntArray, Array, int]:
-    """Set sizes (n,), the classes of all sets one after the other (int32), the first bad row.
+) -> tuple[IntArray, Array]:
+    """Set sizes (n,), and the classes of all sets one after the other (int32).
 
-    A row's set holds class y if its score is at most ``upper[y]``, or ``lower[y]`` when the row's
-    coin is at least ``upper_probability[y]``; and its rank is at most ``rank_limit[y]``, if given.
+    Who is in a set is for `is_member` to say. Without `allow_empty` an empty set is given the
+    row's most probable class, the first of equals.
     """
-    if not _is_built_in(score) or thresholds.rank_limit is not None:
+    options: Any = {"logits": logits, "temperature": temperature}
+    if not formula.is_native or limits.rank_limit is not None:
+        draws = _with_keys(rows, draws)
         return reference.prediction_sets(
-            score,
-            rows,
-            _with_keys(rows, draws),
-            thresholds,
-            allow_empty=allow_empty,
-            logits=logits,
-            temperature=temperature,
+            formula, rows, draws, limits, allow_empty=allow_empty, **options
         )
     sizes = np.empty(len(rows), dtype=np.int64)
-    block = _block(score, rows, draws, logits=logits, temperature=temperature)
-    classes, bad = block.prediction_sets(_limits(thresholds), allow_empty, sizes)
-    if bad >= 0:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), bad
-    return sizes, classes, -1
+    block = _block(formula, rows, draws, **options)
+    classes, bad = block.prediction_sets(_arrays(limits), allow_empty, sizes)
+    _refuse(bad)
+    return sizes, classes
 
 
 def set_coverage(
-    score: Score,
+    formula: Formula,
     rows: Array,
     draws: Draws,
     labels: IntArray,
-    thresholds: Thresholds,
+    limits: Limits,
     *,
     allow_empty: bool,
     logits: bool,
     temperature: float,
-) -> tuple[IntArray, Array, IntArray, int]:
+) -> tuple[IntArray, Array, IntArray]:
     """What evaluation asks of the `prediction_sets`: see `reference.set_coverage`."""
-    options: Any = {"allow_empty": allow_empty, "logits": logits, "temperature": temperature}
-    if not _is_built_in(score) or thresholds.rank_limit is not None:
+    options: Any = {"logits": logits, "temperature": temperature}
+    if not formula.is_native or limits.rank_limit is not None:
         draws = _with_keys(rows, draws)
-        return reference.set_coverage(score, rows, draws, labels, thresholds, **options)
+        return reference.set_coverage(
+            formula, rows, draws, labels, limits, allow_empty=allow_empty, **options
+        )
     n = len(rows)
     sizes, is_covered, top_classes = np.empty(n, np.int64), np.empty(n, bool), np.empty(n, np.int64)
-    bad: int = _block(score, rows, draws, logits=logits, temperature=temperature).set_coverage(
-        _integers(labels),
-        _limits(thresholds),
-        allow_empty,
-        sizes,
-        is_covered,
-        top_classes,
+    block = _block(formula, rows, draws, **options)
+    _refuse(
+        block.set_coverage(
+            _integers(labels), _arrays(limits), allow_empty, sizes, is_covered, top_classes
+        )
     )
-    n_good = n if bad < 0 else 0
-    return sizes[:n_good], is_covered[:n_good], top_classes[:n_good], bad
+    return sizes, is_covered, top_classes
 
 
 def set_sizes(
-    score: Score,
+    formula: Formula,
     rows: Array,
     draws: Draws,
-    thresholds: Sequence[Thresholds] | LimitTable,
+    vectors: Sequence[Limits] | LimitTable,
     *,
     logits: bool,
     temperature: float,
-) -> tuple[IntArray, int]:
-    """Sizes (n, T) of the sets under each of T threshold vectors, from one pass over the rows."""
-    limited = [each.rank_limit is not None for each in thresholds]
-    if not _is_built_in(score) or all(limited):
-        draws = _with_keys(rows, draws)
-        return reference.set_sizes(
-            score, rows, draws, thresholds, logits=logits, temperature=temperature
-        )
-    if any(limited):
-        return _mixed_set_sizes(
-            score, rows, draws, list(thresholds), logits=logits, temperature=temperature
-        )
-    tables = [thresholds] if isinstance(thresholds, LimitTable) else LimitTable.parts(thresholds)
-    block = _block(score, rows, draws, logits=logits, temperature=temperature)
+) -> IntArray:
+    """Sizes (n, T) of the sets under each of T vectors of limits, from one pass over the rows."""
+    options: Any = {"logits": logits, "temperature": temperature}
+    has_rank_limit = [each.rank_limit is not None for each in vectors]
+    if not formula.is_native or all(has_rank_limit):
+        return reference.set_sizes(formula, rows, _with_keys(rows, draws), vectors, **options)
+    if any(has_rank_limit):
+        return _mixed_set_sizes(formula, rows, draws, list(vectors), **options)
+    tables = [vectors] if isinstance(vectors, LimitTable) else LimitTable.parts(vectors)
+    block = _block(formula, rows, draws, **options)
     parts = []
     for table in tables:
-        sizes = np.empty((len(rows), len(table)), dtype=np.int64)
-        bad: int = block.set_sizes(_native.LimitTable(**table.arrays), sizes)
-        if bad >= 0:
-            return np.empty((0, len(thresholds)), dtype=np.int64), bad
-        parts.append(sizes)
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), -1
+        parts.append(np.empty((len(rows), len(table)), dtype=np.int64))
+        _refuse(block.set_sizes(_native.LimitTable(**table.arrays), parts[-1]))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def _mixed_set_sizes(
+    formula: Formula, rows: Array, draws: Draws, vectors: Sequence[Limits], **options: Any
+) -> IntArray:
+    """Those with a rank limit apart from the others."""
+    sizes = np.empty((len(rows), len(vectors)), dtype=np.int64)
+    has_rank_limit = np.array([each.rank_limit is not None for each in vectors])
+    for part in (np.flatnonzero(~has_rank_limit), np.flatnonzero(has_rank_limit)):
+        own = [vectors[place] for place in part.tolist()]
+        sizes[:, part] = set_sizes(formula, rows, draws, own, **options)
+    return sizes
 
 
 def p_values(
-    score: Score,
+    formula: Formula,
     rows: Array,
     draws: Draws,
-    groups: GroupedScores,
+    group_scores: FloatArray,
+    group_offsets: IntArray,
     group_of_class: IntArray,
     *,
     logits: bool,
     temperature: float,
-) -> tuple[FloatArray, int]:
-    """(1 - coin + #{group scores >= s}) / (n + 1) of every class (n, K), and the first bad row."""
-    if not _is_built_in(score):
+) -> FloatArray:
+    """(1 - coin + #{group scores >= s}) / (n + 1) for every class (n, K).
+
+    The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
+    group -1 has none.
+    """
+    options: Any = {"logits": logits, "temperature": temperature}
+    if not formula.is_native:
+        draws = _with_keys(rows, draws)
         return reference.p_values(
-            score,
-            rows,
-            _with_keys(rows, draws),
-            groups,
-            group_of_class,
-            logits=logits,
-            temperature=temperature,
+            formula, rows, draws, group_scores, group_offsets, group_of_class, **options
         )
     result = np.empty(rows.shape)
-    block = _block(score, rows, draws, logits=logits, temperature=temperature)
-    bad: int = block.p_values(
-        _floats(groups.scores),
-        _integers(groups.offsets),
-        _integers(group_of_class),
-        result,
-    )
-    return (result, -1) if bad < 0 else (result[:0], bad)
+    block = _block(formula, rows, draws, **options)
+    groups = (_floats(group_scores), _integers(group_offsets), _integers(group_of_class))
+    _refuse(block.p_values(*groups, result))
+    return result
 
 
-def _mixed_set_sizes(
-    score: Score,
-    rows: Array,
-    draws: Draws,
-    thresholds: Sequence[Thresholds],
-    **options: Any,
-) -> tuple[IntArray, int]:
-    """Those with a rank limit apart from the others."""
-    sizes = np.empty((len(rows), len(thresholds)), dtype=np.int64)
-    limited = np.array([each.rank_limit is not None for each in thresholds])
-    for part in (np.flatnonzero(~limited), np.flatnonzero(limited)):
-        counted, bad = set_sizes(
-            score, rows, draws, [thresholds[place] for place in part.tolist()], **options
-        )
-        if bad >= 0:
-            return sizes[:0], bad
-        sizes[:, part] = counted
-    return sizes, -1
-
-
-def _rank_score() -> Score:
+def _mass_and_rank(at: Position) -> Any:
     """The mass up to the class, which is less than 2, plus twice its rank."""
-    from evencover.scores import RAPS
-
-    return RAPS(randomize=False, penalty=2.0, k_reg=0)
+    return (at.before + at.u * at.p) + 2.0 * at.rank
 
 
-def _ranks(scores: FloatArray) -> IntArray:
-    return (scores // 2).astype(np.int64)
+_MASS_AND_RANK = Formula(needs_order=True, function=_mass_and_rank, penalty=2.0, k_reg=0)
+
+
+def _ranks(masses_and_ranks: FloatArray) -> IntArray:
+    return (masses_and_ranks // 2).astype(np.int64)
+
+
+def _refuse(bad: int) -> None:
+    """C++ answers with the first bad row, or -1."""
+    if bad >= 0:
+        raise BadRow(bad)
 
 
 def _with_keys(rows: Array, draws: Draws) -> Draws:
@@ -261,24 +245,18 @@ def _with_keys(rows: Array, draws: Draws) -> Draws:
     return draws._replace(ids=row_keys(rows, draws)) if draws.any else draws
 
 
-def _is_built_in(score: Score) -> bool:
-    """Exactly one of our classes: a subclass may have changed the formula."""
-    from evencover.scores import APS, RAPS, Softmax
-
-    return type(score) in (Softmax, APS, RAPS)
-
-
 def _block(
-    score: Score, rows: Array, draws: Draws, *, logits: bool, temperature: float
+    formula: Formula, rows: Array, draws: Draws, *, logits: bool, temperature: float
 ) -> _native.Block:
+    assert formula.penalty is not None
     ids = None if draws.ids is None else np.ascontiguousarray(draws.ids, dtype=np.uint64)
     return _native.Block(
         INSTRUCTION_SET,
         _adjacent_columns(rows),
         **draws._replace(ids=ids)._asdict(),
-        needs_order=score.needs_order,
-        penalty=float(getattr(score, "penalty", 0.0)),
-        k_reg=int(min(getattr(score, "k_reg", 0), 2**62)),
+        needs_order=formula.needs_order,
+        penalty=float(formula.penalty),
+        k_reg=int(min(formula.k_reg, 2**62)),
         logits=logits,
         temperature=temperature,
         tolerance=sum_tolerance(rows),
@@ -293,8 +271,8 @@ def _adjacent_columns(rows: Array) -> Array:
     return np.ascontiguousarray(rows)
 
 
-def _limits(thresholds: Thresholds) -> tuple[Any, ...]:
-    return tuple(None if part is None else _floats(part) for part in thresholds[:3])
+def _arrays(limits: Limits) -> tuple[Any, ...]:
+    return tuple(None if part is None else _floats(part) for part in limits[:3])
 
 
 def _floats(values: Array) -> FloatArray:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from evencover._kernels.bad_row import BadRow
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 SLICE_ELEMENTS = 1 << 18  # 2 MB of float64: in the cache, and little memory on many threads
@@ -16,7 +18,7 @@ PER_ROW = {"rows", "labels"}  # the arguments with one entry per row
 
 
 def in_slices(kernel: Kernel) -> Kernel:
-    """A kernel that returns arrays of rows and the first bad row, run on slices of the rows."""
+    """A kernel that returns an array of rows, or several, run on slices of the rows."""
     signature = inspect.signature(kernel)
 
     @wraps(kernel)
@@ -31,12 +33,18 @@ def in_slices(kernel: Kernel) -> Kernel:
             bound.arguments.update({n: v[start : start + step] for n, v in per_row.items()})
             if draws is not None:
                 bound.arguments["draws"] = draws.of_rows(start, start + step)
-            *arrays, bad = kernel(*bound.args, **bound.kwargs)
-            if bad >= 0:
-                return (*arrays, start + bad)
-            parts.append(arrays)
-        if len(parts) == 1:
-            return (*parts[0], -1)
-        return (*(np.concatenate(each) for each in zip(*parts, strict=True)), -1)
+            try:
+                parts.append(kernel(*bound.args, **bound.kwargs))
+            except BadRow as bad:
+                raise BadRow(start + bad.row) from None
+        return _joined(parts)
 
     return cast(Kernel, sliced)
+
+
+def _joined(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], tuple):
+        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+    return np.concatenate(parts)

@@ -15,7 +15,8 @@ from evencover.cli.console import note
 from evencover.cli.experiment import experiment
 from evencover.cli.shared import app
 
-for command in (calibrate, predict, evaluate, report, info, recommend, compare):
+COMMANDS: tuple[Any, ...] = (calibrate, predict, evaluate, report, info, recommend, compare)
+for command in COMMANDS:
     app.command(command.run, name=command.__name__.rpartition(".")[2])
 app.command(experiment)
 
@@ -29,6 +30,9 @@ def main(arguments: list[str] | None = None) -> None:
             shown.add(str(message))
             note(str(message))
 
+    given = sys.argv[1:] if arguments is None else arguments
+    if {"--help", "-h"} & set(given):
+        _name_choices()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", EvencoverWarning)
@@ -43,6 +47,14 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, OSError):  # perhaps stdout itself is full
             _discard_stdout()
         sys.exit(2)
+
+
+def _name_choices() -> None:
+    """Only a reader of the help needs the names of all methods, for which much is imported."""
+    from evencover.cli.choices import with_choices
+
+    for command in COMMANDS:
+        command.run.__doc__ = with_choices(command.run.__doc__)
 
 
 def _discard_stdout() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from evencover._validation import InputError, raise_unknown
+from evencover._validation import InputError
 
 # Options of their own, or of no use here.
 NOT_SETTABLE = (
@@ -23,7 +24,7 @@ def read_settings(
     pairs: Sequence[str] | None, groups: str | None, prevalence: str | None
 ) -> dict[str, Any]:
     """Values by parameter name, those of files included."""
-    from evencover.data.opening import column_from_file
+    from evencover.data.files import column_from_file
 
     settings: dict[str, Any] = {}
     for pair in pairs or ():
@@ -44,25 +45,25 @@ def read_settings(
 
 def make_methods(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
     """A predictor of each method with the settings it takes, and which settings these are."""
-    from evencover.predictors import PREDICTORS, make_predictor
+    from evencover.predictors import make_predictor, method_names, predictor_class
 
     if list(names) == ["all"]:
-        names = list(PREDICTORS)
+        names = method_names()
     methods: list[Any] = []
     used: set[str] = set()
     for name in names:
-        known = set(make_predictor(name).get_params())
-        methods.append(make_predictor(name, **{k: v for k, v in settings.items() if k in known}))
-        used |= known & settings.keys()
+        own = {k: settings[k] for k in predictor_class(name).parameter_names() if k in settings}
+        methods.append(make_predictor(name, **own))
+        used |= own.keys()
     return methods, used
 
 
 def make_scores(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
     """A score of each name with the settings it takes, and which settings these are."""
-    from evencover.scores import SCORES, make_score
+    from evencover.scores import make_score, score_names
 
     if list(names) == ["all"]:
-        names = list(SCORES)
+        names = score_names()
     scores: list[Any] = []
     used: set[str] = set()
     for name in names:
@@ -73,11 +74,41 @@ def make_scores(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list
     return scores, used
 
 
+def with_choices(help_text: str) -> str:
+    """A help text with the names of all methods and scores filled in."""
+    from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
+    from evencover.predictors import DEFAULT_METHOD, PREDICTORS, method_names
+    from evencover.scores import SCORES, score_names
+
+    method_names(), score_names()  # also those of installed packages
+    choices = {
+        "methods": _listed({name: cls.summary for name, cls in PREDICTORS.items()}),
+        "scores": _listed({name: cls.summary for name, cls in SCORES.items()}),
+        "default_method": DEFAULT_METHOD,
+        "more_methods": ", ".join(n for n in method_names() if n not in DEFAULT_METHODS),
+        "more_scores": ", ".join(n for n in SCORES if n not in DEFAULT_SCORES),
+    }
+    for name, text in choices.items():
+        help_text = help_text.replace("{" + name + "}", text)
+    return help_text
+
+
+def _listed(summaries: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} ({text})" if text else name for name, text in summaries.items())
+
+
 def refuse_unused(settings: Mapping[str, Any], used: set[str], items: Sequence[Any]) -> None:
     """Every setting must be of use to somebody."""
     unused = [name for name in settings if name not in used]
-    if unused:
-        raise_unknown("setting", unused[0], sorted(_settable(items)))
+    if not unused:
+        return
+    names = [getattr(item, "method", None) or item.name for item in items]
+    sentence = f"{unused[0]!r} is not a parameter of {', '.join(names[:-1])} or {names[-1]}"
+    known = sorted(_settable(items))
+    close = get_close_matches(unused[0], known, n=1)
+    if close:
+        raise InputError(f"{sentence}; did you mean {close[0]!r}?")
+    raise InputError(f"{sentence}; they take {', '.join(known) or 'none that could be set'}.")
 
 
 def _settable(items: Sequence[Any]) -> set[str]:

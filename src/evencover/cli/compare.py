@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from evencover.cli.choices import (
@@ -14,7 +15,7 @@ from evencover.cli.choices import (
 from evencover.cli.console import note, print_table, watch
 from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json, write_csv
 from evencover.data.location import as_location
-from evencover.data.source import as_source
+from evencover.data.opening import as_source
 from evencover.output.atomic import refuse_existing
 
 
@@ -22,8 +23,8 @@ def run(
     data: str | None = None,
     /,
     *,
-    methods: str = "standard,classwise,clustered,pooled",
-    scores: str = "softmax,aps,raps",
+    methods: str | None = None,
+    scores: str | None = None,
     alpha: str = "0.1",
     n_splits: int = 10,
     calibration_fraction: float | None = None,
@@ -46,9 +47,9 @@ def run(
     data
         Probabilities and labels; by default the bundled data set (505 languages).
     methods
-        Names, separated by commas, or "all": also interpolated, fuzzy, rc3p, macro, grouped.
+        Names, separated by commas, or "all": also {more_methods}.
     scores
-        Names, separated by commas, or "all": also saps, pas.
+        Names, separated by commas, or "all": also {more_scores}.
     alpha
         Miscoverage level.
     n_splits
@@ -58,9 +59,10 @@ def run(
     n_per_class
         Calibrate on so many rows of each class instead.
     groups
-        Grouped: file with the group of each class (.npy, .npz or text).
+        File with one group per class, for a method that takes 'groups' (.npy, .npz or text).
     prevalence
-        PAS: file with one number per class, such as the training counts.
+        File with one number per class, such as the training counts, for a score that takes
+        'prevalence'.
     settings
         A parameter of methods or scores, as name=value, such as tau=0.9, for all that take it;
         may be repeated.
@@ -77,7 +79,7 @@ def run(
     force
         Overwrite an existing file.
     """
-    from evencover.comparison.compare import compare
+    from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES, compare
 
     if csv is not None:
         refuse_existing(csv, force=force)
@@ -87,8 +89,8 @@ def run(
         require_extra()
         refuse_existing(report, force=force)
     more = read_settings(settings, groups, prevalence)
-    predictors, for_methods = make_methods(methods.split(","), more)
-    with_scores, for_scores = make_scores(scores.split(","), more)
+    predictors, for_methods = make_methods(_names(methods, DEFAULT_METHODS), more)
+    with_scores, for_scores = make_scores(_names(scores, DEFAULT_SCORES), more)
     refuse_unused(more, for_methods | for_scores, [*predictors, *with_scores])
     if data is None:
         from evencover.data import load_languages
@@ -122,3 +124,7 @@ def run(
         [title.replace("Frac", "Frac\n") for title in titles], cells, title=result.heading()
     )
     print(result.reason)
+
+
+def _names(text: str | None, default: Sequence[str]) -> Sequence[str]:
+    return default if text is None else text.split(",")

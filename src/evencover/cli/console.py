@@ -102,8 +102,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     from rich.table import Table
 
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number > 0)
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     # Never cut a number: a pipe has no width, and a narrow terminal may break the line.

@@ -13,7 +13,9 @@ from evencover._validation import FloatArray, IntArray
 from evencover.cli.console import print_table
 from evencover.data.source import Source
 from evencover.engine.workers import n_threads
+from evencover.evaluation.balance import class_balance
 from evencover.predictors import BasePredictor
+from evencover.predictors.explanation import Details
 from evencover.scores import make_score
 
 
@@ -29,7 +31,7 @@ def of_installation() -> dict[str, Any]:
 
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
-    """Method, parameters, thresholds and guarantee."""
+    """Method, parameters, thresholds, guarantee, and what the method tells of itself."""
     about: dict[str, Any] = {
         "method": predictor.method,
         "alpha": str(predictor.alpha),
@@ -43,11 +45,11 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "examples_per_class": _spread(predictor.class_counts_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
     }
-    for name in ("n_clusters_", "gamma_"):
-        if hasattr(predictor, name):
-            about[name.rstrip("_")] = getattr(predictor, name)
-    if hasattr(predictor, "guarantee_"):
-        about["guarantee"] = [row._asdict() for row in predictor.guarantee_]
+    about |= predictor.learnt()
+    about["guarantee"] = predictor.guarantee
+    details = predictor.details()
+    if details is not None:
+        about[details.name] = details.records
     about["thresholds"] = predictor.thresholds_.tolist()
     about["class_counts"] = predictor.class_counts_.tolist()
     about["class_names"] = None if predictor.class_names_ is None else list(predictor.class_names_)
@@ -81,25 +83,16 @@ def of_data(source: Source) -> dict[str, Any]:
     return about
 
 
-def class_balance(class_counts: IntArray) -> float:
-    """The paper's metric: rows of the rarest 5% of classes over those of a uniform distribution.
-
-    >>> class_balance(np.full(100, 7)), class_balance(np.arange(100))
-    (1.0, 0.04040404040404041)
-    """
-    n_rare = max(1, len(class_counts) // 20)
-    return float(np.sort(class_counts)[:n_rare].sum() / (class_counts.mean() * n_rare))
-
-
 def _spread(values: IntArray | FloatArray) -> dict[str, float]:
     quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
     return dict(zip(("min", "q25", "median", "q75", "max"), quantiles.tolist(), strict=True))
 
 
-def show(about: dict[str, Any]) -> None:
-    """Print a description; long lists are summed up."""
+def show(about: dict[str, Any], details: Details | None = None) -> None:
+    """Print a description; long lists are summed up, and details are shown as a table."""
     about = dict(about)
-    guarantee = about.pop("guarantee", [])
+    if details is not None:
+        del about[details.name]
     thresholds = about.pop("thresholds", None)
     names = about.pop("class_names", None)
     about.pop("class_counts", None)
@@ -109,26 +102,9 @@ def show(about: dict[str, Any]) -> None:
         about["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
     for name, value in about.items():
         print(f"{name.replace('_', ' '):<28}{_text(value)}")
-    if guarantee:
-        print(
-            "\nCoverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being"
-        )
-        print("the largest distance (Kolmogorov-Smirnov) of a class's scores from its cluster's:")
-        print_table(
-            ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% limits"],
-            [_guarantee_cells(row) for row in guarantee],
-        )
-
-
-def _guarantee_cells(row: dict[str, Any]) -> list[str]:
-    if row["cluster"] < 0:
-        return ["null", str(row["n_classes"]), str(row["n_rows"]), "", "", "no promise"]
-    if np.isnan(row["epsilon_high"]):  # scores that were never in one place
-        cells = [row["cluster"], row["n_classes"], row["n_rows"], "", "", "not measured"]
-        return [str(cell) for cell in cells]
-    limits = f"{row['epsilon_low']:.2f} to {row['epsilon_high']:.2f}"
-    numbers = [f"{row['ks_largest']:.2f}", f"{row['ks_if_identical']:.2f}", limits]
-    return [str(row["cluster"]), str(row["n_classes"]), str(row["n_rows"]), *numbers]
+    if details is not None:
+        print(f"\n{details.heading}")
+        print_table(details.titles, details.cells)
 
 
 def _text(value: Any) -> str:

@@ -39,7 +39,7 @@ def run(
     predictor = load(model)
     source = read.open(data, "evaluating")
     with executor(dask) as workers:
-        report = predictor.evaluate(source, ids=read.row_ids(), executor=workers)
+        report = predictor.evaluate(source, **read.of_rows(), executor=workers)
     if as_json:
         print_json(report.to_dict())
         return

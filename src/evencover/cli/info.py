@@ -24,13 +24,15 @@ def run(
     from evencover.cli import description
     from evencover.persistence import is_model, load
 
+    details = None
     if file is None:
         about = description.of_installation()
     elif is_model(file):
-        about = description.of_model(load(file))
+        predictor = load(file)
+        about, details = description.of_model(predictor), predictor.details()
     else:
         about = description.of_data(read.open(file, "reading"))
     if as_json:
         print_json(about)
     else:
-        description.show(about)
+        description.show(about, details)

@@ -59,8 +59,8 @@ def run(
             yield sets
 
     with executor(dask) as workers:
-        blocks = predictor.predict_set_blocks(source, ids=read.row_ids(), executor=workers)
-        n_rows = write_sets(output, counted(blocks), source.class_names)
+        blocks = predictor.predict_set_blocks(source, **read.of_rows(), executor=workers)
+        n_rows = write_sets(output, counted(blocks), predictor.class_names_ or source.class_names)
     average = sum(members for _, members in sizes) / n_rows
     print(f"{output}: {n_rows} sets, {average:.2f} classes on average")
 
@@ -83,7 +83,7 @@ def _write_folder(
             predictor,
             read.open(data, "predicting"),
             folder,
-            ids=read.row_ids(),
+            **read.of_rows(),
             executor=workers,
             ending=f".{part_format.lower().removeprefix('.')}",
             force=force,

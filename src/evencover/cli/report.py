@@ -47,5 +47,5 @@ def run(
     title = f"Coverage of {as_location(data).name}" if title is None else title
     with executor(dask) as workers:
         options = {"executor": workers, "title": title, "force": force}
-        write_report(output, predictor, source, ids=read.row_ids(), **options)
+        write_report(output, predictor, source, **read.of_rows(), **options)
     print(f"{output}: open it in a browser")

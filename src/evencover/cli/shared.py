@@ -14,7 +14,8 @@ from cyclopts import App, Parameter
 
 import evencover
 from evencover.cli.console import watch
-from evencover.data.source import Source, as_source
+from evencover.data.opening import as_source
+from evencover.data.source import Source
 from evencover.output.atomic import atomic_path
 
 app = App(
@@ -41,16 +42,22 @@ class Input:
     "The numbers are logits; a softmax is applied."
     ids: str | None = None
     "File with one stable id per row; the same id always gets the same random choices."
+    row_groups: str | None = None
+    "File with the group of each row, for methods with a threshold for each group of rows."
 
     def open(self, data: str | Path, what: str) -> Source:
         """The data as a source that shows its progress."""
         return watch(as_source(data, self.labels, logits=True if self.logits else None), what)
 
-    def row_ids(self) -> Any:
-        """The ids, or None."""
-        from evencover.data.opening import column_from_file
+    def of_rows(self) -> dict[str, Any]:
+        """The rows' ids and groups, as `fit` and `predict_set` take them; None where not given."""
+        from evencover.data.files import column_from_file
 
-        return None if self.ids is None else column_from_file(self.ids, "ids")
+        files = {"ids": self.ids, "groups": self.row_groups}
+        return {
+            name: None if file is None else column_from_file(file, name)
+            for name, file in files.items()
+        }
 
 
 READ = Input()
@@ -62,7 +69,7 @@ def executor(dask: str | None) -> Iterator[Any]:
     if dask is None:
         yield None
         return
-    from evencover.engine.workers import dask_client
+    from evencover.engine.dask import dask_client
 
     with dask_client(dask) as client:
         yield client

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import (
-    Array,
-    EvencoverWarning,
-    FloatArray,
-    InputError,
-    IntArray,
-    import_pandas,
-    real_number,
-    whole_number,
-)
+from evencover._types import FloatArray, IntArray
+from evencover._validation import import_pandas, real_number, whole_number
+from evencover.comparison.splitting import calibration_split, other_rows
 from evencover.comparison.trials import ScoredRows, Trial
-from evencover.data.source import as_source
+from evencover.data.opening import as_source
+from evencover.errors import EvencoverWarning, InputError
+from evencover.evaluation.metrics import Metric, shown_in
 from evencover.evaluation.report import CoverageReport
-from evencover.predictors import PREDICTORS, BasePredictor, make_predictor
-from evencover.quantiles import Alpha, exact_alpha
-from evencover.randomness import Use, check_random_state, places, random_order
-from evencover.scores import SCORES, Score, make_score
+from evencover.predictors import BasePredictor, make_predictor, method_names
+from evencover.quantiles import Alpha, exact_fraction
+from evencover.randomness import check_random_state
+from evencover.scores import Score, make_score, score_names
 
 # What is compared unless something else is asked for; "all" is everything there is.
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")
 DEFAULT_SCORES = ("softmax", "aps", "raps")
-METRICS = (
-    *("covgap", "avg_size", "frac_undercovered", "frac_below_half", "undercov_gap"),
-    *("macro_coverage", "marginal_coverage"),
-)
+# What is weighed: even coverage against small sets.
+AXES = ("covgap", "avg_size")
 
 
 class Difference(NamedTuple):
@@ -174,9 +167,9 @@ class Comparison:
         table = []
         for candidate in self.candidates:
             row: dict[str, Any] = {"method": candidate.method, "score": candidate.score}
-            for metric in METRICS:
-                row[metric] = candidate.mean(metric)
-                row[f"{metric}_se"] = candidate.standard_error(metric)
+            for metric in shown_in("comparison"):
+                row[metric.name] = candidate.mean(metric.name)
+                row[f"{metric.name}_se"] = candidate.standard_error(metric.name)
             difference = self.difference_to_best(candidate)
             row |= {
                 "covgap_above_best": difference.mean,
@@ -199,27 +192,18 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Column titles and cells for people."""
-        titles = ["method", "score", "CovGap", "above best", "AvgSize", "FracUnderCov"]
-        titles += ["FracBelow50", "MacroCov", "coverage", "Pareto"]
+        metrics = shown_in("comparison table")
+        titles = [metric.title for metric in metrics]
+        titles.insert(1, "above best")  # beside the CovGap
         cells = []
         for candidate, row in zip(self.candidates, self.rows(), strict=True):
+            numbers = [_cell(metric, candidate) for metric in metrics]
             above = "best" if candidate is self.best else f"{row['covgap_above_best']:+.2f}"
             mark = "" if candidate is self.best or row["clearly_above_best"] else " (noise)"
-            cells.append(
-                [
-                    candidate.method.upper(),
-                    candidate.score,
-                    f"{row['covgap']:.2f} ({row['covgap_se']:.2f})",
-                    above + mark,
-                    f"{row['avg_size']:.2f} ({row['avg_size_se']:.2f})",
-                    f"{row['frac_undercovered']:.3f}",
-                    f"{row['frac_below_half']:.3f}",
-                    f"{row['macro_coverage']:.3f}",
-                    f"{row['marginal_coverage']:.3f}",
-                    "*" if row["on_pareto_front"] else "",
-                ]
-            )
-        return titles, cells
+            numbers.insert(1, above + mark)
+            pareto = "*" if row["on_pareto_front"] else ""
+            cells.append([candidate.method.upper(), candidate.score, *numbers, pareto])
+        return ["method", "score", *titles, "Pareto"], cells
 
     def heading(self) -> str:
         """What was done, and how to read it."""
@@ -237,6 +221,14 @@ class Comparison:
             for row in [titles, *cells]
         ]
         return "\n".join([self.heading(), *lines, self.reason])
+
+
+def _cell(metric: Metric, candidate: Candidate) -> str:
+    """A metric's mean, with its standard error where candidates are weighed by it."""
+    mean = metric.text(candidate.mean(metric.name))
+    if metric.name not in AXES:
+        return mean
+    return f"{mean} ({metric.text(candidate.standard_error(metric.name))})"
 
 
 def compare(
@@ -281,11 +273,11 @@ def compare(
     >>> result.best.method
     'clustered'
     """
-    level = exact_alpha(alpha, "compare")
+    level = exact_fraction(alpha, "compare")
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
-    predictors = [make_predictor(each) for each in _all_if(methods, PREDICTORS)]
-    scores = _all_if(scores, SCORES)
+    predictors = [make_predictor(each) for each in _all_if(methods, method_names)]
+    scores = _all_if(scores, score_names)
     if not predictors or not scores:
         raise InputError("There must be at least one method and one score to compare. Got none.")
     rows = ScoredRows(
@@ -294,11 +286,11 @@ def compare(
         from_logits=from_logits,
         temperature=real_number(temperature, "temperature", "compare", 0, open_low=True),
         random_state=seed,
-        with_ranks=any(predictor.needs_ranks for predictor in predictors),
+        with_ranks=any("ranks" in predictor.needs for predictor in predictors),
         with_coins=any(predictor.exact for predictor in predictors),
     )
     splits = [
-        calibration_rows(
+        calibration_split(
             rows.labels,
             seed,
             place,
@@ -313,9 +305,9 @@ def compare(
         )
     all_scores = list(rows.test_scores)
     pairs = list(product(all_scores, predictors))
-    method_names = dict(zip(predictors, _names(predictors, "method"), strict=True))
-    score_names = dict(zip(all_scores, _names(all_scores, "name"), strict=True))
-    tests = [_others(split, len(rows.labels)) for split in splits]
+    name_of_method = dict(zip(predictors, _names(predictors, "method"), strict=True))
+    name_of_score = dict(zip(all_scores, _names(all_scores, "name"), strict=True))
+    tests = [other_rows(split, len(rows.labels)) for split in splits]
     trials = [
         Trial(score, _fitted(rows, score, predictor, alpha, split, seed + place), tests[place])
         for score, predictor in pairs
@@ -324,7 +316,9 @@ def compare(
     reports = [CoverageReport.from_tally(tally, alpha) for tally in rows.tally(trials)]
     candidates = [
         Candidate(
-            method_names[predictor], score_names[score], tuple(reports[first : first + n_splits])
+            name_of_method[predictor],
+            name_of_score[score],
+            tuple(reports[first : first + n_splits]),
         )
         for first, (score, predictor) in zip(range(0, len(trials), n_splits), pairs, strict=True)
     ]
@@ -334,10 +328,10 @@ def compare(
     )
 
 
-def _all_if(wanted: Sequence[Any] | str, known: dict[str, Any]) -> Sequence[Any]:
+def _all_if(wanted: Sequence[Any] | str, names: Callable[[], list[str]]) -> Sequence[Any]:
     """The names there are for "all"; a single name is a list of one."""
     if wanted == "all":
-        return tuple(known)
+        return names()
     return [wanted] if isinstance(wanted, str) else wanted
 
 
@@ -345,51 +339,6 @@ def _names(items: Sequence[Any], attribute: str) -> list[str]:
     """Short names where they tell the items apart, else the items with their parameters."""
     short = [getattr(item, attribute) for item in items]
     return short if len(set(short)) == len(items) else [repr(item) for item in items]
-
-
-def calibration_rows(
-    labels: IntArray,
-    random_state: int,
-    repetition: int,
-    *,
-    calibration_fraction: float | None = None,
-    n_per_class: int | Sequence[int] | IntArray | None = None,
-) -> IntArray:
-    """The rows that calibrate in one repetition: a share of all, or so many of each class."""
-    if calibration_fraction is not None and n_per_class is not None:
-        raise InputError("Give 'calibration_fraction' or 'n_per_class', not both.")
-    # Every repetition has its own range of ids, and so its own random order.
-    ids = places(0, len(labels)) + np.uint64(repetition << 40)
-    order = random_order(random_state, Use.DATA, ids)
-    if n_per_class is None:
-        share = 0.5 if calibration_fraction is None else calibration_fraction
-        if not isinstance(share, float | np.floating) or not 0 < share < 1:
-            raise InputError(
-                "The 'calibration_fraction' parameter of compare must be a number in (0, 1). "
-                f"Got {share!r} instead."
-            )
-        return np.sort(order[: max(1, int(share * len(labels)))])
-    order = order[np.argsort(labels[order], kind="stable")]
-    counts = np.bincount(labels)
-    if np.ndim(n_per_class) == 0:
-        whole_number(n_per_class, "n_per_class", "compare", 1)
-    n_per_class = np.asarray(n_per_class)
-    if n_per_class.ndim and (len(n_per_class) < len(counts) or n_per_class.dtype.kind not in "iu"):
-        raise InputError(
-            "The 'n_per_class' parameter of compare must be one whole number, or one per class. "
-            f"Got type {n_per_class.dtype} and shape {n_per_class.shape} instead."
-        )
-    n_per_class = n_per_class[: len(counts)] if n_per_class.ndim else n_per_class
-    place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    wanted = np.minimum(n_per_class, np.maximum(counts - 1, 1))
-    return np.sort(order[place < wanted[labels[order]]])
-
-
-def _others(rows: IntArray, n_rows: int) -> Array:
-    """All rows but these, as flags (N,)."""
-    flags: Array = np.ones(n_rows, dtype=bool)
-    flags[rows] = False
-    return flags
 
 
 def _fitted(

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import InputError, IntArray, class_labels, plain_array, whole_number
-from evencover.cli.description import class_balance
-from evencover.comparison.compare import compare
+from evencover.evaluation.balance import class_balance
 from evencover.predictors.clustering import automatic_n_clusters, automatic_parameters, least_count
-from evencover.quantiles import Alpha, exact_alpha
-
-__all__ = ["Recommendation", "compare", "recommend"]
+from evencover.quantiles import Alpha, exact_fraction
 
 # The paper's boundaries, in examples per class at alpha = 0.1.
 VERY_FEW, MANY, PLENTY = 10, 75, 100
@@ -95,7 +92,7 @@ def recommend(labels: Any, n_classes: int | None = None, alpha: Alpha = 0.1) -> 
     if len(indices) == 0:
         raise InputError("There must be at least one label. Got none.")
     counts = np.bincount(indices, minlength=n_classes)
-    level = float(exact_alpha(alpha, "recommend"))
+    level = float(exact_fraction(alpha, "recommend"))
     regime = _regime(counts, level)
     paper_method = _paper_method(counts, alpha, regime)
     method = "classwise" if regime == "extremely high" else "pooled"

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import Draws
-from evencover._kernels.limit_table import LimitTable
-from evencover._validation import Array, FloatArray, InputError, IntArray, raise_bad_row
+from evencover._kernels import LimitTable
+from evencover._validation import Array, FloatArray, InputError, IntArray
 from evencover.data.source import Block, IterableSource, Source
 from evencover.engine.blocks import map_blocks, map_source
-from evencover.evaluation.report import Tally
+from evencover.engine.merging import joined
+from evencover.evaluation.tally import Tally
 from evencover.predictors import BasePredictor
-from evencover.predictors.merging import joined
+from evencover.predictors.scoring import Scoring
 from evencover.quantiles import Thresholds
-from evencover.scores import Score, Softmax
+from evencover.scores import Score
 
 USES = ("calibration", "test")  # what a row can be for, with random numbers of its own
 
@@ -37,7 +37,7 @@ class Trial(NamedTuple):
     @property
     def thresholds(self) -> Thresholds:
         """What the predictor learnt, as limits of the base score."""
-        return self.predictor.score_.base_thresholds(self.predictor.limits_)
+        return self.predictor.rule().limits
 
 
 class ScoredRows:
@@ -101,9 +101,9 @@ class ScoredRows:
             raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
         self.source, self.executor = source, executor
         logits = from_logits if source.logits is None else source.logits
-        self.kernel = Kernel(logits, temperature, random_state)
         bases = list(dict.fromkeys(score.base for score in scores))
-        read = TrueLabels(self.kernel, bases, with_ranks, with_coins)
+        self.scorings = {base: Scoring(base, logits, temperature, random_state) for base in bases}
+        read = TrueLabels(list(self.scorings.values()), with_ranks, with_coins)
         self.arrays = self._read(read) if known is None or set(known) != set(read.names) else known
         self.labels, self.true_ranks = self.arrays["labels"], self.arrays["ranks"]
         self.coins = self.arrays["coins"]
@@ -121,10 +121,10 @@ class ScoredRows:
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
         labels, n_classes = self.labels[rows], self.source.n_classes
-        known = score.known(np.bincount(labels, minlength=n_classes))
-        scores = known.from_base(self.calibration_scores[score][rows], labels)
-        more: dict[str, Any] = {"ranks": self.true_ranks[rows]} if predictor.needs_ranks else {}
-        predictor.fit_scores(scores, labels, n_classes, ids=rows, **more)
+        own = score.with_counts(np.bincount(labels, minlength=n_classes))
+        scores = own.from_base(self.calibration_scores[score][rows], labels)
+        ranks = self.true_ranks[rows] if "ranks" in predictor.needs else None
+        predictor.fit_scores(scores, labels, n_classes, ids=rows, ranks=ranks)
 
     def tally(self, trials: Sequence[Trial]) -> list[Tally]:
         """Count coverage and set sizes of every trial on its test rows."""
@@ -145,14 +145,15 @@ class ScoredRows:
             score: by_class.arrange(self.test_scores[score])
             for score in {trial.score for trial in trials}
         }
-        ranks = by_class.arrange(self.true_ranks) if len(self.true_ranks) else self.true_ranks
+        ranks = by_class.arrange(self.true_ranks) if len(self.true_ranks) else None
         # Trials on the same split share its array.
         tests = {id(trial.is_test): by_class.arrange(trial.is_test) for trial in trials}
         n_tests = {key: by_class.sums(is_test) for key, is_test in tests.items()}
 
         def count(job: tuple[Trial, Thresholds]) -> tuple[IntArray, IntArray]:
             trial, limit = job
-            covered = by_class.covered(scores[trial.score], ranks, limit, coin)
+            limits = by_class.spread(limit)
+            covered = _kernels.is_member(scores[trial.score], limits, coin, ranks)
             split = id(trial.is_test)
             return n_tests[split].copy(), by_class.sums(covered & tests[split])
 
@@ -173,9 +174,8 @@ class ScoredRows:
         split_of = {id(trial.is_test): trial.is_test for trial in trials}
         place_of = {key: place for place, key in enumerate(split_of)}
         count = SizeCount(
-            self.kernel,
             [
-                SizePass(base, own, trials, limits)
+                SizePass(self.scorings[base], own, trials, limits)
                 for base in dict.fromkeys(trial.score.base for trial in trials)
                 for own in [[p for p, trial in enumerate(trials) if trial.score.base == base]]
             ],
@@ -191,64 +191,38 @@ class ScoredRows:
         return totals
 
 
-class Kernel(NamedTuple):
-    """How rows are scored."""
-
-    logits: bool
-    temperature: float
-    random_state: int
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What all kernels ask for."""
-        return {"logits": self.logits, "temperature": self.temperature}
-
-    def draws(self, score: Score, block: Block, ids: Array | None, **purpose: bool) -> Draws:
-        """The random numbers of a block's rows."""
-        return score.draws(self.random_state, ids, block.start, **purpose)
-
-
 @dataclass(frozen=True, eq=False)
 class TrueLabels:
     """Of a block: the labels, ranks and coins (none unless asked for), and the labels' scores."""
 
-    kernel: Kernel
-    bases: list[Score]
+    scorings: list[Scoring]
     with_ranks: bool
     with_coins: bool
 
     @property
     def names(self) -> list[str]:
         """What the arrays are called."""
-        kinds = [f"{use}_score_{at}" for at in range(len(self.bases)) for use in USES]
+        kinds = [f"{use}_score_{at}" for at in range(len(self.scorings)) for use in USES]
         return ["labels", "ranks", "coins", *kinds]
 
     def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
         """One pass over the rows."""
         assert block.labels is not None
-        ranks, coins = np.empty(0, dtype=np.int64), np.empty(0)
-        values = [score for base in self.bases for score in self._scores(base, block, ids)]
+        any_scoring, ranks, coins = self.scorings[0], np.empty(0, dtype=np.int64), np.empty(0)
+        values = [score for scoring in self.scorings for score in _scores(scoring, block, ids)]
         if self.with_ranks:
-            ranks, _ = _kernels.true_label_ranks(block.rows, block.labels, **self.kernel.options)
+            ranks = any_scoring.true_ranks(block)
         if self.with_coins:
-            draws = self.kernel.draws(Softmax(), block, ids, exact=True)
-            coins = _kernels.row_numbers(block.rows, draws)[1]
+            coins = any_scoring.coins(block, ids)
         return block.labels, ranks, coins, *values
 
-    def _scores(self, base: Score, block: Block, ids: Array | None) -> list[FloatArray]:
-        """The scores of the rows if they calibrate, and if their sets are wanted."""
-        assert block.labels is not None
-        scores = []
-        for use in USES if base.is_random else USES[:1]:
-            draws = self.kernel.draws(base, block, ids, calibrating=use == "calibration")
-            result, bad = _kernels.true_label_scores(
-                base, block.rows, draws, block.labels, **self.kernel.options
-            )
-            if bad >= 0:
-                row, place = block.rows[bad], block.place(bad)
-                raise_bad_row(row, block.start + bad, logits=self.kernel.logits, place=place)
-            scores.append(result)
-        return scores if base.is_random else scores * 2
+
+def _scores(scoring: Scoring, block: Block, ids: Array | None) -> list[FloatArray]:
+    """The scores of the rows if they calibrate, and if their sets are wanted."""
+    calibrating = scoring.true_labels(block, ids, calibrating=True)
+    if not scoring.score.is_random:
+        return [calibrating, calibrating]
+    return [calibrating, scoring.true_labels(block, ids)]
 
 
 # For each pass the places of its trials and their counts by size; and for trials that leave no
@@ -260,7 +234,6 @@ Sizes = tuple[list[tuple[list[int], IntArray]], list[tuple[int, IntArray]]]
 class SizeCount:
     """Of a block: how many of the test rows have a set of each size, for every trial."""
 
-    kernel: Kernel
     passes: list[SizePass]
     split_of_trial: IntArray
     is_test: Array
@@ -271,21 +244,13 @@ class SizeCount:
         counts, mended = [], []
         for each in self.passes:
             tested = is_test[self.split_of_trial[each.places]].T
-            sizes = self._sizes(each, block, ids)
+            sizes = each.sizes(block, ids)
             mended += _mend(each, sizes, block, tested)
             width = block.rows.shape[1] + 1
             sizes += np.arange(0, width * sizes.shape[1], width)
             by_size = np.bincount(sizes[tested], minlength=width * sizes.shape[1])
             counts.append((each.places, by_size.reshape(-1, width)))
         return counts, mended
-
-    def _sizes(self, each: SizePass, block: Block, ids: Array | None) -> IntArray:
-        draws = self.kernel.draws(each.score, block, ids, exact=each.exact)
-        parts = (
-            _kernels.set_sizes(each.score, block.rows, draws, part, **self.kernel.options)[0]
-            for part in each.parts
-        )
-        return np.concatenate(list(parts), axis=1)
 
 
 def _mend(
@@ -326,14 +291,14 @@ class SizePass:
 
     def __init__(
         self,
-        score: Score,
+        scoring: Scoring,
         places: list[int],
         trials: Sequence[Trial],
         limits: Sequence[Thresholds],
     ) -> None:
         by_rank = [place for place in places if limits[place].rank_limit is not None]
         plain = [place for place in places if limits[place].rank_limit is None]
-        self.score, self.places = score, [*plain, *by_rank]
+        self.scoring, self.places = scoring, [*plain, *by_rank]
         self.parts: list[LimitTable | list[Thresholds]] = [
             *LimitTable.parts([limits[place] for place in plain])
         ]
@@ -346,6 +311,16 @@ class SizePass:
             if not trials[place].predictor.allow_empty
         ]
 
+    def sizes(self, block: Block, ids: Array | None) -> IntArray:
+        """The size of each row's set under every trial (n, trials)."""
+        scoring = self.scoring
+        draws = scoring.draws(block, ids, exact=self.exact)
+        formula, options = scoring.score.kernel, scoring.options
+        parts = [
+            _kernels.set_sizes(formula, block.rows, draws, part, **options) for part in self.parts
+        ]
+        return np.concatenate(parts, axis=1)
+
 
 class RowsByClass:
     """Rows in the order of their classes, so that a class's numbers lie side by side."""
@@ -354,6 +329,7 @@ class RowsByClass:
         kind = np.uint16 if n_classes < 2**16 else np.int64  # short ones are sorted by radix
         self._order = np.argsort(labels.astype(kind), kind="stable")
         self._counts = np.bincount(labels, minlength=n_classes)
+        self._classes = np.repeat(np.arange(n_classes), self._counts)
         self._present = np.flatnonzero(self._counts)
         self._starts = (np.cumsum(self._counts) - self._counts)[self._present]
 
@@ -361,18 +337,9 @@ class RowsByClass:
         """Values of the rows in that order."""
         return values[self._order]
 
-    def covered(
-        self, scores: FloatArray, ranks: IntArray, thresholds: Thresholds, coin: FloatArray
-    ) -> Array:
-        """Whether each row's true label is in its set; all in that order."""
-        limit = np.repeat(thresholds.upper, self._counts)
-        if thresholds.lower is not None and thresholds.upper_probability is not None:
-            tails = coin >= np.repeat(thresholds.upper_probability, self._counts)
-            limit = np.where(tails, np.repeat(thresholds.lower, self._counts), limit)
-        covered = scores <= limit
-        if thresholds.rank_limit is not None:
-            covered &= ranks <= np.repeat(thresholds.rank_limit, self._counts)
-        return covered
+    def spread(self, thresholds: Thresholds) -> Thresholds:
+        """The limits of each row's own class, in that order."""
+        return thresholds.of_classes(self._classes)
 
     def sums(self, flags: Array) -> IntArray:
         """How many rows of each class (K,) are flagged."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from evencover._validation import Array
+from evencover._types import Array, IntArray
 from evencover.randomness import places
-
-if TYPE_CHECKING:
-    from evencover.data.source import Block
 
 
 class Fingerprint(NamedTuple):
-    """The first row, and the sum (modulo 2**64) of 64 bits hashed from each place and label.
+    """The first row, and the sum (modulo 2**64) of 64 bits hashed from each row's number and label.
 
     A sum does not care how the rows were cut into blocks and parts, nor in which order these
     were read. Two data sets that differ share it by chance once in 2**64.
@@ -25,13 +22,13 @@ class Fingerprint(NamedTuple):
     total: int = 0
 
     @classmethod
-    def of(cls, block: Block) -> Fingerprint:
-        """The fingerprint of one block, which knows its place in the whole input."""
-        first = block.rows[:1].astype(np.float64).tobytes() if block.start == 0 else b""
-        if block.labels is None:
+    def of(cls, start: int, rows: Array, labels: IntArray | None) -> Fingerprint:
+        """The fingerprint of one block, whose first row is number `start` of the whole input."""
+        first = rows[:1].astype(np.float64).tobytes() if start == 0 else b""
+        if labels is None:
             return cls(first)
-        at = places(block.start, block.start + len(block.labels))
-        keys = at * np.uint64(block.rows.shape[1]) + block.labels.astype(np.uint64)
+        numbers = places(start, start + len(labels))
+        keys = numbers * np.uint64(rows.shape[1]) + labels.astype(np.uint64)
         return cls(first, int(_mixed(keys).sum(dtype=np.uint64)))
 
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]

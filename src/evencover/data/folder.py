@@ -68,10 +68,10 @@ def _refuse_mixture(first: Source, other: Source) -> None:
         raise InputError(f"All parts must have class names, or none. Got {problem}.")
     elif list(other.class_names or ()) != list(first.class_names or ()):
         pairs = zip(other.class_names or (), first.class_names or (), strict=True)
-        place, (mine, theirs) = next(
+        index, (mine, theirs) = next(
             (i, pair) for i, pair in enumerate(pairs) if len(set(pair)) > 1
         )
-        problem = f"{mine!r} as class {place} of {other.name}, and {theirs!r}"
+        problem = f"{mine!r} as class {index} of {other.name}, and {theirs!r}"
     elif other.has_labels != first.has_labels:
         labelled, bare = (first, other) if first.has_labels else (other, first)
         raise InputError(

@@ -11,8 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
-from evencover._validation import InputError
-from evencover.data.reading import needs
+from evencover.errors import InputError, needs
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[a-z]+::")
 

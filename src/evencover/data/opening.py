@@ -1,134 +1,110 @@
-"""From a path to a source: the kind of file is known by its ending."""
+"""From whatever holds rows to a source: which reader it needs.
+
+Readers of files are imported when there is a file: arrays do not wait for them (20 ms).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-import numpy as np
-
-from evencover._validation import Array, InputError
-from evencover.data.formats.arrays import ArraysSource, OpenArrays, array_column
-from evencover.data.formats.arrow import ArrowSource, ParquetSource, TableSource
-from evencover.data.formats.hdf5 import hdf5_arrays
-from evencover.data.formats.numpy_files import npy_arrays, npz_arrays
-from evencover.data.formats.safetensors_files import safetensors_arrays
-from evencover.data.formats.text import TextSource, text_column
-from evencover.data.formats.zarr_stores import is_zarr, zarr_arrays
-from evencover.data.location import Address, Location, as_location, existing_file, expand
-from evencover.data.reading import reading
-from evencover.data.source import Source
-
-# Files of named arrays, and other kinds. What a reader needs beyond NumPy it imports when it reads.
-ARRAYS: dict[str, OpenArrays] = {
-    ".npy": npy_arrays,
-    ".npz": npz_arrays,
-    ".safetensors": safetensors_arrays,
-    ".h5": hdf5_arrays,
-    ".hdf5": hdf5_arrays,
-    ".zarr": zarr_arrays,
-}
-TABLES: dict[str, type[TableSource] | type[TextSource]] = {
-    ".parquet": ParquetSource,
-    ".arrow": ArrowSource,
-    ".feather": ArrowSource,
-    ".csv": TextSource,
-    ".tsv": TextSource,
-}
+from evencover.data.source import ArraySource, IterableSource, Source, rows_and_labels
+from evencover.errors import InputError
 
 
-def open_file(path: str | os.PathLike[str] | Address) -> Source:
-    """A source that reads a file, or the files of a folder or a pattern, block by block."""
-    location = as_location(path)
-    if _is_zarr(location):
-        return ArraysSource(location, zarr_arrays)
-    many = expand(location)
-    if many is None:
-        return _open_one(existing_file(location))
-    return _open_many(location, many)
+def as_source(
+    probabilities: Any,
+    labels: Any = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    logits: bool | None = None,
+) -> Source:
+    """Read arrays, memory maps, paths and iterables of row blocks alike.
+
+    Parameters
+    ----------
+    probabilities
+        An (N, K) array-like, the path or address of a file, a folder or a pattern of files, a list
+        of paths, an iterable of (n, K) blocks or of (block, labels) pairs, a Dask array or bag of
+        paths, or a `Source`.
+    labels
+        (N,) class indices, or class names if these are known, or a path of files with them;
+        replaces those of a file.
+    class_names
+        One per class; replaces those of a file.
+    logits
+        Say whether the numbers are logits, whatever the file says.
+    """
+    source = _open(probabilities)
+    if class_names is not None:
+        if len(class_names) != source.n_classes:
+            raise InputError(
+                f"'class_names' must have one entry per class. Got {len(class_names)} names "
+                f"for {source.n_classes} classes."
+            )
+        source.class_names = [str(name) for name in class_names]
+    if logits is not None:
+        source.logits = logits
+    if isinstance(labels, str | os.PathLike):
+        from evencover.data.files import labels_for
+
+        labels = labels_for(source, labels)
+    if labels is not None:
+        source.attach_labels(labels)
+    return source
 
 
-def open_files(paths: Sequence[str | os.PathLike[str]]) -> Source:
-    """Several files as one source, in the order given."""
-    from evencover.data.folder import PartsSource
+def _open(probabilities: Any) -> Source:
+    if isinstance(probabilities, Source):
+        return probabilities
+    if isinstance(probabilities, str | os.PathLike):
+        from evencover.data.files import open_file
 
-    return PartsSource([open_file(path) for path in paths], ", ".join(map(str, paths[:3])))
+        return open_file(probabilities)
+    if _is_sequence_of_paths(probabilities):
+        from evencover.data.files import open_files
+
+        return open_files(probabilities)
+    if type(probabilities).__module__.startswith("dask."):
+        return _open_dask(probabilities)
+    if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
+        return IterableSource(probabilities)
+    if hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence):
+        return ArraySource(probabilities)
+    if isinstance(probabilities, Iterable) and not type(probabilities).__module__.startswith(
+        "pyarrow"
+    ):
+        return IterableSource(probabilities)
+    return ArraySource(probabilities)
 
 
-def _open_one(location: Location) -> Source:
-    ending = location.suffix.lower()
-    if ending in ARRAYS:
-        return ArraysSource(location, ARRAYS[ending])
-    if ending in TABLES:
-        return TABLES[ending](location)
-    raise InputError(
-        f"Cannot read '{location}': its ending must be one of {', '.join([*ARRAYS, *TABLES])}. "
-        f"Got {ending or 'none'!r} instead."
+def _is_sequence_of_paths(values: Any) -> bool:
+    is_list = isinstance(values, list | tuple) and len(values) > 0
+    return is_list and all(isinstance(value, str | os.PathLike) for value in values)
+
+
+def _is_sequence_of_blocks(values: Any) -> bool:
+    if not isinstance(values, list | tuple) or not values:
+        return False
+    rows, labels = rows_and_labels(values[0])
+    return (
+        hasattr(rows, "ndim") and rows.ndim == 2 and (labels is None or hasattr(labels, "__len__"))
     )
 
 
-def _open_many(location: Location, files: list[Location]) -> Source:
-    from evencover.data.folder import PartsSource
+def _open_dask(collection: Any) -> Source:
+    """The source of a Dask array, or of a Dask bag of paths."""
+    kind = type(collection).__module__
+    if kind.startswith("dask.array"):
+        from evencover.data.formats.dask_arrays import DaskArraySource
 
-    known = {*ARRAYS, *TABLES}
-    if location.is_dir():  # notes and manifests may lie beside the data; a pattern is meant as said
-        files = [file for file in files if file.suffix.lower() in known]
-    if not files:
-        raise InputError(
-            f"Cannot read '{location}': the folder holds no file that ends in "
-            f"{', '.join(sorted(known))}."
-        )
-    endings = sorted({file.suffix.lower() for file in files})
-    if len(endings) > 1:
-        raise InputError(
-            f"Cannot read '{location}': its parts must be of one kind. Got {', '.join(endings)}; "
-            f"choose one with a pattern such as '*{endings[0]}'."
-        )
-    return PartsSource([_open_one(file) for file in files], str(location))
+        return DaskArraySource(collection)
+    if kind.startswith("dask.bag"):
+        from evencover.data.files import open_files
 
-
-def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
-    """One value per row from files of their own, which hold nothing else or name it `key`.
-
-    Any kind of file that holds data will do, or text with one value per line; a folder or a
-    pattern is read end to end.
-    """
-    return _joined([_column(file, key) for file in _files(as_location(path))])
-
-
-def labels_for(source: Source, path: str | os.PathLike[str] | Address) -> Array:
-    """The labels of all rows; of many files, each must fit the part beside it."""
-    from evencover.data.folder import PartsSource
-
-    files = _files(as_location(path))
-    columns = [_column(file, "labels") for file in files]
-    if len(files) > 1 and isinstance(source, PartsSource):
-        source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
-    return _joined(columns)
-
-
-def _joined(columns: list[Array]) -> Array:
-    """End to end; an empty one has no say in the type."""
-    filled = [column for column in columns if len(column)] or columns[:1]
-    return filled[0] if len(filled) == 1 else np.concatenate(filled)
-
-
-def _files(location: Location) -> list[Location]:
-    if _is_zarr(location):
-        return [location]
-    return expand(location) or [existing_file(location)]
-
-
-def _is_zarr(location: Location) -> bool:
-    return location.is_dir() and is_zarr(location)
-
-
-def _column(location: Location, key: str) -> Array:
-    ending = location.suffix.lower()
-    with reading(location):
-        if ending in ARRAYS or _is_zarr(location):
-            return array_column(location, ARRAYS.get(ending, zarr_arrays), key)
-        source = TABLES.get(ending)
-        if source is not None and issubclass(source, TableSource):
-            return source.column_of(location, key)
-        return text_column(location, key)
+        return open_files(collection.compute())
+    raise InputError(
+        "Of Dask's collections an array, or a bag of paths, can be read. "
+        f"Got {type(collection).__name__} instead."
+    )

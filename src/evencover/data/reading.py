@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from evencover._validation import InputError
+from evencover.errors import InputError
 
 
 @contextmanager
@@ -26,8 +26,3 @@ def reading(location: Any) -> Iterator[None]:
             f"Cannot read '{location}': the file is truncated or not of the kind its ending says "
             f"({reason})."
         ) from error
-
-
-def needs(what: str, library: str, extra: str) -> InputError:
-    """The sentence that says what to install."""
-    return InputError(f"{what} need {library}; install it with pip install 'evencover[{extra}]'.")

@@ -1,9 +1,8 @@
-"""Sources: arrays, files and iterables of rows, all read as one stream of row blocks."""
+"""Sources: rows from anywhere as one stream of row blocks; arrays and iterables as such."""
 
 from __future__ import annotations
 
 import itertools
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -20,9 +19,18 @@ PART_ELEMENTS = 1 << 25
 
 
 class Block(NamedTuple):
-    """Consecutive rows of the input: place of the first, scores by class (n, K), labels (n,).
+    """Consecutive rows of the input.
 
-    ``source`` is where they come from.
+    Attributes
+    ----------
+    start
+        Number of the first row in the whole input.
+    rows
+        (n, K) scores by class.
+    labels
+        (n,) class indices, if there are any.
+    source
+        Where the rows come from.
     """
 
     start: int
@@ -31,7 +39,7 @@ class Block(NamedTuple):
     source: Source
 
     def place(self, row: int) -> str:
-        """What a message calls a row of this block: its file, and its place there."""
+        """What a message calls a row of this block: its file, and its number there."""
         return self.source.place(self.start - self.source.offset + row)
 
 
@@ -53,11 +61,11 @@ class Source(ABC):
     has_labels
         Whether blocks come with labels.
     first_row
-        Place of the first row in the file, for messages; not 0 in a part of a file.
+        Number of the first row in the file, for messages; not 0 in a part of a file.
     offset
-        Place of the first row in the whole input, of which this may be a part.
-    seen
-        Tells these labelled rows from others; known once they have been read.
+        Number of the first row in the whole input, of which this may be a part.
+    rows_read
+        Tells these labelled rows from others; known once they have been read to the end.
     watch
         Wraps the stream of blocks, for a progress bar; None leaves it alone.
     """
@@ -71,7 +79,7 @@ class Source(ABC):
     has_labels: bool = False
     first_row: int = 0
     offset: int = 0
-    seen: Fingerprint | None = None
+    rows_read: Fingerprint | None = None
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None
 
     @abstractmethod
@@ -125,12 +133,12 @@ class Source(ABC):
 
     @property
     def fingerprint(self) -> str | None:
-        """What was `seen`, as text."""
-        return None if self.seen is None else self.seen.hexdigest()
+        """What tells the `rows_read` from others, as text."""
+        return None if self.rows_read is None else self.rows_read.hexdigest()
 
     def _checked_blocks(self) -> Iterator[Block]:
         start = 0
-        seen = Fingerprint()
+        fingerprint = Fingerprint()
         for raw, labels in self.labelled_blocks():
             rows = score_rows(raw)
             if rows.shape[1] != self.n_classes:
@@ -142,10 +150,10 @@ class Source(ABC):
             if labels is not None:
                 labels = self._check_labels(labels, len(rows), start)
             block = Block(self.offset + start, rows, labels, self)
-            seen += Fingerprint.of(block)
+            fingerprint += Fingerprint.of(block.start, rows, labels)
             yield block
             start = stop
-        self.seen = seen
+        self.rows_read = fingerprint
         if start == 0:
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
@@ -166,19 +174,19 @@ class Source(ABC):
             start = stop
 
     def _check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
-        """Labels as class indices; `start` is the place of the first of them."""
+        """Labels as class indices; `start` is the row of the first of them."""
         values = plain_array(labels)
         if self.class_names is not None and values.dtype.kind in "UO":
-            index = {name: place for place, name in enumerate(self.class_names)}
+            index_of_name = {name: index for index, name in enumerate(self.class_names)}
             names = [str(name) for name in values.tolist()]
-            places = [index.get(name, -1) for name in names]
-            if -1 in places:
-                row = places.index(-1)
+            indices = [index_of_name.get(name, -1) for name in names]
+            if -1 in indices:
+                row = indices.index(-1)
                 raise InputError(
                     f"Every label must be one of the {self.n_classes} class names. "
                     f"Got {names[row]!r} in {self.place(start + row)}."
                 )
-            values = np.array(places, dtype=np.int64)
+            values = np.array(indices, dtype=np.int64)
         return class_labels(
             values,
             self.n_classes,
@@ -226,14 +234,14 @@ class IterableSource(Source):
         if first is None:
             raise InputError("There must be at least one block of rows. Got none.")
         self._stream = itertools.chain([first], stream)
-        rows, labels = _rows_and_labels(first)
+        rows, labels = rows_and_labels(first)
         self.n_classes = score_rows(rows).shape[1]
         self.has_labels = labels is not None
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """The blocks, cut where they are too large."""
         for block in self._stream:
-            rows, labels = _rows_and_labels(block)
+            rows, labels = rows_and_labels(block)
             rows = score_rows(rows)
             if (labels is not None) != self.has_labels and self.labels is None:
                 raise InputError("All blocks must come with labels, or none.")
@@ -249,91 +257,9 @@ class IterableSource(Source):
                 start = stop
 
 
-def _rows_and_labels(block: Any) -> tuple[Any, Any]:
+def rows_and_labels(block: Any) -> tuple[Any, Any]:
     """A block and its labels; a torch DataLoader makes lists of two tensors, not tuples."""
     is_pair = isinstance(block, tuple | list) and len(block) == 2
     if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
         return block[0], block[1]
     return block, None
-
-
-def as_source(
-    probabilities: Any,
-    labels: Any = None,
-    *,
-    class_names: Sequence[str] | None = None,
-    logits: bool | None = None,
-) -> Source:
-    """Read arrays, memory maps, paths and iterables of row blocks alike.
-
-    Parameters
-    ----------
-    probabilities
-        An (N, K) array-like, the path or address of a file, a folder or a pattern of files, a list
-        of paths, an iterable of (n, K) blocks or of (block, labels) pairs, a Dask array or bag of
-        paths, or a `Source`.
-    labels
-        (N,) class indices, or class names if these are known, or a path of files with them;
-        replaces those of a file.
-    class_names
-        One per class; replaces those of a file.
-    logits
-        Say whether the numbers are logits, whatever the file says.
-    """
-    source = _open(probabilities)
-    if class_names is not None:
-        if len(class_names) != source.n_classes:
-            raise InputError(
-                f"'class_names' must have one entry per class. Got {len(class_names)} names "
-                f"for {source.n_classes} classes."
-            )
-        source.class_names = [str(name) for name in class_names]
-    if logits is not None:
-        source.logits = logits
-    if isinstance(labels, str | os.PathLike):
-        from evencover.data.opening import labels_for
-
-        labels = labels_for(source, labels)
-    if labels is not None:
-        source.attach_labels(labels)
-    return source
-
-
-def _open(probabilities: Any) -> Source:
-    if isinstance(probabilities, Source):
-        return probabilities
-    if isinstance(probabilities, str | os.PathLike):
-        from evencover.data.opening import open_file
-
-        return open_file(probabilities)
-    if _is_sequence_of_paths(probabilities):
-        from evencover.data.opening import open_files
-
-        return open_files(probabilities)
-    if type(probabilities).__module__.startswith("dask."):
-        from evencover.data.dask_arrays import open_dask
-
-        return open_dask(probabilities)
-    if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
-        return IterableSource(probabilities)
-    if hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence):
-        return ArraySource(probabilities)
-    if isinstance(probabilities, Iterable) and not type(probabilities).__module__.startswith(
-        "pyarrow"
-    ):
-        return IterableSource(probabilities)
-    return ArraySource(probabilities)
-
-
-def _is_sequence_of_paths(values: Any) -> bool:
-    is_list = isinstance(values, list | tuple) and len(values) > 0
-    return is_list and all(isinstance(value, str | os.PathLike) for value in values)
-
-
-def _is_sequence_of_blocks(values: Any) -> bool:
-    if not isinstance(values, list | tuple) or not values:
-        return False
-    rows, labels = _rows_and_labels(values[0])
-    return (
-        hasattr(rows, "ndim") and rows.ndim == 2 and (labels is None or hasattr(labels, "__len__"))
-    )

@@ -3,7 +3,7 @@
     source -> blocks -> function, on threads -> results in order                [this process]
     source -> parts -> (blocks -> function -> merge) on a worker -> results in order  [an executor]
 
-A part is a source of its own and the place of its first row, so that a row is the same row
+A part is a source of its own and the number of its first row, so that a row is the same row
 wherever it is read; a function sees one block at a time, and merging is associative. So nothing
 depends on the partition, the workers or their number.
 """
@@ -18,10 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from evencover._validation import Array, InputError
+from evencover._threads import map_on_threads, n_threads, one_of_many
+from evencover._types import Array
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import ArraySource, Block, Source
-from evencover.engine.workers import Workers, as_workers, n_threads, one_of_many, results_in_order
+from evencover.engine.executors import Workers, results_in_order
+from evencover.engine.workers import as_workers
+from evencover.errors import InputError
 from evencover.randomness import row_ids
 
 # About 4 MB of float32, where rows travel with a task: dask warns of more than 10 MB.
@@ -37,11 +40,7 @@ def map_blocks(function: Callable[[Item], Result], blocks: Iterable[Item]) -> It
     The kernels release the interpreter lock, so threads run side by side; at most two blocks
     per thread are under way, so memory does not grow with the input.
     """
-    if n_threads() == 1:
-        yield from map(function, blocks)
-        return
-    with ThreadPoolExecutor(n_threads()) as pool:
-        yield from results_in_order(Workers(pool), function, blocks)
+    return map_on_threads(function, blocks)
 
 
 @contextmanager
@@ -57,7 +56,7 @@ def workers_of(executor: Any) -> Iterator[Workers]:
 class Part(NamedTuple):
     """Consecutive rows of the input, as they are sent to a worker.
 
-    Its ``source`` knows the place of its first row in the whole input; ``ids`` are the rows' ids,
+    Its ``source`` knows the number of its first row in the whole input; ``ids`` are the rows' ids,
     if the user gave any; ``number`` counts the parts.
     """
 
@@ -67,7 +66,7 @@ class Part(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The place of the first row in the whole input."""
+        """The number of the first row in the whole input."""
         return self.source.offset
 
     def blocks(self) -> Iterator[tuple[Block, Array | None]]:
@@ -100,20 +99,20 @@ class Work:
         """The part's result, made on one thread, and what tells its rows from others."""
         with one_of_many():
             result = self.merge(self.function(block, ids) for block, ids in part.blocks())
-        assert part.source.seen is not None
-        return result, part.source.seen
+        assert part.source.rows_read is not None
+        return result, part.source.rows_read
 
     def merge_parts(self, parts: Iterable[tuple[Any, Fingerprint]]) -> tuple[Any, Fingerprint]:
         """One result from those of consecutive parts."""
-        seen = Fingerprint()
+        rows_read = Fingerprint()
 
         def results() -> Iterator[Any]:
-            nonlocal seen
+            nonlocal rows_read
             for result, fingerprint in parts:
-                seen += fingerprint
+                rows_read += fingerprint
                 yield result
 
-        return self.merge(results()), seen
+        return self.merge(results()), rows_read
 
 
 def map_source(
@@ -129,17 +128,17 @@ def map_source(
     """
     known = known_ids(source, ids)
     if executor is None:
-        return map_blocks(lambda item: function(*item), _whole(source, known))
+        return map_blocks(lambda item: function(*item), _as_one_part(source, known))
     assert merge is not None
     return _map_parts(source, known, Work(function, merge), as_workers(executor))
 
 
 def _map_parts(source: Source, ids: Array | None, work: Work, workers: Workers) -> Iterator[Any]:
-    seen = Fingerprint()
+    rows_read = Fingerprint()
     for result, fingerprint in results_in_order(workers, work, cut(source, ids)):
-        seen += fingerprint
+        rows_read += fingerprint
         yield result
-    source.seen = seen
+    source.rows_read = rows_read
 
 
 def fold_source(
@@ -156,7 +155,7 @@ def fold_source(
     workers, work = as_workers(executor), Work(function, merge)
     parts = cut(source, known_ids(source, ids))
     last = partial(_finish_first, finish)
-    result, source.seen = workers.fold(work, parts, work.merge_parts, last)
+    result, source.rows_read = workers.fold(work, parts, work.merge_parts, last)
     return result
 
 
@@ -166,13 +165,13 @@ def _finish_first(
     return finish(folded[0]), folded[1]
 
 
-def _whole(source: Source, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:
+def _as_one_part(source: Source, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:
     """The whole input as one part."""
     stop = 0
     for block, block_ids in Part(source, ids).blocks():
         stop = block.start + len(block.rows)
         yield block, block_ids
-    _check_length(ids, stop)
+    _check_ids_fit(ids, stop)
 
 
 def known_ids(source: Source, ids: Any) -> Array | None:
@@ -182,7 +181,7 @@ def known_ids(source: Source, ids: Any) -> Array | None:
     return row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)
 
 
-def _check_length(ids: Array | None, n_rows: int) -> None:
+def _check_ids_fit(ids: Array | None, n_rows: int) -> None:
     if ids is not None and len(ids) != n_rows:
         raise InputError(
             f"'ids' must have one entry per row. Got {len(ids)} ids for {n_rows} rows."
@@ -193,22 +192,22 @@ def cut(source: Source, ids: Array | None) -> Iterator[Part]:
     """The parts of a source; where it has none, its rows themselves are sent, some at a time."""
     pieces: Iterable[Source] | None = source.parts()
     if pieces is None:
-        pieces = _rows_as_sources(source)
+        pieces = _pieces_of_rows(source)
     start = number = 0
     for piece in pieces:
         assert piece.n_rows is not None
         stop = start + piece.n_rows
         if stop > start:
             piece.offset = start
-            yield Part(_anywhere(piece), None if ids is None else ids[start:stop], number)
+            yield Part(_with_absolute_path(piece), None if ids is None else ids[start:stop], number)
             number += 1
         start = stop
     if start == 0:
         raise InputError(f"There must be at least one row. Got none in {source.name}.")
-    _check_length(ids, start)
+    _check_ids_fit(ids, start)
 
 
-def _anywhere(piece: Source) -> Source:
+def _with_absolute_path(piece: Source) -> Source:
     """Workers may run in another folder: a relative path would mean another file."""
     location = getattr(piece, "location", None)
     if isinstance(location, Path):
@@ -216,7 +215,7 @@ def _anywhere(piece: Source) -> Source:
     return piece
 
 
-def _rows_as_sources(source: Source) -> Iterator[Source]:
+def _pieces_of_rows(source: Source) -> Iterator[Source]:
     step = max(1, SENT_ELEMENTS // source.n_classes)
     for block in source.blocks():
         for start in range(0, len(block.rows), step):

@@ -1,7 +1,7 @@
-"""Calibration rows as methods see them: split at random, and ranked within groups of classes.
+"""Calibration rows that stay with the workers that scored them, yet are split and ranked exactly.
 
-`CalibrationRows` has them in memory. `ScatteredRows` leaves them with the workers that scored them
-and finds the same splits and ranks, bit for bit, by passes over all parts (`selection`).
+The same splits and ranks, bit for bit, as if they were all in one memory: found by passes over all
+parts (`selection`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import Array, FloatArray, IntArray
+from evencover._types import Array, FloatArray, IntArray
 from evencover.data.fingerprint import Fingerprint
 from evencover.engine.blocks import Part, Work
+from evencover.engine.executors import Workers
 from evencover.engine.selection import (
     Extent,
     Search,
@@ -26,37 +27,11 @@ from evencover.engine.selection import (
     order_keys,
     select,
 )
-from evencover.engine.workers import Workers
-from evencover.quantiles import GroupedScores, RankedScores
-from evencover.randomness import Use, order_of_repeated_ids, places, random_order
-
-
-class CalibrationRows(NamedTuple):
-    """True labels' scores, labels and row ids, all (N,)."""
-
-    scores: FloatArray
-    labels: IntArray
-    ids: Array
-
-    def split(self, n_first: int, random_state: int) -> tuple[CalibrationRows, CalibrationRows]:
-        """The first `n_first` rows in the random order of their ids, and the others."""
-        order = random_order(random_state, Use.SPLIT, self.ids)
-        first, rest = order[:n_first], order[n_first:]
-        return self._take(first), self._take(rest)
-
-    def by(self, group_of_class: IntArray) -> GroupedScores:
-        """Their scores in groups of classes; classes of group -1 are left out."""
-        if not group_of_class.any():  # all are in group 0: no row needs to be asked
-            return GroupedScores(np.sort(self.scores), np.array([0, len(self.scores)]))
-        n_groups = int(group_of_class.max()) + 1
-        return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
-
-    def _take(self, rows: Array) -> CalibrationRows:
-        return CalibrationRows(self.scores[rows], self.labels[rows], self.ids[rows])
+from evencover.randomness import Use, order_of_repeated_ids, places
 
 
 class ScoredPart(NamedTuple):
-    """What a worker keeps of a part; ``ids`` is None where they are the rows' places."""
+    """What a worker keeps of a part; ``ids`` is None where they are the rows' numbers."""
 
     start: int
     scores: FloatArray
@@ -65,7 +40,7 @@ class ScoredPart(NamedTuple):
     fingerprint: Fingerprint
 
     def places(self) -> Array:
-        """The rows' places in the whole input."""
+        """The rows' numbers in the whole input."""
         return places(self.start, self.start + len(self.scores))
 
     def split_keys(self, random_state: int) -> tuple[Array, ...]:
@@ -165,7 +140,7 @@ class ScatteredRows:
         return self._total(_fingerprint)
 
     def split(self, n_first: int, random_state: int) -> tuple[ScatteredRows, ScatteredRows]:
-        """As `CalibrationRows.split`."""
+        """The first `n_first` rows in the random order of their ids, and the others."""
         keys: tuple[int, ...] = ()
         ranks = np.array([[n_first]])
         # Rows with the same random bits are told apart by `order_of_repeated_ids`.
@@ -178,7 +153,7 @@ class ScatteredRows:
         return replace(self, chosen=first), replace(self, chosen=rest)
 
     def by(self, group_of_class: IntArray) -> ScatteredScores:
-        """As `CalibrationRows.by`."""
+        """Their scores in groups of classes; classes of group -1 are left out."""
         view = ScoreView(group_of_class, self.chosen)
         return ScatteredScores(self, view, self.extent(view, int(group_of_class.max()) + 1))
 
@@ -212,38 +187,6 @@ class ScatteredScores(NamedTuple):
         found = self.rows.select(self.view, np.atleast_2d(ranks), self.extent)
         outside = np.where(ranks < 1, -np.inf, np.inf)
         return np.where(inside, floats_of(found.low).reshape(ranks.shape), outside)
-
-
-Rows = CalibrationRows | ScatteredRows
-
-
-class JoinedScores(NamedTuple):
-    """The groups of two `RankedScores`, one after the other."""
-
-    first: RankedScores
-    second: RankedScores
-
-    @property
-    def counts(self) -> IntArray:
-        """Number of scores in each group."""
-        return np.concatenate([self.first.counts, self.second.counts])
-
-    def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """As `GroupedScores.at_ranks`."""
-        n_first = len(self.first.counts)
-        found = (
-            self.first.at_ranks(ranks[..., :n_first]),
-            self.second.at_ranks(ranks[..., n_first:]),
-        )
-        return np.concatenate(found, axis=-1)
-
-
-def followed_by(first: RankedScores, second: RankedScores) -> RankedScores:
-    """The groups of both, one after the other."""
-    if not (isinstance(first, GroupedScores) and isinstance(second, GroupedScores)):
-        return JoinedScores(first, second)
-    offsets = np.append(first.offsets, len(first.scores) + second.offsets[1:])
-    return GroupedScores(np.concatenate([first.scores, second.scores]), offsets)
 
 
 def _fingerprint(part: ScoredPart) -> Fingerprint:

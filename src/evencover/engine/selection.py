@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, IntArray
+from evencover._types import Array, FloatArray, IntArray
 
 MOST_CELLS = 1 << 18  # in one pass: 2 MB of counts from each part
 _SIGN = np.uint64(1 << 63)
@@ -142,8 +142,8 @@ def select(
 ) -> Search:
     """The search for these ranks (R, G), at its end.
 
-    ``low`` holds the keys, ``ranks`` what is left of each rank: its place among equal keys. Ranks
-    that are not in their group have the key 0. ``count(search)`` is the sum of the parts'
+    ``low`` holds the keys, ``ranks`` what is left of each rank: its position among equal keys.
+    Ranks that are not in their group have the key 0. ``count(search)`` is the sum of the parts'
     `histogram`.
     """
     search = Search.begin(ranks, extent)

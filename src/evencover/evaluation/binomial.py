@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import FloatArray, IntArray
-from evencover.quantiles import exact_alpha
+from evencover._types import FloatArray, IntArray
+from evencover.quantiles import exact_fraction
 
 
 def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> FloatArray:
@@ -35,7 +35,7 @@ def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:
     """
     from scipy.special import gammaln
 
-    level = 1 - exact_alpha(alpha)
+    level = 1 - exact_fraction(alpha)
     counts, inverse = np.unique(class_counts, return_inverse=True)
     m = np.array([int(n) * level.numerator // level.denominator + 1 for n in counts], dtype=float)
     log_binomial = gammaln(counts + 1) - gammaln(m + 1) - gammaln(counts - m + 1)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evencover._validation import IntArray
+from evencover._types import IntArray
 
 
 class Confusions(NamedTuple):

@@ -10,53 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import (
-    Array,
-    FloatArray,
-    InputError,
-    IntArray,
-    class_labels,
-    import_pandas,
-    whole_number,
-)
-from evencover.evaluation.binomial import clopper_pearson, covgap_noise_floor
+from evencover._types import FloatArray, IntArray
+from evencover._validation import class_labels, import_pandas, whole_number
+from evencover.errors import InputError
+from evencover.evaluation.binomial import clopper_pearson
 from evencover.evaluation.confusions import Confusions
-from evencover.quantiles import Alpha, exact_alpha
+from evencover.evaluation.metrics import CoverageMetrics, shown_in
+from evencover.evaluation.tally import Tally
+from evencover.quantiles import Alpha, exact_fraction
 from evencover.sets import PredictionSets
-
-
-class Tally(NamedTuple):
-    """Counts that decide every metric; the tallies of two parts of the data add up.
-
-    ``rows`` and ``covered`` (K,) count test rows, and those whose set holds their label, by class;
-    ``sizes`` (K + 1,) counts sets by size.
-    """
-
-    rows: IntArray
-    covered: IntArray
-    sizes: IntArray
-
-    @classmethod
-    def zeros(cls, n_classes: int) -> Tally:
-        """The tally of no rows."""
-        return cls(*(np.zeros(n, dtype=np.int64) for n in (n_classes, n_classes, n_classes + 1)))
-
-    @classmethod
-    def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
-        """Count one part of the data."""
-        return cls.of_rows(labels, sets.contains(labels), sets.sizes, sets.n_classes)
-
-    @classmethod
-    def of_rows(cls, labels: IntArray, is_covered: Array, sizes: IntArray, n_classes: int) -> Tally:
-        """Count rows by what is known of their sets."""
-        return cls(
-            np.bincount(labels, minlength=n_classes),
-            np.bincount(labels[is_covered], minlength=n_classes),
-            np.bincount(sizes, minlength=n_classes + 1),
-        )
-
-    def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
-        return Tally(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class GroupCoverage(NamedTuple):
@@ -136,7 +98,7 @@ def evaluate(
 
 
 @dataclass(frozen=True, eq=False)
-class CoverageReport:
+class CoverageReport(CoverageMetrics):
     """What evaluation found. Metrics over classes skip those without test rows.
 
     Gaps are in percentage points, as in the paper. `to_dict` lists every number.
@@ -158,108 +120,17 @@ class CoverageReport:
         for name in ("calibration_counts", "cluster_of_class"):
             if about_classes.get(name) is not None:
                 about_classes[name] = np.asarray(about_classes[name])
-        return cls(float(exact_alpha(alpha, "evaluate")), *tally, **about_classes)
-
-    # ---- metrics -----------------------------------------------------------------------------
-
-    @property
-    def n_rows(self) -> int:
-        """Number of test rows."""
-        return int(self.class_counts.sum())
+        return cls(float(exact_fraction(alpha, "evaluate")), *tally, **about_classes)
 
     @property
     def n_classes(self) -> int:
         """Number of classes K."""
         return len(self.class_counts)
 
-    @property
-    def evaluated(self) -> Array:
-        """Which classes have test rows (K,)."""
-        return self.class_counts > 0
-
-    @property
-    def n_classes_evaluated(self) -> int:
-        """How many classes have test rows; metrics over classes are means over these."""
-        return int(self.evaluated.sum())
-
-    @property
-    def marginal_coverage(self) -> float:
-        """Share of rows whose set holds their label."""
-        return float(self.class_covered.sum() / self.n_rows)
-
-    @cached_property
-    def class_coverage(self) -> FloatArray:
-        """Coverage of each class (K,); NaN for classes without test rows."""
-        with np.errstate(invalid="ignore"):
-            return self.class_covered / self.class_counts
-
     @cached_property
     def class_coverage_interval(self) -> FloatArray:
         """Exact (Clopper-Pearson) 95% confidence limits of each class's coverage (K, 2)."""
         return clopper_pearson(self.class_covered, self.class_counts)
-
-    @cached_property
-    def _gaps(self) -> FloatArray:
-        return 100 * (self.class_coverage[self.evaluated] - (1 - self.alpha))
-
-    @property
-    def covgap(self) -> float:
-        """Mean over classes of abs(coverage - (1 - alpha)), in percentage points."""
-        return float(np.abs(self._gaps).mean())
-
-    @cached_property
-    def covgap_noise_floor(self) -> float:
-        """The CovGap expected on this test set from a method with exactly 1 - alpha everywhere."""
-        return covgap_noise_floor(self.class_counts[self.evaluated], self.alpha)
-
-    @property
-    def undercov_gap(self) -> float:
-        """Mean over classes of the shortfall max(0, 1 - alpha - coverage), in percentage points."""
-        return float(np.maximum(-self._gaps, 0).mean())
-
-    @property
-    def overcov_gap(self) -> float:
-        """Mean over classes of the excess max(0, coverage - (1 - alpha)), in percentage points."""
-        return float(np.maximum(self._gaps, 0).mean())
-
-    @property
-    def max_gap(self) -> float:
-        """The largest abs(coverage - (1 - alpha)) of a class, in percentage points."""
-        return float(np.abs(self._gaps).max())
-
-    @property
-    def frac_undercovered(self) -> float:
-        """Share of classes with coverage <= 1 - alpha - 0.1 (the paper's FracUnderCov)."""
-        # In counts, because 0.9 - 0.1 in floating point would miss a coverage of exactly 0.8.
-        limit = 1 - exact_alpha(self.alpha) - exact_alpha(0.1)
-        rows, covered = self.class_counts[self.evaluated], self.class_covered[self.evaluated]
-        is_under = [
-            hits * limit.denominator <= n * limit.numerator
-            for hits, n in zip(covered.tolist(), rows.tolist(), strict=True)
-        ]
-        return float(np.mean(is_under))
-
-    @property
-    def frac_below_half(self) -> float:
-        """Share of classes with coverage below 1/2 (FracBelow50 of Ding et al. 2025)."""
-        return float((2 * self.class_covered < self.class_counts)[self.evaluated].mean())
-
-    @property
-    def macro_coverage(self) -> float:
-        """Mean coverage over classes, each counted once."""
-        return float(self.class_coverage[self.evaluated].mean())
-
-    @property
-    def avg_size(self) -> float:
-        """Mean number of classes in a set."""
-        return float(self.size_counts @ np.arange(len(self.size_counts)) / self.n_rows)
-
-    @property
-    def size_quantiles(self) -> dict[str, int]:
-        """Set sizes that 0, 5, 25, 50, 75, 95 and 100% of the rows do not exceed."""
-        cumulative = np.cumsum(self.size_counts)
-        ranks = {str(q): max(1, -(-q * self.n_rows // 100)) for q in (0, 5, 25, 50, 75, 95, 100)}
-        return {q: int(np.searchsorted(cumulative, rank)) for q, rank in ranks.items()}
 
     # ---- groups of classes -------------------------------------------------------------------
 
@@ -344,24 +215,11 @@ class CoverageReport:
 
     # ---- ways to read it ---------------------------------------------------------------------
 
-    METRICS = (
-        "marginal_coverage",
-        "covgap",
-        "covgap_noise_floor",
-        "avg_size",
-        "frac_undercovered",
-        "frac_below_half",
-        "macro_coverage",
-        "undercov_gap",
-        "overcov_gap",
-        "max_gap",
-    )
-
     def to_dict(self) -> dict[str, Any]:
         """Every number under its attribute's name, ready for JSON (NaN becomes None)."""
         result: dict[str, Any] = {"alpha": self.alpha, "n_rows": self.n_rows}
         result |= {"n_classes": self.n_classes, "n_classes_evaluated": self.n_classes_evaluated}
-        result |= {name: getattr(self, name) for name in self.METRICS}
+        result |= self.metrics()
         result |= {
             "size_quantiles": self.size_quantiles,
             "class_coverage": _json_numbers(self.class_coverage),
@@ -397,20 +255,9 @@ class CoverageReport:
 
     def summary(self) -> list[tuple[str, str, str]]:
         """The metrics as (name, value, meaning) for people."""
-        n_under = round(self.frac_undercovered * self.n_classes_evaluated)
-        under = f"{n_under} of {self.n_classes_evaluated} classes are 10 points or more below"
-        sizes = self.size_quantiles
-        size = f"classes in a set; median {sizes['50']}, 95% have at most {sizes['95']}"
-        aim = f"of all rows; the aim is {1 - self.alpha:g}"
         rows = [
-            ("coverage", f"{self.marginal_coverage:.3f}", aim),
-            ("CovGap", f"{self.covgap:.2f}", "mean distance of a class's coverage from the aim"),
-            ("noise floor", f"{self.covgap_noise_floor:.2f}", "CovGap of a perfect method here"),
-            ("FracUnderCov", f"{self.frac_undercovered:.3f}", under),
-            ("FracBelow50", f"{self.frac_below_half:.3f}", "of classes are covered less than half"),
-            ("UnderCovGap", f"{self.undercov_gap:.2f}", "mean shortfall of a class from the aim"),
-            ("MacroCov", f"{self.macro_coverage:.3f}", "mean coverage of a class"),
-            ("AvgSize", f"{self.avg_size:.2f}", size),
+            (metric.title, metric.text(metric.of(self)), metric.say("the aim", self))
+            for metric in shown_in("report")
         ]
         missing = self.n_classes - self.n_classes_evaluated
         if missing:

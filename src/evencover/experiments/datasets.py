@@ -13,7 +13,8 @@ import numpy as np
 
 from evencover._validation import InputError, raise_unknown
 from evencover.data.location import Location
-from evencover.data.source import ArraySource, Source, as_source
+from evencover.data.opening import as_source
+from evencover.data.source import ArraySource, Source
 
 KEYS = ("name", "path", "labels", "logits", "twin", "scale", "random_state")
 # A file is known by its size and so many pieces of it: enough to tell files apart, quick to read.
@@ -71,7 +72,7 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
 
 
 def _named(name: str, scale: float, folder: Path | None) -> DataSet:
-    from evencover.data.datasets.twins import TWINS
+    from evencover.data.datasets.twin_parameters import TWINS
 
     if name in TWINS:
         return _twin(name, name, scale, 0)
@@ -89,7 +90,7 @@ def _from_table(table: dict[str, Any], scale: float, folder: Path | None) -> Dat
     if ("path" in table) == ("twin" in table):
         raise InputError(f"A data set must have the key 'path' or 'twin'. Got {table} instead.")
     if "twin" in table:
-        from evencover.data.datasets.twins import TWINS
+        from evencover.data.datasets.twin_parameters import TWINS
 
         if table["twin"] not in TWINS:
             raise_unknown("twin", table["twin"], TWINS)
@@ -119,8 +120,8 @@ def _languages() -> Source:
 def _file(
     name: str, path: str, folder: Path | None, labels: str | None = None, logits: bool | None = None
 ) -> DataSet:
+    from evencover.data.files import column_from_file
     from evencover.data.location import as_location, existing_file
-    from evencover.data.opening import column_from_file
 
     def place(of: str) -> Location:
         location = as_location(of)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import FloatArray, InputError, raise_unknown
-from evencover.experiments.formats import METRICS
+from evencover.evaluation.metrics import Metric, find_metric, shown_in
 from evencover.experiments.results import Results
 from evencover.output.atomic import atomic_path
 from evencover.plotting import BLUE, GREY, ORANGE, new_axes
@@ -45,7 +45,7 @@ def write_heatmaps(
 
 
 def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
-    """CovGap, AvgSize and FracUnderCov against n_avg for every score, with 1.96 SE bands.
+    """The metrics of a study (CovGap first) against n_avg for every score, with 1.96 SE bands.
 
     Returns a matplotlib figure, or None if the study has no such variants.
     """
@@ -56,18 +56,19 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     scores = list(dict.fromkeys(row["score"] for row in rows))
     methods = list(dict.fromkeys(_method(row) for row in rows))
     looks = _looks(methods)
-    size = (3.1 * len(scores) + 0.9, 2.35 * len(METRICS) + 0.9)
-    figure, grid = _new_figure(len(METRICS), len(scores), size, sharex=True)
-    for i, (metric, title) in enumerate(METRICS.items()):
+    metrics = shown_in("study")
+    size = (3.1 * len(scores) + 0.9, 2.35 * len(metrics) + 0.9)
+    figure, grid = _new_figure(len(metrics), len(scores), size, sharex=True)
+    for i, metric in enumerate(metrics):
         for j, score in enumerate(scores):
             ax = grid[i][j]
             for method in methods:
                 own = [row for row in rows if row["score"] == score and _method(row) == method]
                 _draw_curve(ax, own, metric, method, looks[method])
-            if metric == "covgap":
+            if metric.name == "covgap":
                 _draw_noise_floor(ax, [row for row in rows if row["score"] == score])
-            _finish_curve(ax, metric, score if i == 0 else "", title if j == 0 else "")
-            if i == len(METRICS) - 1:
+            _finish_curve(ax, metric, score if i == 0 else "", metric.title if j == 0 else "")
+            if i == len(metrics) - 1:
                 ax.set_xlabel("calibration rows per class")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(
@@ -80,14 +81,14 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
 
 
 def _draw_curve(
-    ax: Any, rows: list[dict[str, Any]], metric: str, name: str, look: tuple[str, str]
+    ax: Any, rows: list[dict[str, Any]], metric: Metric, name: str, look: tuple[str, str]
 ) -> None:
     colour, marker = look
     n_avg = [row["n_avg"] for row in rows]
-    mean = np.array([row[metric] for row in rows])
-    error = 1.96 * np.array([row[f"{metric}_se"] or 0.0 for row in rows])
+    mean = np.array([row[metric.name] for row in rows])
+    error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in rows])
     low = mean - error
-    if metric == "avg_size":
+    if metric.unit == "classes":
         low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
     ax.plot(n_avg, mean, color=colour, marker=marker, markersize=4, linewidth=1.4, label=name)
     ax.fill_between(n_avg, low, mean + error, color=colour, alpha=0.2, linewidth=0)
@@ -103,10 +104,10 @@ def _draw_noise_floor(ax: Any, rows: list[dict[str, Any]]) -> None:
     )  # fmt: skip
 
 
-def _finish_curve(ax: Any, metric: str, title: str, ylabel: str) -> None:
+def _finish_curve(ax: Any, metric: Metric, title: str, ylabel: str) -> None:
     from matplotlib.ticker import LogLocator, ScalarFormatter
 
-    if metric == "avg_size":
+    if metric.unit == "classes":
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter(ScalarFormatter())
@@ -121,8 +122,7 @@ def _finish_curve(ax: Any, metric: str, title: str, ylabel: str) -> None:
 
 def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covgap") -> Any:
     """A metric of CLUSTERED for every gamma and M, one panel per n_avg, the same colours."""
-    if metric not in METRICS:
-        raise_unknown("metric", metric, METRICS)
+    shown = find_metric(metric, "study")
     rows = [
         row
         for row in results.summary()
@@ -148,21 +148,28 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
         image = ax.imshow(
             panel, cmap="viridis_r", vmin=low, vmax=high, origin="lower", aspect="auto"
         )
-        _write_values(ax, panel, (low + high) / 2, 2 if metric == "frac_undercovered" else 1)
+        _write_values(
+            ax,
+            panel,
+            shown.loss(panel, rows[0]["alpha"]),
+            (low + high) / 2,
+            2 if shown.unit == "share" else 1,
+        )
         ax.set_xticks(range(len(numbers)), [f"{number:g}" for number in numbers])
         ax.set_yticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
         ax.set(title=f"n_avg = {n}", xlabel="clusters M")
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
     grid[0][0].set_ylabel("share for clustering γ")
-    figure.colorbar(image, ax=grid[0], label=METRICS[metric], pad=0.01)
+    figure.colorbar(image, ax=grid[0], label=shown.title, pad=0.01)
     twin = ", simulated twin" if rows[0]["simulated"] else ""
-    figure.suptitle(f"CLUSTERED on {dataset}{twin}, {score}: {METRICS[metric]} (framed: best)")
+    method = rows[0]["method"].upper()
+    figure.suptitle(f"{method} on {dataset}{twin}, {score}: {shown.title} (framed: best)")
     return figure
 
 
-def _write_values(ax: Any, panel: FloatArray, middle: float, digits: int) -> None:
-    best = np.unravel_index(np.nanargmin(panel), panel.shape)
+def _write_values(ax: Any, panel: FloatArray, loss: FloatArray, middle: float, digits: int) -> None:
+    best = np.unravel_index(np.nanargmin(loss), loss.shape)
     for (i, j), value in np.ndenumerate(panel):
         if np.isfinite(value):
             colour = "white" if value > middle else "black"

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from evencover.experiments.tables import Entry, Line, Table
-
-METRICS = {"covgap": "CovGap", "avg_size": "AvgSize", "frac_undercovered": "FracUnderCov"}
+from evencover.experiments.entries import Entry, Line, TableContent
 
 
-def _groups(table: Table) -> list[tuple[Line, str, str]]:
+def _groups(table: TableContent) -> list[tuple[Line, str, str]]:
     """Each line with its data set and score, these empty where they repeat the line above."""
     shown, previous = [], ("", "")
     for line in table.lines:
@@ -22,11 +18,11 @@ def _groups(table: Table) -> list[tuple[Line, str, str]]:
     return shown
 
 
-def _text(table: Table) -> str:
+def _text(table: TableContent) -> str:
     """Fixed width; the published number is below its own, which is starred where it is best."""
     blanks = [""] * (len(table.metrics) - 1)
     sizes = [cell for n in table.n_avg for cell in (f"n_avg={n}", *blanks)]
-    heads = [METRICS[m] for _ in table.n_avg for m in table.metrics]
+    heads = [m.title for _ in table.n_avg for m in table.metrics]
     rows = [["", "", "", *sizes], ["data set", "score", "method", *heads], []]
     for line, dataset, score in _groups(table):
         if score and len(rows) > 3:
@@ -48,8 +44,8 @@ def _text(table: Table) -> str:
     return "\n".join([table.title, "", *body, "", *notes])
 
 
-def _markdown(table: Table) -> str:
-    heads = [f"n_avg={n} {METRICS[m]}" for n in table.n_avg for m in table.metrics]
+def _markdown(table: TableContent) -> str:
+    heads = [f"n_avg={n} {m.title}" for n in table.n_avg for m in table.metrics]
     lines = [
         f"| data set | score | method | {' | '.join(heads)} |",
         "|---|---|---|" + "---:|" * len(heads),
@@ -68,7 +64,7 @@ def _markdown(table: Table) -> str:
     return "\n".join([f"**{table.title}**", "", *lines, "", *notes])
 
 
-def _latex(table: Table) -> str:
+def _latex(table: TableContent) -> str:
     """For the packages booktabs and xcolor."""
     n_metrics = len(table.metrics)
     spans = [
@@ -78,7 +74,7 @@ def _latex(table: Table) -> str:
         rf"\cmidrule(lr){{{4 + i * n_metrics}-{3 + (i + 1) * n_metrics}}}"
         for i in range(len(table.n_avg))
     ]
-    heads = [METRICS[m] for _ in table.n_avg for m in table.metrics]
+    heads = [m.title for _ in table.n_avg for m in table.metrics]
     lines = [
         r"\begin{table}",
         r"\centering\scriptsize",
@@ -122,11 +118,11 @@ def _tex(text: str) -> str:
     return text.translate(str.maketrans(TEX))
 
 
-def _html(table: Table) -> str:
+def _html(table: TableContent) -> str:
     """A page of its own, without scripts."""
     n_metrics = len(table.metrics)
     spans = "".join(f'<th colspan="{n_metrics}">n_avg = {n}</th>' for n in table.n_avg)
-    heads = "".join(f"<th>{METRICS[m]}</th>" for _ in table.n_avg for m in table.metrics)
+    heads = "".join(f"<th>{m.title}</th>" for _ in table.n_avg for m in table.metrics)
     body = []
     for line, dataset, score in _groups(table):
         cells = "".join(f"<td>{_html_entry(entry)}</td>" for entry in line.entries)

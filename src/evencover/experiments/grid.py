@@ -16,8 +16,7 @@ import evencover
 from evencover._validation import InputError, flag, raise_unknown, real_number, whole_number
 from evencover.experiments.datasets import DataSet, make_dataset
 from evencover.predictors import BasePredictor, make_predictor
-from evencover.predictors.clustered import ClusteredPredictor
-from evencover.quantiles import Alpha, exact_alpha
+from evencover.quantiles import Alpha, exact_fraction
 from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score
 
@@ -80,7 +79,8 @@ class Grid:
     alpha, repetitions, seed
         The level; how many splits; what fixes every random choice.
     gamma, n_clusters
-        Lists: every CLUSTERED method is tried with all their combinations, for heat maps.
+        Lists: every method that takes both (CLUSTERED) is tried with all their combinations, for
+        heat maps.
     scale
         Share of the classes of the twins.
     title
@@ -111,7 +111,7 @@ class Grid:
         title: str = "",
         folder: Path | None = None,
     ) -> None:
-        exact_alpha(alpha, "a grid")
+        exact_fraction(alpha, "a grid")
         self.alpha, self.title = alpha, str(title)
         self.repetitions = whole_number(repetitions, "repetitions", "a grid", 1, 255)
         self.seed = check_random_state(seed, "a grid")
@@ -185,7 +185,7 @@ class Grid:
             ],
             "n_avg": self.n_avg,
             "sampling": self.sampling,
-            "alpha": str(exact_alpha(self.alpha)),
+            "alpha": str(exact_fraction(self.alpha)),
             "repetitions": self.repetitions,
             "seed": self.seed,
             "version": evencover.__version__,
@@ -265,9 +265,9 @@ def _method(entry: Any, exact: tuple[bool, ...]) -> Method:
 def _clusterings(
     method: Method, gamma: Sequence[float] | None, n_clusters: Sequence[int] | None
 ) -> list[Method]:
-    if not isinstance(method.predictor, ClusteredPredictor) or (gamma is None and not n_clusters):
-        return [method]
     own = method.predictor.get_params()
+    if not {"gamma", "n_clusters"} <= own.keys() or (gamma is None and not n_clusters):
+        return [method]
     gammas = [own["gamma"]] if gamma is None else _listed(gamma, "gamma")
     numbers = [own["n_clusters"]] if n_clusters is None else _listed(n_clusters, "n_clusters")
     return [

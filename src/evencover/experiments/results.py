@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import Array, FloatArray, InputError, import_pandas
-from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.metrics import metric_names
 from evencover.experiments.grid import Grid
 from evencover.output.atomic import atomic_path
 
 CELL = ("dataset", "simulated", "score", "method", "parameters", "exact", "n_avg")
-METRICS = CoverageReport.METRICS
 
 
 class Results:
@@ -77,7 +76,7 @@ class Results:
             for name in ("gamma", "M"):
                 known = [row[name] for row in rows if row[name] is not None]
                 summary[name] = float(np.mean(known)) if known else None
-            for metric in (*METRICS, "size_median"):
+            for metric in (*metric_names(), "size_median"):
                 values = np.array([row[metric] for row in rows], dtype=np.float64)
                 summary[metric] = float(values.mean())
                 error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else None

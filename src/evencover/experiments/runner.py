@@ -13,21 +13,21 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 import evencover
-from evencover._validation import Array, EvencoverWarning, IntArray
+from evencover._types import IntArray
+from evencover.comparison.splitting import other_rows
 from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data.source import Source
 from evencover.engine.blocks import map_blocks
-from evencover.evaluation.report import CoverageReport, Tally
+from evencover.errors import EvencoverWarning
+from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.tally import Tally
 from evencover.experiments.datasets import DataSet
 from evencover.experiments.grid import Cell, Grid, NamedScore
 from evencover.experiments.results import Results, Store
 from evencover.experiments.splits import sample, sample_balanced
 from evencover.predictors import BasePredictor
-from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import exact_alpha
+from evencover.quantiles import exact_fraction
 
 # Threshold vectors in one pass: their ranks fit a cache, and little is lost by a kill.
 VECTORS_PER_UNIT = 480
@@ -143,7 +143,7 @@ def _scored_rows(
         from_logits=False,
         temperature=1.0,
         random_state=grid.seed,
-        with_ranks=any(each.predictor.needs_ranks for each in grid.methods),
+        with_ranks=any("ranks" in each.predictor.needs for each in grid.methods),
         with_coins=any(cell.exact for cell in grid.cells),
         known=known,
         executor=executor,
@@ -201,8 +201,7 @@ def _trials(
     def calibrate(job: tuple[int, int]) -> list[tuple[Cell, int, Trial]]:
         n_avg, repetition = job
         calibration = _calibration_rows(grid, rows, n_avg, repetition)
-        is_test: Array = np.ones(len(rows.labels), dtype=bool)
-        is_test[calibration] = False
+        is_test = other_rows(calibration, len(rows.labels))
         own = [cell for cell in cells if cell.n_avg == n_avg]
         return [
             (cell, repetition, Trial(unit.score.score, fitted, is_test))
@@ -230,17 +229,13 @@ def _calibrated(
     calibration: IntArray,
     repetition: int,
 ) -> Iterator[tuple[Cell, BasePredictor]]:
-    """Fit the cells of one split; the randomised variant of groups needs no fit of its own."""
+    """Fit the cells of one split; a method's randomised variant may need no fit of its own."""
     previous: tuple[Cell, BasePredictor] | None = None
     for cell in cells:
-        if (
-            previous is not None
-            and previous[0].method is cell.method
-            and isinstance(previous[1], GroupPredictor)
-            and previous[1].learns_groups_only
-        ):
-            fitted: BasePredictor = previous[1].with_exact(cell.exact)
-        else:
+        fitted: BasePredictor | None = None
+        if previous is not None and previous[0].method is cell.method:
+            fitted = previous[1].refit_exact(cell.exact)
+        if fitted is None:
             fitted = type(cell.method.predictor)(**cell.method.predictor.get_params())
             fitted.set_params(
                 alpha=grid.alpha,
@@ -272,20 +267,20 @@ def _record(
     """One row of the table."""
     report = CoverageReport.from_tally(tally, grid.alpha)
     fitted = trial.predictor
-    gamma, n_clusters = getattr(fitted, "gamma", None), getattr(fitted, "n_clusters", None)
+    learnt = fitted.learnt()
     return {
         **_labels(unit, cell),
         "repetition": repetition,
-        "alpha": float(exact_alpha(grid.alpha)),
+        "alpha": float(exact_fraction(grid.alpha)),
         # What was asked for, or what the paper's rule gave; 0 where it fell back to STANDARD.
-        "gamma": getattr(fitted, "gamma_", None) if gamma == "auto" else gamma,
-        "M": getattr(fitted, "n_clusters_", None) if n_clusters == "auto" else n_clusters,
+        "gamma": learnt.get("gamma"),
+        "M": learnt.get("M"),
         "sampling": grid.sampling,
         "n_calibration": fitted.n_calibration_,
         "n_validation": report.n_rows,
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
-        **{metric: getattr(report, metric) for metric in CoverageReport.METRICS},
+        **report.metrics(),
         "size_median": report.size_quantiles["50"],
         "seed": grid.seed,
         "version": evencover.__version__,

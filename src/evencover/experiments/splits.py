@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from evencover import _kernels
-from evencover._validation import Array, IntArray
-from evencover.comparison.compare import calibration_rows
-from evencover.randomness import Use, places
+from evencover._types import Array, IntArray
+from evencover.comparison.splitting import calibration_split, random_rows
+from evencover.randomness import places
 
 
 def sample(labels: IntArray, n_classes: int, n_avg: int, repetition: int, seed: int) -> IntArray:
     """n_avg x K rows out of all, without replacement, as in the paper; in increasing order."""
-    bits = _kernels.random_bits(seed, int(Use.DATA), _ids(len(labels), n_avg, repetition))
-    wanted = n_avg * n_classes
-    return np.sort(np.argpartition(bits, wanted - 1)[:wanted])
+    return random_rows(seed, _ids(len(labels), n_avg, repetition), n_avg * n_classes)
 
 
 def sample_balanced(labels: IntArray, n_avg: int, repetition: int, seed: int) -> IntArray:
     """n_avg rows of each class; of a class that has no more, all but one."""
-    return calibration_rows(labels, seed, (n_avg << 8) + repetition, n_per_class=n_avg)
+    return calibration_split(labels, seed, (n_avg << 8) + repetition, n_per_class=n_avg)
 
 
 def _ids(n_rows: int, n_avg: int, repetition: int) -> Array:

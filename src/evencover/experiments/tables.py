@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from evencover._validation import InputError, raise_unknown
-from evencover.experiments.formats import FORMATS, METRICS
-from evencover.experiments.published import CITATION, Published, published
+from evencover.evaluation.metrics import Metric, find_metric
+from evencover.experiments.entries import Entry, Line, TableContent
+from evencover.experiments.formats import FORMATS
+from evencover.experiments.published import CITATION, published
 from evencover.experiments.results import Results
 
 # Methods whose CovGap, as printed, is within this of the lowest are all called best, as in the
@@ -17,60 +18,8 @@ from evencover.experiments.results import Results
 TIE = 0.2
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One number of the table.
-
-    ``agrees`` is None where nothing was published.
-    """
-
-    mean: float
-    standard_error: float | None
-    is_best: bool
-    published: Published | None
-    digits: int = 1
-
-    @property
-    def text(self) -> str:
-        """Mean (standard error)."""
-        error = "–" if self.standard_error is None else f"{self.standard_error:.{self.digits}f}"
-        return f"{self.mean:.{self.digits}f} ({error})"
-
-    @property
-    def agrees(self) -> bool | None:
-        """Whether it is within the joint error of the published number."""
-        if self.published is None:
-            return None
-        return self.published.agrees_with(self.mean, self.standard_error)
-
-    @property
-    def verdict(self) -> str:
-        """The published number and a sign for `agrees`; empty where there is none."""
-        if self.published is None:
-            return ""
-        sign = "=" if self.agrees else "≠"
-        return f"{self.published.mean:.1f} ({self.published.standard_error:.1f}) {sign}"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One method on one data set with one score."""
-
-    dataset: str
-    score: str
-    method: str
-    entries: tuple[Entry | None, ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """The table, before it has a format."""
-
-    n_avg: tuple[int, ...]
-    metrics: tuple[str, ...]
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...]
-    title: str
+class Table(TableContent):
+    """The table, which can be shown in several formats."""
 
     def render(self, style: str) -> str:
         """As "text", "markdown", "latex" or "html"."""
@@ -96,13 +45,11 @@ def make_table(
         Which calibration sizes; by default the paper's 10, 20, 50 and 75 as far as they are
         there, else all.
     metrics
-        "covgap", "avg_size", "frac_undercovered".
+        Names of those that a study shows: "covgap", "avg_size", "frac_undercovered".
     exact
         Show the randomised variants instead.
     """
-    for metric in metrics:
-        if metric not in METRICS:
-            raise_unknown("metric", metric, METRICS)
+    shown = tuple(find_metric(name, "study") for name in metrics)
     rows = [row for row in results.summary() if row["exact"] == exact]
     if not rows:
         kind = "randomised (exact)" if exact else "plain"
@@ -121,11 +68,11 @@ def make_table(
     for row in rows:
         lines.setdefault(_names(row), {})[row["n_avg"]] = row
     table = tuple(
-        Line(*key, tuple(_entry(by_n.get(n), m, best) for n in n_avg for m in metrics))
+        Line(*key, tuple(_entry(by_n.get(n), m, best) for n in n_avg for m in shown))
         for key, by_n in lines.items()
     )
     title = results.configuration["title"] or "Class-conditional coverage"
-    return Table(tuple(n_avg), tuple(metrics), table, tuple(_notes(results, rows, table)), title)
+    return Table(tuple(n_avg), shown, table, tuple(_notes(results, rows, table)), title)
 
 
 def _block(row: dict[str, Any]) -> tuple[str, str, int]:
@@ -137,15 +84,15 @@ def _names(row: dict[str, Any]) -> tuple[str, str, str]:
     return row["dataset"] + (" (twin)" if row["simulated"] else ""), row["score"], method
 
 
-def _entry(row: dict[str, Any] | None, metric: str, best: dict[Any, float]) -> Entry | None:
+def _entry(row: dict[str, Any] | None, metric: Metric, best: dict[Any, float]) -> Entry | None:
     if row is None:
         return None
     return Entry(
-        row[metric],
-        row[f"{metric}_se"],
-        metric == "covgap" and round(row["covgap"], 1) - best[_block(row)] < TIE + 0.01,
-        published(row, metric),
-        3 if metric == "frac_undercovered" else 1,
+        row[metric.name],
+        row[f"{metric.name}_se"],
+        metric.name == "covgap" and round(row["covgap"], 1) - best[_block(row)] < TIE + 0.01,
+        published(row, metric.name),
+        metric.digits if metric.unit == "share" else 1,  # the paper prints one decimal
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evencover._validation import InputError
+from evencover.errors import InputError
 
 
 def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> Path:
@@ -35,4 +35,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         reason = error.strerror or str(error)
         raise InputError(f"Cannot write '{path}': {reason}. Nothing was written.") from error
     finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove the temporaries of `path`, or of a pattern, that a kill left behind."""
+    path = Path(path)
+    for temporary in path.parent.glob(f".{path.name}.*.part"):
         temporary.unlink(missing_ok=True)

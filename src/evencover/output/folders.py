@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import Array, InputError
+from evencover._validation import Array, InputError, plain_array
 from evencover.data.location import Address, Location, size_of
 from evencover.data.reading import reading
 from evencover.data.source import Block, IterableSource
@@ -19,9 +19,18 @@ from evencover.engine.blocks import Part, cut, known_ids, map_blocks
 from evencover.engine.workers import as_workers, one_of_many
 from evencover.output.manifest import PlannedFolder
 from evencover.output.writers import check_sets_format, write_sets
-from evencover.persistence import digest
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.content import digest
+from evencover.predictors.matching import like_calibration
 from evencover.sets import PredictionSets
+
+
+class FolderOfSets(NamedTuple):
+    """What was written: rows, files, and files that were there already."""
+
+    n_rows: int
+    n_files: int
+    n_there: int
 
 
 def predict_to_folder(
@@ -30,10 +39,11 @@ def predict_to_folder(
     folder: str | os.PathLike[str],
     *,
     ids: Any = None,
+    groups: Any = None,
     executor: Any = None,
     ending: str = ".parquet",
     force: bool = False,
-) -> tuple[int, int, int]:
+) -> FolderOfSets:
     """Write the prediction set of every row, one file for each part of the input.
 
     Each file appears whole or not at all, and `_manifest.json` when all are there. After an
@@ -44,7 +54,7 @@ def predict_to_folder(
     ----------
     predictor
         A calibrated predictor.
-    probabilities, ids, executor
+    probabilities, ids, groups, executor
         As in `BasePredictor.predict_set`. Workers write the files themselves, so they must see
         the folder under the same path.
     folder
@@ -56,19 +66,22 @@ def predict_to_folder(
 
     Returns
     -------
-    tuple
-        The number of rows, of files, and of files that were there already.
+    FolderOfSets
+        How many rows and files there are, and how many files were there already.
     """
     folder = Path(folder).absolute()
     check_sets_format(f"part{ending}")
-    source = predictor._source_like_calibration(probabilities)
+    source = like_calibration(predictor, probabilities)
     if isinstance(source, IterableSource):
         raise InputError(
             "A folder of parts is made from files or arrays, which can be read again. "
             "Got an iterator; use predict_set_blocks."
         )
     parts = list(cut(source, known_ids(source, ids)))
-    identity = hashlib.blake2b(repr([_identity(part) for part in parts]).encode(), digest_size=16)
+    about_input = [_identity(part) for part in parts]
+    if groups is not None:
+        about_input.append(tuple(map(str, plain_array(groups).ravel().tolist())))
+    identity = hashlib.blake2b(repr(about_input).encode(), digest_size=16)
     plan = PlannedFolder(
         folder,
         {"model": digest(predictor), "input": identity.hexdigest()},
@@ -76,8 +89,8 @@ def predict_to_folder(
     )
     missing = plan.begin(force=force)
     todo = [part for part in parts if _record(part, ending) in missing]
-    on_block = predictor._on(source, predictor._for_sets()._set_block)
-    write = PartWriter(folder, ending, on_block, source.class_names)
+    rule = predictor.rule(logits=source.logits, groups=groups)
+    write = PartWriter(folder, ending, rule.sets, source.class_names)
     if executor is not None and todo:
         as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
     else:  # one file after the other, each with all threads
@@ -85,7 +98,7 @@ def predict_to_folder(
             write(part)
     plan.finish()
     n_rows = parts[-1].start + (parts[-1].source.n_rows or 0)
-    return n_rows, len(parts), len(parts) - len(todo)
+    return FolderOfSets(n_rows, len(parts), len(parts) - len(todo))
 
 
 def _record(part: Part, ending: str) -> dict[str, Any]:

@@ -7,13 +7,13 @@ whoever comes again with the same plan makes only what is missing.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evencover._validation import InputError
-from evencover.output.atomic import atomic_path
+from evencover.errors import InputError
+from evencover.output.atomic import remove_leftovers
+from evencover.output.records import make_folder, read_record, refuse_other_things, write_record
 
 FORMAT = 1
 PLAN, MANIFEST = "_plan.json", "_manifest.json"
@@ -39,19 +39,15 @@ class PlannedFolder:
 
     def begin(self, *, force: bool = False) -> list[dict[str, Any]]:
         """Write the plan, or check that it is the one that is there; return the missing parts."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"Cannot write '{self.folder}': it is a file, and must be a folder.")
-        known = _read(self.folder / PLAN)
+        known = read_record(self.folder / PLAN, _is_plan, "it is damaged; choose another folder")
         plan = {"format": FORMAT, "made_from": self.made_from, "parts": self.parts}
+        if known is None:
+            refuse_other_things(self.folder, "one that this command began")
+        elif known != plan:
+            self._make_way(known, force=force)
         if known != plan:
-            self._refuse_others(known, force=force)
-            self._remove_files(known)
-            try:
-                self.folder.mkdir(exist_ok=True)
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise InputError(f"Cannot write '{self.folder}': {reason}.") from error
-            _write(self.folder / PLAN, plan)
+            make_folder(self.folder)
+            write_record(self.folder / PLAN, plan)
         return [part for part in self.parts if not (self.folder / part["file"]).exists()]
 
     def finish(self) -> None:
@@ -61,51 +57,27 @@ class PlannedFolder:
         ]
         rows = sum(part["rows"] for part in self.parts)
         about = {"format": FORMAT, "made_from": self.made_from, "rows": rows, "parts": parts}
-        _write(self.folder / MANIFEST, about)
-        for part in self.parts:  # what was half-written when somebody was killed
-            for rest in self.folder.glob(f".{part['file']}.*.part"):
-                rest.unlink(missing_ok=True)
+        write_record(self.folder / MANIFEST, about)
+        for part in self.parts:
+            remove_leftovers(self.folder / part["file"])
 
-    def _refuse_others(self, known: dict[str, Any] | None, *, force: bool) -> None:
-        if known is None:
-            if self.folder.is_dir() and any(self.folder.iterdir()):
-                raise InputError(
-                    f"'{self.folder}' must be a new or empty folder, or one that this command "
-                    "began. Got one that holds other files."
-                )
-            return
-        if force:
-            return
+    def _make_way(self, known: dict[str, Any], *, force: bool) -> None:
+        """Refuse the plan that is there, or take away what it made: manifest first, plan last."""
         theirs = known["made_from"]
         differ = [name for name, text in self.made_from.items() if theirs.get(name) != text]
-        raise InputError(
-            f"'{self.folder}' holds the parts of another run: it had another "
-            f"{' and another '.join(differ) or 'partition'}; choose another folder, or pass "
-            "--force to write it anew."
-        )
-
-    def _remove_files(self, known: dict[str, Any] | None) -> None:
-        """Take away what another plan made, its manifest first and its plan last."""
-        files = [] if known is None else [part["file"] for part in known["parts"]]
-        for file in (MANIFEST, *files, PLAN):
+        if not force:
+            raise InputError(
+                f"'{self.folder}' holds the parts of another run: it had another "
+                f"{' and another '.join(differ) or 'partition'}; choose another folder, or pass "
+                "--force to write it anew."
+            )
+        for file in (MANIFEST, *(part["file"] for part in known["parts"]), PLAN):
             (self.folder / file).unlink(missing_ok=True)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        files = [part["file"] for part in content["parts"]]
-        if not isinstance(content["made_from"], dict) or any(
-            not isinstance(file, str) or Path(file).name != file for file in files
-        ):
-            raise ValueError
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"Cannot read '{path}': it is damaged; choose another folder.") from None
-    return dict(content)
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+def _is_plan(content: dict[str, Any]) -> bool:
+    """Whether its files are names only: nothing outside the folder may be removed."""
+    files = [part["file"] for part in content["parts"]]
+    return isinstance(content["made_from"], dict) and all(
+        isinstance(file, str) and Path(file).name == file for file in files
+    )

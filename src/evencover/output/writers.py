@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import InputError
+from evencover._arrow import import_pyarrow
+from evencover.errors import InputError
 from evencover.output.atomic import atomic_path
 from evencover.sets import PredictionSets
 
@@ -28,8 +29,6 @@ def check_sets_format(path: str | os.PathLike[str]) -> None:
             f"Got {suffix or 'none'!r} instead."
         )
     if suffix == ".parquet":
-        from evencover.data.formats.arrow import import_pyarrow
-
         import_pyarrow()
 
 

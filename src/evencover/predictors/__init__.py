@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from evencover._validation import raise_unknown
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.classwise import ClasswisePredictor
 from evencover.predictors.clustered import ClusteredPredictor
 from evencover.predictors.fuzzy import FuzzyPredictor
@@ -14,51 +12,42 @@ from evencover.predictors.interpolated import InterpolatedPredictor
 from evencover.predictors.macro import MacroPredictor
 from evencover.predictors.pooled import PooledPredictor
 from evencover.predictors.rc3p import RC3PPredictor
+from evencover.predictors.registry import (
+    DEFAULT_METHOD,
+    PREDICTORS,
+    make_predictor,
+    method_names,
+    predictor_class,
+    register,
+)
 from evencover.predictors.row_grouped import RowGroupedPredictor
+from evencover.predictors.rule import Rule
 from evencover.predictors.standard import StandardPredictor
+from evencover.predictors.state import Field
 
-PREDICTORS: dict[str, type[BasePredictor]] = {
-    cls.method: cls
-    for cls in (
-        StandardPredictor,
-        ClasswisePredictor,
-        ClusteredPredictor,
-        PooledPredictor,
-        InterpolatedPredictor,
-        FuzzyPredictor,
-        RC3PPredictor,
-        MacroPredictor,
-        GroupedPredictor,
-    )
-}
-
-# What a file may hold: also the method that needs more than probabilities and labels.
-SAVED_PREDICTORS = PREDICTORS | {RowGroupedPredictor.method: RowGroupedPredictor}
-
-
-def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredictor:
-    """A predictor from the method's name, or itself.
-
-    >>> make_predictor("classwise", alpha=0.05)
-    ClasswisePredictor(alpha=0.05)
-    """
-    if isinstance(method, BasePredictor):
-        return method
-    if not isinstance(method, str) or method.lower() not in PREDICTORS:
-        raise_unknown("method", method, PREDICTORS)
-    cls = PREDICTORS[method.lower()]
-    for name in parameters:
-        if name not in cls._signature():
-            raise_unknown(f"parameter of the method {method!r}:", name, cls._signature())
-    return cls(**parameters)
-
+# In the order in which help texts and tables list them.
+for _method in (
+    StandardPredictor,
+    ClasswisePredictor,
+    ClusteredPredictor,
+    PooledPredictor,
+    InterpolatedPredictor,
+    FuzzyPredictor,
+    RC3PPredictor,
+    MacroPredictor,
+    GroupedPredictor,
+    RowGroupedPredictor,
+):
+    register(_method)
 
 __all__ = [
+    "DEFAULT_METHOD",
     "PREDICTORS",
-    "SAVED_PREDICTORS",
     "BasePredictor",
+    "CalibrationRows",
     "ClasswisePredictor",
     "ClusteredPredictor",
+    "Field",
     "FuzzyPredictor",
     "GroupedPredictor",
     "InterpolatedPredictor",
@@ -66,6 +55,10 @@ __all__ = [
     "PooledPredictor",
     "RC3PPredictor",
     "RowGroupedPredictor",
+    "Rule",
     "StandardPredictor",
     "make_predictor",
+    "method_names",
+    "predictor_class",
+    "register",
 ]

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, IntArray
+from evencover._validation import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.checks import unlike, wrong_groups
+from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ByClassPredictor(BasePredictor):
     """Thresholds are a function of the sorted scores of each class."""
 
-    fitted_arrays: ClassVar[tuple[str, ...]] = (
-        *BasePredictor.fitted_arrays,
-        "own_scores_",
-        "own_offsets_",
-    )
-    p_value_arrays: ClassVar[tuple[str, ...]] = ("own_scores_", "own_offsets_")
+    state: ClassVar[dict[str, Field]] = {
+        "own_scores_": Field(float, "R", for_p_values=True),
+        "own_offsets_": Field(int, "L", for_p_values=True),
+    }
 
-    own_scores_: FloatArray
-    own_offsets_: IntArray
+    own_scores_: FloatArray = field(init=False)
+    own_offsets_: IntArray = field(init=False)
 
-    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
-        self.own_scores_, self.own_offsets_ = GroupedScores.sort(scores, labels, self.n_classes_)
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
+        self.own_scores_, self.own_offsets_ = GroupedScores.sort(
+            rows.scores, rows.labels, self.n_classes_
+        )
         return self._kept_thresholds()
 
     @abstractmethod
@@ -42,3 +47,11 @@ class ByClassPredictor(BasePredictor):
     def everyone_(self) -> GroupedScores:
         """All calibration scores as one group, sorted."""
         return GroupedScores(np.sort(self.own_scores_), np.array([0, len(self.own_scores_)]))
+
+    def _check_state(self) -> str | None:
+        counts = self.classes_.counts
+        if not np.array_equal(counts, self.class_counts_) or self.own_offsets_[0] != 0:
+            return "its rows do not fit its classes"
+        if len(self.own_scores_) != self.n_calibration_:
+            return "its scores do not fit its rows"
+        return wrong_groups(self.classes_) or unlike(self, self._kept_thresholds())

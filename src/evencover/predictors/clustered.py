@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import dataclass, field
 from fractions import Fraction
-from math import floor
+from math import ceil, floor, nan
 from typing import Any, ClassVar
 
 import numpy as np
 
 from evencover._validation import (
-    EvencoverWarning,
     InputError,
     IntArray,
     whole_number,
 )
-from evencover.engine.scattered import Rows, followed_by
+from evencover.errors import warn_caller
+from evencover.predictors.calibration import Rows, followed_by
 from evencover.predictors.clustering import (
     ClusterGuarantee,
     automatic_n_clusters,
     automatic_parameters,
     cluster_embeddings,
     cluster_guarantees,
+    guarantee_table,
     least_count,
     quantile_embedding,
     unmeasured_guarantees,
 )
+from evencover.predictors.explanation import Details, Needs, Sharing, company, some_of, ways_out
 from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import Alpha, GroupedScores, RankedScores, exact_alpha
-from evencover.scores import Score
+from evencover.predictors.state import Field
+from evencover.quantiles import GroupedScores, RankedScores, exact_fraction
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ClusteredPredictor(GroupPredictor):
     """One threshold per cluster of classes; clusters are found on one part of the rows.
 
@@ -69,56 +72,37 @@ class ClusteredPredictor(GroupPredictor):
         distances, which need all scores in one place, are NaN.
     """
 
+    gamma: float | str = "auto"
+    n_clusters: int | str = "auto"
+
     method: ClassVar[str] = "clustered"
-    fitted_arrays: ClassVar[tuple[str, ...]] = (*GroupPredictor.fitted_arrays, "cluster_of_class_")
-    fitted_values: ClassVar[tuple[str, ...]] = (
-        *GroupPredictor.fitted_values,
-        "n_clusters_",
-        "gamma_",
-        "guarantee_",
+    summary: ClassVar[str] = "one threshold per cluster of classes with similar scores"
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha is guaranteed to each cluster of classes; a class is promised as "
+        "much only as far as its scores are like its cluster's, and classes with too few rows to "
+        "join a cluster are promised nothing."
     )
+    state: ClassVar[dict[str, Field]] = {
+        "cluster_of_class_": Field(int, "K"),
+        "n_clusters_": Field(int),
+        "gamma_": Field(float),
+        "guarantee_": Field(list),
+    }
 
-    cluster_of_class_: IntArray
-    n_clusters_: int
-    gamma_: float
-    guarantee_: tuple[ClusterGuarantee, ...]
+    cluster_of_class_: IntArray = field(init=False)
+    n_clusters_: int = field(init=False)
+    gamma_: float = field(init=False)
+    guarantee_: tuple[ClusterGuarantee, ...] = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        alpha: Alpha = 0.1,
-        score: Score | str = "softmax",
-        gamma: float | str = "auto",
-        n_clusters: int | str = "auto",
-        exact: bool = False,
-        allow_empty: bool = True,
-        from_logits: bool = False,
-        temperature: float = 1.0,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            alpha=alpha,
-            score=score,
-            exact=exact,
-            allow_empty=allow_empty,
-            from_logits=from_logits,
-            temperature=temperature,
-            random_state=random_state,
-        )
-        self.gamma = gamma
-        self.n_clusters = n_clusters
-
-    def _group_rows(self, rows: Rows) -> tuple[RankedScores, IntArray]:
+    def _group(self, rows: Rows) -> tuple[RankedScores, IntArray]:
         gamma, n_clusters = self._resolve_parameters()
         n_clustering = floor(gamma * self.n_calibration_)
         clustering, proper = rows.split(n_clustering, self.random_state)
         cluster_of_class, problem = self._cluster(clustering, n_clusters)
         if problem:
-            warnings.warn(
+            warn_caller(
                 f"Clustering is not possible: {problem}. "
-                "All classes use the standard threshold of all calibration rows.",
-                EvencoverWarning,
-                stacklevel=5,
+                "All classes use the standard threshold of all calibration rows."
             )
             gamma, proper = Fraction(0), rows
         self.cluster_of_class_ = cluster_of_class
@@ -158,18 +142,16 @@ class ClusteredPredictor(GroupPredictor):
     def _warn_of_null_classes(self) -> None:
         null = (self.cluster_of_class_ < 0) & (self.class_counts_ > 0)
         if self.n_clusters_ and null.any():
-            warnings.warn(
+            warn_caller(
                 f"{int(null.sum())} of {self.n_classes_} classes have fewer than "
                 f"{least_count(self.alpha)} examples for clustering; "
-                "they use the standard threshold.",
-                EvencoverWarning,
-                stacklevel=6,
+                "they use the standard threshold."
             )
 
     def _resolve_parameters(self) -> tuple[Fraction, int]:
         gamma, enough = automatic_parameters(self.class_counts_, self.alpha)
         if self.gamma != "auto":
-            gamma = exact_alpha(self.gamma)  # the fraction that was meant, as for alpha
+            gamma = exact_fraction(self.gamma, name="gamma")  # as it was meant, like alpha
         if self.n_clusters != "auto":
             return gamma, int(self.n_clusters)
         return gamma, automatic_n_clusters(gamma, enough)
@@ -184,6 +166,92 @@ class ClusteredPredictor(GroupPredictor):
                 f"The 'gamma' parameter of {owner} must be 'auto' or a number in (0, 1). "
                 f"Got {self.gamma!r} instead."
             )
+
+    # ---- what was learnt ---------------------------------------------------------------------
+
+    def learnt(self) -> dict[str, Any]:
+        """Gamma and M: what was asked for, or what the paper's rule gave."""
+        return {
+            "gamma": self.gamma_ if self.gamma == "auto" else self.gamma,
+            "M": self.n_clusters_ if self.n_clusters == "auto" else self.n_clusters,
+        }
+
+    def details(self) -> Details:
+        """The promise of each cluster (Proposition 3)."""
+        return guarantee_table(self.guarantee_)
+
+    def _about_classes(self) -> dict[str, Any]:
+        return {**super()._about_classes(), "cluster_of_class": self.cluster_of_class_}
+
+    def _sharing(self) -> Sharing | None:
+        if not self.n_clusters_:
+            return super()._sharing()
+        sizes = np.bincount(self.group_of_class_, minlength=self.n_clusters_ + 1)
+        whose = [
+            f"of cluster {m}, which it shares with {company(int(sizes[m]))}"
+            for m in range(self.n_clusters_)
+        ]
+        whose.append("of all classes, because this one had too few to join a cluster")
+        reference = [f"the calibration rows of cluster {m}" for m in range(self.n_clusters_)]
+        reference.append("the calibration rows of all classes")
+        return Sharing(self.groups_, self.group_of_class_, whose, reference)
+
+    def _class_facts(self) -> dict[str, list[str]]:
+        if not self.n_clusters_:
+            return {}
+        return {"Cluster": ["none" if m < 0 else str(m) for m in self.cluster_of_class_.tolist()]}
+
+    def _cause(self, under: IntArray) -> str:
+        needs, counts = Needs.at(self.alpha), self.class_counts_[under]
+        if not self.n_clusters_:
+            cause = "One threshold serves all classes, so hard classes get too little and easy ones"
+            return f"{cause} too much. {ways_out(counts, needs)}"
+        null = self.cluster_of_class_[under] < 0
+        sentences = []
+        if null.any():
+            gamma = max(self.gamma_, 0.01)  # of the rows, a share of which must be enough
+            sentences.append(
+                f"{some_of(int(null.sum()), counts)} had too few calibration rows to join a "
+                "cluster, and use the threshold of everyone. With about "
+                f"{ceil(least_count(self.alpha) / gamma)} rows each they would."
+            )
+        inside = counts[~null]
+        if len(inside):
+            text = (
+                f"{some_of(len(inside), counts)} share a threshold with classes that are easier "
+                f"than they are: pooled, or more clusters than {self.n_clusters_}, may part them"
+            )
+            rich = int((inside >= needs.enough).sum())
+            if rich:
+                text += (
+                    f"; {'all' if rich == len(inside) else f'{rich:,}'} of these had at least "
+                    f"{needs.enough} calibration rows, enough to try classwise"
+                )
+            sentences.append(f"{text}.")
+        return " ".join(sentences)
+
+    # ---- files -------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        self.guarantee_ = tuple(
+            ClusterGuarantee._make(nan if value is None else value for value in row)
+            for row in self.guarantee_
+        )
+
+    def _check_state(self) -> str | None:
+        clusters, null = self.cluster_of_class_, self.n_clusters_
+        if (
+            null != clusters.max() + 1
+            or clusters.min() < -1
+            or len(self.group_offsets_) != null + 2  # the clusters, and everyone
+            or not np.array_equal(self.group_of_class_, np.where(clusters < 0, null, clusters))
+            or {row.cluster for row in self.guarantee_} != set(clusters.tolist())
+        ):
+            return "its clusters do not fit its classes"
+        numbers = [value for row in self.guarantee_ for value in row]
+        if not all(isinstance(value, int | float) for value in numbers):
+            return "its guarantee must be numbers"
+        return super()._check_state()
 
 
 def _is_real(value: Any) -> bool:

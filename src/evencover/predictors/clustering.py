@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
@@ -10,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover._validation import FloatArray, IntArray
-from evencover.quantiles import Alpha, GroupedScores, RankedScores, conformal_ranks, exact_alpha
+from evencover.predictors.explanation import Details
+from evencover.quantiles import Alpha, GroupedScores, RankedScores, conformal_ranks, exact_fraction
 
 LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
 
@@ -20,7 +22,7 @@ def automatic_parameters(class_counts: IntArray, alpha: Alpha) -> tuple[Fraction
 
     n~ = max(n_min, 1/alpha - 1), and K counts the classes with at least n~ examples.
     """
-    enough = max(Fraction(int(class_counts.min())), 1 / exact_alpha(alpha) - 1)
+    enough = max(Fraction(int(class_counts.min())), 1 / exact_fraction(alpha) - 1)
     n_large = int((class_counts >= ceil(enough)).sum())
     return Fraction(n_large, 75 + n_large), enough
 
@@ -32,12 +34,12 @@ def automatic_n_clusters(gamma: Fraction, enough: Fraction) -> int:
 
 def least_count(alpha: Alpha) -> int:
     """Classes with fewer rows for clustering go to the null cluster: 1/min(alpha, .1) - 1."""
-    return ceil(1 / min(exact_alpha(alpha), Fraction(1, 10)) - 1)
+    return ceil(1 / min(exact_fraction(alpha), Fraction(1, 10)) - 1)
 
 
 def quantile_embedding(groups: RankedScores, alpha: Alpha) -> FloatArray:
     """Each class's conformal score quantiles at .5, .6, .7, .8, .9 and 1 - alpha (K, 5 or 6)."""
-    levels = sorted({*LEVELS, 1 - exact_alpha(alpha)})
+    levels = sorted({*LEVELS, 1 - exact_fraction(alpha)})
     ranks = [conformal_ranks(groups.counts, 1 - level) for level in levels]
     return np.ascontiguousarray(groups.at_ranks(np.stack(ranks)).T)
 
@@ -203,3 +205,26 @@ def _medians_of_largest_ks(
         below = np.bincount(cluster, np.log1p(-above), len(cluster_counts))
         low, high = np.where(below < np.log(0.5), [middle, high], [low, middle])
     return high
+
+
+def guarantee_table(guarantees: Sequence[ClusterGuarantee]) -> Details:
+    """What is promised to the classes of each cluster, for people."""
+    return Details(
+        "clusters",
+        [row._asdict() for row in guarantees],
+        "Coverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being the "
+        "largest distance\n(Kolmogorov-Smirnov) of a class's scores from its cluster's:",
+        ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% limits"],
+        [_cells(row) for row in guarantees],
+    )
+
+
+def _cells(row: ClusterGuarantee) -> list[str]:
+    counts = [str(row.n_classes), str(row.n_rows)]
+    if row.cluster < 0:
+        return ["null", *counts, "", "", "no promise"]
+    if np.isnan(row.epsilon_high):  # scores that were never in one place
+        return [str(row.cluster), *counts, "", "", "not measured"]
+    limits = f"{row.epsilon_low:.2f} to {row.epsilon_high:.2f}"
+    seen = [f"{row.ks_largest:.2f}", f"{row.ks_if_identical:.2f}"]
+    return [str(row.cluster), *counts, *seen, limits]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from math import floor
 from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, InputError, IntArray, real_number
+from evencover._validation import FloatArray, InputError, IntArray, real_number
 from evencover.predictors.base import BasePredictor
-from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_alpha
-from evencover.randomness import Use, random_order
-from evencover.scores import Score, make_score
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.checks import unlike, wrong_order
+from evencover.predictors.explanation import Needs, ways_out
+from evencover.predictors.state import Field
+from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_fraction
+from evencover.scores import make_score
 
 # Classes whose weights are held at once, and bins that locate a quantile before it is counted.
 CLASSES_AT_ONCE, N_BINS = 256, 256
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FuzzyPredictor(BasePredictor):
     """Fuzzy classwise prediction (Ding, Fermanian, Salmon 2025): a weighted quantile per class.
 
@@ -54,51 +59,32 @@ class FuzzyPredictor(BasePredictor):
         (K,) l_y.
     """
 
+    bandwidth: float = 0.03
+    holdout: float = 0.2
+
     method: ClassVar[str] = "fuzzy"
-    fitted_arrays: ClassVar[tuple[str, ...]] = (
-        *BasePredictor.fitted_arrays,
-        "class_limits_",
-        "held_out_",
+    summary: ClassVar[str] = "each class borrows from those that are about as frequent"
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha on average over all rows is guaranteed; no single class is promised "
+        "anything."
     )
-    p_value_arrays: ClassVar[tuple[str, ...]] = ("held_out_",)
+    fate_of_missing_classes: ClassVar[str] = "they borrow from the rarest classes"
+    state: ClassVar[dict[str, Field]] = {
+        "class_limits_": Field(float, "K"),
+        "held_out_": Field(float, "?", for_p_values=True),
+    }
 
-    class_limits_: FloatArray
-    held_out_: FloatArray
+    class_limits_: FloatArray = field(init=False)
+    held_out_: FloatArray = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        alpha: Alpha = 0.1,
-        score: Score | str = "softmax",
-        bandwidth: float = 0.03,
-        holdout: float = 0.2,
-        exact: bool = False,
-        allow_empty: bool = True,
-        from_logits: bool = False,
-        temperature: float = 1.0,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            alpha=alpha,
-            score=score,
-            exact=exact,
-            allow_empty=allow_empty,
-            from_logits=from_logits,
-            temperature=temperature,
-            random_state=random_state,
-        )
-        self.bandwidth = bandwidth
-        self.holdout = holdout
-
-    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
-        order = random_order(self.random_state, Use.SPLIT, ids)
-        n_held_out = floor(exact_alpha(self.holdout) * len(order))
-        held_out, learning = order[:n_held_out], order[n_held_out:]
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
+        n_held_out = floor(exact_fraction(self.holdout, name="holdout") * self.n_calibration_)
+        held_out, learning = rows.split(n_held_out, self.random_state)
         limits = weighted_quantiles(
-            scores[learning], labels[learning], self.n_classes_, self.bandwidth, self.alpha
+            learning.scores, learning.labels, self.n_classes_, self.bandwidth, self.alpha
         )
         self.class_limits_ = np.minimum(limits, make_score(self.score).maximum(self.n_classes_))
-        self.held_out_ = np.sort(scores[held_out] - self.class_limits_[labels[held_out]])
+        self.held_out_ = np.sort(held_out.scores - self.class_limits_[held_out.labels])
         return self._kept_thresholds()
 
     def _kept_thresholds(self) -> Thresholds:
@@ -112,9 +98,7 @@ class FuzzyPredictor(BasePredictor):
     def _excess(self) -> GroupedScores:
         return GroupedScores(self.held_out_, np.array([0, len(self.held_out_)]))
 
-    def _p_of_scores(
-        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
-    ) -> FloatArray:
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         n, excess = len(self.held_out_), scores - self.class_limits_[classes]
         at_least = n - np.searchsorted(self.held_out_, excess)
         return np.asarray((at_least + own_share[:, None]) / (n + 1.0))
@@ -130,8 +114,16 @@ class FuzzyPredictor(BasePredictor):
                 f"Got {self.holdout!r} instead."
             )
 
-    def _fate_of_missing_classes(self) -> str:
-        return "they borrow from the rarest classes"
+    def _cause(self, under: IntArray) -> str:
+        return (
+            "Each class leans on those that are about as frequent, which may be easier. "
+            f"{ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+        )
+
+    def _check_state(self) -> str | None:
+        if len(self.held_out_) >= self.n_calibration_ or not np.isfinite(self.class_limits_).all():
+            return "its scores do not fit its rows"
+        return wrong_order(self.held_out_) or unlike(self, self._kept_thresholds())
 
 
 def weighted_quantiles(
@@ -145,7 +137,9 @@ def weighted_quantiles(
     bins = np.repeat(np.arange(N_BINS), np.diff(edges))
     binned = np.bincount(labels * N_BINS + bins, minlength=n_classes * N_BINS)
     up_to = np.cumsum(binned.reshape(n_classes, N_BINS), axis=1).astype(np.float64)
-    level = float(1 - exact_alpha(alpha)) * (1 - 1e-12)  # a sum may be a little short of its value
+    level = float(1 - exact_fraction(alpha)) * (
+        1 - 1e-12
+    )  # a sum may be a little short of its value
     result = np.full(n_classes, np.inf)
     for first, weights in _kernel_weights(counts, bandwidth):
         mass = weights @ up_to

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,82 +18,82 @@ from evencover._validation import (
     plain_array,
     raise_unknown,
 )
+from evencover.errors import warn_caller
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.classwise import ClasswisePredictor
-from evencover.predictors.clustered import ClusteredPredictor
-from evencover.predictors.macro import MacroPredictor
-from evencover.predictors.pooled import PooledPredictor
-from evencover.predictors.standard import StandardPredictor
-from evencover.quantiles import Alpha, Thresholds
-from evencover.scores import Score
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.checks import same_array, unlike
+from evencover.predictors.explanation import Needs, ways_out
+from evencover.predictors.registry import predictor_class
+from evencover.predictors.state import Field
+from evencover.quantiles import Thresholds
 
-OVER_GROUPS: dict[str, type[BasePredictor]] = {
-    cls.method: cls
-    for cls in (
-        ClasswisePredictor,
-        StandardPredictor,
-        ClusteredPredictor,
-        PooledPredictor,
-        MacroPredictor,
-    )
-}
+# Methods that make sense with groups in place of classes.
+OVER_GROUPS = ("classwise", "standard", "clustered", "pooled", "macro")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OverGroups(BasePredictor):
     """A method over groups in place of classes; it keeps the rows' scores and groups."""
 
-    fitted_arrays: ClassVar[tuple[str, ...]] = (
-        *BasePredictor.fitted_arrays,
-        "row_scores_",
-        "row_groups_",
-        "row_ids_",
-    )
-    p_value_arrays: ClassVar[tuple[str, ...]] = (
-        "row_scores_",
-        "row_groups_",
-        "row_ids_",
-        "over_groups_",
-    )
-    fitted_values: ClassVar[tuple[str, ...]] = (*BasePredictor.fitted_values, "group_names_")
+    state: ClassVar[dict[str, Field]] = {
+        "row_scores_": Field(float, "R", for_p_values=True),
+        "row_groups_": Field(int, "R", for_p_values=True),
+        "row_ids_": Field(int, "R", for_p_values=True),
+        "group_names_": Field(list),
+    }
 
-    over_groups: str
-    group_names_: list[str]
-    over_groups_: BasePredictor
-    row_scores_: FloatArray
-    row_groups_: IntArray
-    row_ids_: IntArray
+    group_names_: list[str] = field(init=False)
+    over_groups_: BasePredictor = field(init=False)
+    row_scores_: FloatArray = field(init=False)
+    row_groups_: IntArray = field(init=False)
+    row_ids_: IntArray = field(init=False)
 
-    def _keep_rows(self, scores: FloatArray, groups: IntArray, ids: Array) -> None:
-        self.row_scores_, self.row_groups_ = scores, groups
-        self.row_ids_ = ids.astype(np.uint64).view(np.int64)
-
-    def _group_thresholds(self) -> Thresholds:
-        """Fit the method over groups to the rows kept."""
-        fitted = self._over_groups()
+    def _learn_over_groups(self, rows: CalibrationRows, group_of_row: IntArray) -> Thresholds:
+        """Keep the rows, and fit the method over groups to them."""
+        self.row_scores_, self.row_groups_ = rows.scores, group_of_row
+        self.row_ids_ = rows.ids.astype(np.uint64).view(np.int64)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", EvencoverWarning)
-            fitted.fit_scores(
-                self.row_scores_,
-                self.row_groups_,
-                len(self.group_names_),
-                ids=self.row_ids_.view(np.uint64),
-            )
+            self.over_groups_ = self._fitted_over_groups()
         for warning in caught:
-            sentence = str(warning.message).replace("classes", "groups")
-            warnings.warn(sentence, warning.category, stacklevel=6)
-        self.over_groups_ = fitted
-        return fitted.limits_
+            warn_caller(str(warning.message).replace("classes", "groups"))
+        return self.over_groups_.limits_
+
+    def _fitted_over_groups(self) -> BasePredictor:
+        """The method, fitted to the rows that are kept with their groups for classes."""
+        ids = self.row_ids_.view(np.uint64)
+        rows = CalibrationRows(self.row_scores_, self.row_groups_, ids)
+        return self._over_groups()._fit_rows(rows, len(self.group_names_), None)
 
     def _over_groups(self) -> BasePredictor:
-        return OVER_GROUPS[self.over_groups](
+        return predictor_class(self._over_groups_name())(
             alpha=self.alpha, exact=self.exact, random_state=self.random_state
         )
 
+    def _over_groups_name(self) -> str:
+        return str(getattr(self, "over_groups"))  # noqa: B009, which each subclass has
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.over_groups not in OVER_GROUPS:
-            raise_unknown("method over groups", self.over_groups, OVER_GROUPS)
+        if self._over_groups_name() not in OVER_GROUPS:
+            raise_unknown("method over groups", self._over_groups_name(), OVER_GROUPS)
         self._over_groups()._check_parameters()
+
+    def _restore(self) -> None:
+        problem = self._wrong_rows()
+        if problem:
+            raise InputError(problem)
+        with warnings.catch_warnings():  # what was said when it was fitted
+            warnings.simplefilter("ignore", EvencoverWarning)
+            self.over_groups_ = self._fitted_over_groups()
+
+    def _wrong_rows(self) -> str | None:
+        names, rows = self.group_names_, self.row_groups_
+        if not all(isinstance(name, str) for name in names):
+            return "its groups must have names"
+        if len(rows) != self.n_calibration_ or not 0 <= rows.min() <= rows.max() < len(names):
+            return "its rows do not fit its groups"
+        return None
 
 
 def name_groups(groups: Any, n: int, of_what: str) -> tuple[list[str], IntArray]:
@@ -111,6 +112,7 @@ def name_groups(groups: Any, n: int, of_what: str) -> tuple[list[str], IntArray]
     return [str(name) for name in names.tolist()], index.astype(np.int64)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GroupedPredictor(OverGroups):
     """A method applied to groups of classes, as if each group were one class.
 
@@ -149,52 +151,43 @@ class GroupedPredictor(OverGroups):
     array([0.375,   inf, 0.375])
     """
 
+    groups: Sequence[Any] | Array | None = None
+    over_groups: str = "classwise"
+
     method: ClassVar[str] = "grouped"
-    fitted_arrays: ClassVar[tuple[str, ...]] = (*OverGroups.fitted_arrays, "group_of_class_")
+    summary: ClassVar[str] = "one threshold per group of classes that you name"
+    guarantee: ClassVar[str] = (
+        "Each group of classes is promised what the method over groups promises a class (with "
+        "classwise: coverage of 1 - alpha); a class within its group is promised nothing."
+    )
+    fate_of_missing_classes: ClassVar[str] = "they use the threshold of their group"
+    state: ClassVar[dict[str, Field]] = {"group_of_class_": Field(int, "K")}
 
-    group_of_class_: IntArray
+    group_of_class_: IntArray = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        alpha: Alpha = 0.1,
-        score: Score | str = "softmax",
-        groups: Sequence[Any] | Array | None = None,
-        over_groups: str = "classwise",
-        exact: bool = False,
-        allow_empty: bool = True,
-        from_logits: bool = False,
-        temperature: float = 1.0,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            alpha=alpha,
-            score=score,
-            exact=exact,
-            allow_empty=allow_empty,
-            from_logits=from_logits,
-            temperature=temperature,
-            random_state=random_state,
-        )
-        self.groups = groups
-        self.over_groups = over_groups
-
-    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         self.group_names_, self.group_of_class_ = self._read_groups()
-        self._keep_rows(scores, self.group_of_class_[labels], ids)
-        return self._kept_thresholds()
-
-    def _kept_thresholds(self) -> Thresholds:
-        return self._group_thresholds().of_classes(self.group_of_class_)
+        limits = self._learn_over_groups(rows, self.group_of_class_[rows.labels])
+        return limits.of_classes(self.group_of_class_)
 
     def _read_groups(self) -> tuple[list[str], IntArray]:
         groups = np.arange(self.n_classes_) if self.groups is None else self.groups
         return name_groups(groups, self.n_classes_, "class")
 
-    def _p_of_scores(
-        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
-    ) -> FloatArray:
-        return self.over_groups_._p_of_scores(scores, self.group_of_class_[classes], own_share)
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
+        return self.over_groups_._p_values(scores, self.group_of_class_[classes], own_share)
 
-    def _fate_of_missing_classes(self) -> str:
-        return "they use the threshold of their group"
+    def _cause(self, under: IntArray) -> str:
+        return (
+            "The classes of a group share a threshold, so the hard ones among them get too little. "
+            f"{ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+        )
+
+    def _check_state(self) -> str | None:
+        names, groups = self._read_groups()
+        if self.group_names_ != names or not same_array(groups, self.group_of_class_):
+            return "its groups do not fit its classes"
+        by_group = np.bincount(groups, weights=self.class_counts_, minlength=len(names))
+        if not np.array_equal(np.bincount(self.row_groups_, minlength=len(names)), by_group):
+            return "its rows do not fit its groups"
+        return unlike(self, self.over_groups_.limits_.of_classes(self.group_of_class_))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from evencover._validation import Array, FloatArray, InputError, IntArray, real_number
 from evencover.predictors.by_class import ByClassPredictor
-from evencover.quantiles import Alpha, Thresholds
-from evencover.scores import Score, make_score
+from evencover.predictors.explanation import Needs, ways_out
+from evencover.quantiles import Thresholds
+from evencover.scores import make_score
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class InterpolatedPredictor(ByClassPredictor):
     """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
 
@@ -40,31 +43,16 @@ class InterpolatedPredictor(ByClassPredictor):
     array([0.375, 0.25 ])
     """
 
-    method: ClassVar[str] = "interpolated"
-    supports_exact: ClassVar[bool] = False
+    tau: float = 0.5
 
-    def __init__(
-        self,
-        *,
-        alpha: Alpha = 0.1,
-        score: Score | str = "softmax",
-        tau: float = 0.5,
-        exact: bool = False,
-        allow_empty: bool = True,
-        from_logits: bool = False,
-        temperature: float = 1.0,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            alpha=alpha,
-            score=score,
-            exact=exact,
-            allow_empty=allow_empty,
-            from_logits=from_logits,
-            temperature=temperature,
-            random_state=random_state,
-        )
-        self.tau = tau
+    method: ClassVar[str] = "interpolated"
+    summary: ClassVar[str] = "thresholds between the class's own and everyone's"
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - 2 alpha on average over all rows is guaranteed; no single class is "
+        "promised anything."
+    )
+    supports_exact: ClassVar[bool] = False
+    fate_of_missing_classes: ClassVar[str] = "the largest score stands for their own threshold"
 
     def _kept_thresholds(self) -> Thresholds:
         return Thresholds(
@@ -78,9 +66,7 @@ class InterpolatedPredictor(ByClassPredictor):
         always = (no_own | (self.tau == 0)) & (no_common | (self.tau == 1))
         return np.where(always, np.inf, self.tau * own + (1 - self.tau) * common)
 
-    def _p_of_scores(
-        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
-    ) -> FloatArray:
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         own, everyone = self.classes_, self.everyone_
         m, m_all = own.counts[classes] + 1, len(self.own_scores_) + 1
 
@@ -105,8 +91,11 @@ class InterpolatedPredictor(ByClassPredictor):
                 f"The 'tau' parameter of {owner} must be at most 1. Got {self.tau!r} instead."
             )
 
-    def _fate_of_missing_classes(self) -> str:
-        return "the largest score stands for their own threshold"
+    def _cause(self, under: IntArray) -> str:
+        return (
+            "Each threshold lies between the class's own and that of everyone, so hard classes "
+            f"still get too little. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+        )
 
 
 def first_true(holds: Callable[[IntArray], Array], low: IntArray, high: IntArray) -> IntArray:

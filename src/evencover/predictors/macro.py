@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import lcm
 from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, IntArray
+from evencover._validation import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
-from evencover.quantiles import Thresholds, exact_alpha
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.checks import unlike, wrong_order
+from evencover.predictors.explanation import Needs, ways_out
+from evencover.predictors.state import Field
+from evencover.quantiles import Thresholds, exact_fraction
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MacroPredictor(BasePredictor):
     """One threshold: a quantile of all scores in which every class weighs the same.
 
@@ -41,35 +47,51 @@ class MacroPredictor(BasePredictor):
     """
 
     method: ClassVar[str] = "macro"
-    supports_exact: ClassVar[bool] = False
-    fitted_arrays: ClassVar[tuple[str, ...]] = (
-        *BasePredictor.fitted_arrays,
-        "pooled_scores_",
-        "tails_",
+    summary: ClassVar[str] = "one threshold, every class weighing the same"
+    guarantee: ClassVar[str] = (
+        "The mean over classes of their coverage is guaranteed to be at least 1 - alpha; no single "
+        "class is promised anything."
     )
-    p_value_arrays: ClassVar[tuple[str, ...]] = ("pooled_scores_", "tails_")
+    supports_exact: ClassVar[bool] = False
+    fate_of_missing_classes: ClassVar[str] = (
+        "they use the common threshold, and the promise leaves them out"
+    )
+    state: ClassVar[dict[str, Field]] = {
+        "pooled_scores_": Field(float, "N", for_p_values=True),
+        "tails_": Field(float, "?", for_p_values=True),
+    }
 
-    pooled_scores_: FloatArray
-    tails_: FloatArray
+    pooled_scores_: FloatArray = field(init=False)
+    tails_: FloatArray = field(init=False)
 
-    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
-        order = np.argsort(scores, kind="stable")
-        self.pooled_scores_ = scores[order]
-        self.tails_ = _tail_weights(labels[order], self.class_counts_)
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
+        order = np.argsort(rows.scores, kind="stable")
+        self.pooled_scores_ = rows.scores[order]
+        self.tails_ = _tail_weights(rows.labels[order], self.class_counts_)
         return self._kept_thresholds()
 
     def _kept_thresholds(self) -> Thresholds:
-        n_inside = int((self.tails_ > float(exact_alpha(self.alpha))).sum())
+        n_inside = int((self.tails_ > float(exact_fraction(self.alpha))).sum())
         limit = np.append(self.pooled_scores_, np.inf)[n_inside - 1]
         return Thresholds(np.full(self.n_classes_, limit))
 
-    def _fate_of_missing_classes(self) -> str:
-        return "they use the common threshold, and the promise leaves them out"
-
-    def _p_of_scores(
-        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
-    ) -> FloatArray:
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         return self.tails_[np.searchsorted(self.pooled_scores_, scores)]
+
+    def _cause(self, under: IntArray) -> str:
+        return (
+            "One threshold serves all classes, so hard classes get too little and easy ones too "
+            f"much. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+        )
+
+    def _check_state(self) -> str | None:
+        if len(self.pooled_scores_) != self.n_calibration_:
+            return "its scores do not fit its rows"
+        if len(self.tails_) != self.n_calibration_ + 1:
+            return "its scores do not fit its rows"
+        if (np.diff(self.tails_) > 0).any() or not 0 < self.tails_[-1] <= self.tails_[0] == 1:
+            return "its weights are not sorted"
+        return wrong_order(self.pooled_scores_) or unlike(self, self._kept_thresholds())
 
 
 def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:

@@ -1,16 +1,16 @@
-"""POOLED: every class leans on the others exactly as much as its own data is thin."""
+"""POOLED: every class borrows from the others in proportion to how little data it has."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import product
 from math import floor, inf
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from evencover._kernels.reference import p_values_of
+from evencover import _kernels
 from evencover._validation import (
-    Array,
     FloatArray,
     InputError,
     IntArray,
@@ -19,27 +19,23 @@ from evencover._validation import (
     whole_number,
 )
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.pooling import (
-    Blend,
-    ClusterPrior,
-    NormalPrior,
-    OwnRows,
-    Prior,
-    blended,
-    rank_of_place,
-)
-from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_alpha
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.checks import NOT_FOLLOWING, same_array, unlike, wrong_order
+from evencover.predictors.crossfit import RankedRows, blend_of, crossfit, ingredient_weights
+from evencover.predictors.explanation import Needs, some_of
+from evencover.predictors.pooling import FINE_BINS, Blend, ClusterPrior, NormalPrior, OwnRows
+from evencover.predictors.state import Field
+from evencover.quantiles import GroupedScores, Thresholds, exact_fraction
 from evencover.randomness import Use, random_order
-from evencover.scores import Score
 
-N_FOLDS = 5
 HOLDOUT_SHARE = 0.2
-LOSS_GRID = 128
 STRENGTHS = (30.0, 100.0, 300.0, inf)
 # Kinds of prior: normal, or a number of soft clusters.
 PRIORS: tuple[str | int, ...] = ("normal", 1, 4, 8)
+ROUNDING = 1e-9  # how far a level may differ between machines
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PooledPredictor(BasePredictor):
     """Partial pooling of all classes: one threshold per class, learnt from everybody's rows.
 
@@ -84,105 +80,88 @@ class PooledPredictor(BasePredictor):
         The level that all classes share.
     """
 
+    prior: int | str = "auto"
+    strength: float | str = "auto"
+    split: str = "crossfit"
+
     method: ClassVar[str] = "pooled"
-    fitted_arrays: ClassVar[tuple[str, ...]] = (
-        *BasePredictor.fitted_arrays,
-        "pooled_scores_",
-        "own_places_",
-        "own_offsets_",
-        "own_weight_",
-        "normal_mean_",
-        "normal_deviation_",
-        "normal_weight_",
-        "cluster_weights_",
-        "cluster_functions_",
-        "calibration_levels_",
+    summary: ClassVar[str] = "one threshold per class, learnt from everybody's rows"
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha for every class is the aim, not a guarantee; on average over all "
+        "rows it is guaranteed with split='holdout', and close to it otherwise."
     )
-    p_value_arrays: ClassVar[tuple[str, ...]] = (
-        "pooled_scores_",
-        "own_places_",
-        "calibration_levels_",
+    fate_of_missing_classes: ClassVar[str] = (
+        "they are given the distribution that the others lead one to expect"
     )
-    fitted_values: ClassVar[tuple[str, ...]] = (
-        *BasePredictor.fitted_values,
-        "ingredients_",
-        "level_",
-    )
+    state: ClassVar[dict[str, Field]] = {
+        "pooled_scores_": Field(float, "N", for_p_values=True),
+        "own_places_": Field(int, "N", for_p_values=True),
+        "own_offsets_": Field(int, "L"),
+        "own_weight_": Field(float, "K"),
+        "normal_mean_": Field(float, "K"),
+        "normal_deviation_": Field(float, "K"),
+        "normal_weight_": Field(float, "K"),
+        "cluster_weights_": Field(float, "KM"),
+        "cluster_functions_": Field(float, "MB"),
+        "calibration_levels_": Field(float, "?", for_p_values=True),
+        "ingredients_": Field(list),
+        "level_": Field(float),
+    }
 
-    pooled_scores_: FloatArray
-    own_places_: IntArray
-    own_offsets_: IntArray
-    own_weight_: FloatArray
-    normal_mean_: FloatArray
-    normal_deviation_: FloatArray
-    normal_weight_: FloatArray
-    cluster_weights_: FloatArray
-    cluster_functions_: FloatArray
-    calibration_levels_: FloatArray
-    ingredients_: list[tuple[str | int, float, float]]
-    level_: float
-
-    def __init__(
-        self,
-        *,
-        alpha: Alpha = 0.1,
-        score: Score | str = "softmax",
-        prior: int | str = "auto",
-        strength: float | str = "auto",
-        split: str = "crossfit",
-        exact: bool = False,
-        allow_empty: bool = True,
-        from_logits: bool = False,
-        temperature: float = 1.0,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            alpha=alpha,
-            score=score,
-            exact=exact,
-            allow_empty=allow_empty,
-            from_logits=from_logits,
-            temperature=temperature,
-            random_state=random_state,
-        )
-        self.prior = prior
-        self.strength = strength
-        self.split = split
+    pooled_scores_: FloatArray = field(init=False)
+    own_places_: IntArray = field(init=False)
+    own_offsets_: IntArray = field(init=False)
+    own_weight_: FloatArray = field(init=False)
+    normal_mean_: FloatArray = field(init=False)
+    normal_deviation_: FloatArray = field(init=False)
+    normal_weight_: FloatArray = field(init=False)
+    cluster_weights_: FloatArray = field(init=False)
+    cluster_functions_: FloatArray = field(init=False)
+    calibration_levels_: FloatArray = field(init=False)
+    ingredients_: list[tuple[str | int, float, float]] = field(init=False)
+    level_: float = field(init=False)
 
     # ---- calibration -------------------------------------------------------------------------
 
-    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         # Sums depend on the order of the rows in their last bits: give it by the rows themselves.
-        canonical = np.lexsort((ids, labels, scores))
-        scores, labels, ids = scores[canonical], labels[canonical], ids[canonical]
+        canonical = np.lexsort((rows.ids, rows.labels, rows.scores))
+        scores, labels = rows.scores[canonical], rows.labels[canonical]
+        ids = rows.ids[canonical]
         order = random_order(self.random_state, Use.SPLIT, ids, canonical)
         n_held_out = floor(HOLDOUT_SHARE * len(order)) if self.split == "holdout" else 0
         held_out, learning = order[:n_held_out], np.sort(order[n_held_out:])
-        rows = _Rows.of(scores[learning], labels[learning], self.n_classes_)
+        ranked = RankedRows.of(scores[learning], labels[learning], self.n_classes_)
         order = random_order(self.random_state, Use.FOLDS, ids[learning], canonical[learning])
-        crossfit = _crossfit(rows, order, self._ingredients())
-        weights = _weights(crossfit, rows, self.alpha)
+        tried = crossfit(ranked, order, self._ingredients())
+        weights = ingredient_weights(tried, ranked, self.alpha)
         self.ingredients_ = [
             (kind, strength, float(weight))
             for (kind, strength), weight in zip(self._ingredients(), weights, strict=True)
         ]
-        blend = _blend(rows, self.ingredients_)
-        levels = weights @ crossfit.levels
+        blend = blend_of(ranked, self.ingredients_)
+        levels = weights @ tried.levels
         if self.split == "holdout":
-            place = np.searchsorted(rows.sorted_scores, scores[held_out])
+            place = np.searchsorted(ranked.sorted_scores, scores[held_out])
             levels = blend.level(labels[held_out], place)
-        self._keep(blend, rows.sorted_scores, np.sort(levels))
+        self._keep(blend, ranked.sorted_scores, np.sort(levels))
         if self.strength == 0:
-            self.level_ = float(1 - exact_alpha(self.alpha))
+            self.level_ = float(1 - exact_fraction(self.alpha))
             return self._own_groups().thresholds(self.alpha, exact=self.exact)
-        everyone = GroupedScores.sort(levels, np.zeros(len(levels), dtype=np.int64), 1)
-        common = everyone.thresholds(self.alpha, exact=self.exact)
+        common = self._common_level()
         self.level_ = float(common.upper[0])
         lower, probability = common.lower, common.upper_probability
         return Thresholds(
             self._scores_at(blend, self.level_),
             None if lower is None else self._scores_at(blend, float(lower[0])),
             None if probability is None else np.repeat(probability, self.n_classes_),
+        )
+
+    def _common_level(self) -> Thresholds:
+        """The level that all classes share, or the randomised pair."""
+        levels = self.calibration_levels_
+        return GroupedScores(levels, np.array([0, len(levels)])).thresholds(
+            self.alpha, exact=self.exact
         )
 
     def _scores_at(self, blend: Blend, level: float) -> FloatArray:
@@ -213,19 +192,84 @@ class PooledPredictor(BasePredictor):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def _p_of_scores(
-        self, scores: FloatArray, classes: IntArray, own_share: FloatArray
-    ) -> FloatArray:
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         if self.strength == 0:
-            return p_values_of(scores, self._own_groups(), classes, own_share)
+            return _kernels.p_values_of(scores, *self._own_groups(), classes, own_share)
         place = np.searchsorted(self.pooled_scores_, scores)
         level = self._fitted_blend.level(np.broadcast_to(classes, scores.shape), place)
         n_levels = len(self.calibration_levels_)
         at_least = n_levels - np.searchsorted(self.calibration_levels_, level)
         return np.asarray((at_least + own_share[:, None]) / (n_levels + 1))
 
-    def _fate_of_missing_classes(self) -> str:
-        return "they are given the distribution that the others lead one to expect"
+    # ---- explanation -------------------------------------------------------------------------
+
+    def _weights(self) -> dict[str, FloatArray]:
+        return {
+            "its own rows": self.own_weight_,
+            "how classes differ in general": self.normal_weight_,
+            "the classes it resembles": self.cluster_weights_.sum(axis=1),
+        }
+
+    def _cause(self, under: IntArray) -> str:
+        weight = 100 * float(np.median(self.own_weight_[under]))
+        cause = (
+            "Each class has a threshold of its own that leans on all classes; its own calibration "
+            f"rows have a say of {weight:.0f}% here (the median), and they are harder than "
+            "expected."
+        )
+        needs = Needs.at(self.alpha)
+        rich = int((self.class_counts_[under] >= needs.enough).sum())
+        if not rich:
+            return cause
+        return (
+            f"{cause} {some_of(rich, under)} had at least {needs.enough} calibration rows, enough "
+            "for thresholds of their own: try classwise."
+        )
+
+    # ---- files -------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        self.ingredients_ = [
+            (kind, float(strength), float(weight)) for kind, strength, weight in self.ingredients_
+        ]
+
+    def _check_state(self) -> str | None:
+        return self._wrong_rows() or self._wrong_thresholds()
+
+    def _wrong_rows(self) -> str | None:
+        places, offsets, n_rows = self.own_places_, self.own_offsets_, len(self.pooled_scores_)
+        if self.cluster_functions_.shape[1] != FINE_BINS + 1:
+            return f"cluster_functions_ has the shape {self.cluster_functions_.shape}"
+        classes = np.repeat(np.arange(self.n_classes_), np.diff(offsets))
+        if offsets[0] != 0 or not np.array_equal(places // (n_rows + 1), classes):
+            return "its rows do not fit its classes"
+        if (np.diff(places) <= 0).any():
+            return "its rows are not sorted"
+        if not np.array_equal(np.sort(places % (n_rows + 1)), np.arange(n_rows)):
+            return "its rows do not fit its scores"
+        n_held_out = self.n_calibration_ - n_rows if self.split == "holdout" else n_rows
+        if len(self.calibration_levels_) != n_held_out:
+            return "its levels do not fit its rows"
+        weights = sum(self._weights().values())
+        if not np.allclose(weights, 1):
+            return "its weights do not add up to 1"
+        return wrong_order(self.pooled_scores_) or wrong_order(self.calibration_levels_)
+
+    def _wrong_thresholds(self) -> str | None:
+        """A threshold must be where its class's level passes the common one, up to rounding."""
+        if self.strength == 0:
+            return unlike(self, self._own_groups().thresholds(self.alpha, exact=self.exact))
+        common = self._common_level().of_classes(np.zeros(self.n_classes_, dtype=np.int64))
+        blend, limits = self._fitted_blend, (self.thresholds_, self.lower_thresholds_)
+        same = common.upper[0] == self.level_
+        same = same and same_array(common.upper_probability, self.upper_probability_)
+        for thresholds, level in zip(limits, (common.upper, common.lower), strict=True):
+            same = same and (thresholds is None) == (level is None)
+            if same and thresholds is not None and level is not None:
+                low = self._scores_at(blend, float(level[0]) - ROUNDING)
+                high = self._scores_at(blend, float(level[0]) + ROUNDING)
+                same = bool(((low <= thresholds) & (thresholds <= high)).all())
+        return None if same else NOT_FOLLOWING
 
     # ---- parameters --------------------------------------------------------------------------
 
@@ -249,170 +293,3 @@ class PooledPredictor(BasePredictor):
                 )
         else:
             whole_number(self.prior, "prior", owner, 1)
-
-
-class _Rows(NamedTuple):
-    """Calibration rows in ranks: nothing depends on the scale of the score.
-
-    ``place`` is each row's place in the order of all scores; ``u`` its middle rank, which is the
-    same for equal scores.
-    """
-
-    scores: FloatArray
-    labels: IntArray
-    place: IntArray
-    u: FloatArray
-    sorted_scores: FloatArray
-    n_classes: int
-
-    @classmethod
-    def of(cls, scores: FloatArray, labels: IntArray, n_classes: int) -> _Rows:
-        order = np.argsort(scores, kind="stable")
-        place = np.empty(len(scores), dtype=np.int64)
-        place[order] = np.arange(len(scores))
-        ranked = scores[order]
-        below = np.searchsorted(ranked, scores, side="left")
-        u = (below + np.searchsorted(ranked, scores, side="right")) / (2 * len(scores))
-        return cls(scores, labels, place, u, ranked, n_classes)
-
-    def rank(self, scores: FloatArray) -> FloatArray:
-        """The rank of other scores among these."""
-        return rank_of_place(np.searchsorted(self.sorted_scores, scores), len(self.scores))
-
-    def own_rows(self) -> OwnRows:
-        """Where the rows of each class stand."""
-        return OwnRows.of(self.place, self.labels, self.n_classes, len(self.labels))
-
-    def prior(self, kind: str | int) -> Prior:
-        """What these rows lead one to expect of every class."""
-        if kind == "normal":
-            return NormalPrior.fit(self.u, self.labels, self.n_classes)
-        return ClusterPrior.fit(self.u, self.labels, self.n_classes, int(kind))
-
-
-class _Fold(NamedTuple):
-    """Rows that were left out, their ranks among the others, and what the others say."""
-
-    held: IntArray
-    rank: FloatArray
-    own: OwnRows
-    priors: dict[str | int, Prior]
-
-
-class _Crossfit(NamedTuple):
-    """The level of each row (ingredients, N) under a blend that did not see it, and the folds."""
-
-    levels: FloatArray
-    folds: list[_Fold]
-    ingredients: list[tuple[str | int, float]]
-
-
-def _crossfit(
-    rows: _Rows, order: IntArray, ingredients: list[tuple[str | int, float]]
-) -> _Crossfit:
-    fold_of_row = _folds(rows.labels, order)
-    kinds = dict.fromkeys(kind for kind, _ in ingredients)
-    levels = np.empty((len(ingredients), len(rows.labels)))
-    folds = []
-    for number in range(N_FOLDS):
-        held, others = np.flatnonzero(fold_of_row == number), np.flatnonzero(fold_of_row != number)
-        learning = _Rows.of(rows.scores[others], rows.labels[others], rows.n_classes)
-        labels, scores = rows.labels[held], rows.scores[held]
-        place = np.searchsorted(learning.sorted_scores, scores)
-        fold = _Fold(
-            held,
-            learning.rank(scores),
-            learning.own_rows(),
-            {kind: learning.prior(kind) for kind in kinds},
-        )
-        expected = {kind: prior.level(labels, fold.rank) for kind, prior in fold.priors.items()}
-        if 1 in expected:  # the common prior learns nothing, so it may rank among all rows
-            expected[1] = fold.priors[1].level(labels, rows.rank(scores))
-        own_below, n = fold.own.below(labels, place), np.maximum(fold.own.counts[labels], 1)
-        for row, (kind, strength) in enumerate(ingredients):
-            levels[row, held] = blended(own_below, n, expected[kind], strength)
-        folds.append(fold)
-    return _Crossfit(levels, folds, ingredients)
-
-
-def _folds(labels: IntArray, order: IntArray) -> IntArray:
-    """The fold of each row: by their random order, and as even as can be within every class."""
-    order = order[np.argsort(labels[order], kind="stable")]
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[order] = np.arange(len(labels)) % N_FOLDS
-    return fold
-
-
-def _weights(crossfit: _Crossfit, rows: _Rows, alpha: Alpha) -> FloatArray:
-    """How much each ingredient counts: exp(-z^2 / 2), normalised.
-
-    z is how far its held-out pinball loss is above the lowest, in standard errors of the paired
-    difference. Rows of one class share its luck, so the error is taken over classes.
-    """
-    if len(crossfit.ingredients) == 1:
-        return np.ones(1)
-    losses = _held_out_losses(crossfit, rows, alpha)
-    above = losses - losses[losses.mean(axis=1).argmin()]
-    n_classes = rows.n_classes
-    by_class = np.stack(
-        [np.bincount(rows.labels, weights=each, minlength=n_classes) for each in above]
-    )
-    error = np.sqrt(((by_class - by_class.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
-    z = by_class.sum(axis=1) / np.maximum(error, 1e-12)
-    weights = np.exp(-0.5 * z**2)
-    return weights / weights.sum()
-
-
-def _held_out_losses(crossfit: _Crossfit, rows: _Rows, alpha: Alpha) -> FloatArray:
-    """Pinball loss at 1 - alpha, in ranks, of each row's threshold under every ingredient."""
-    aim = float(1 - exact_alpha(alpha))
-    grid = np.arange(1, LOSS_GRID + 1) / LOSS_GRID
-    classes = np.arange(rows.n_classes)[:, None]
-    losses = np.empty_like(crossfit.levels)
-    rank = int(np.ceil(aim * crossfit.levels.shape[1])) - 1
-    targets = np.partition(crossfit.levels, rank, axis=1)[:, rank]
-    for held, rank_of_row, own, priors in crossfit.folds:
-        n = np.maximum(own.counts, 1)[:, None]
-        own_below = own.below(classes, np.floor(grid * own.n_rows).astype(np.int64)[None, :])
-        expected = {kind: prior.level(classes, grid[None, :]) for kind, prior in priors.items()}
-        for place, (kind, strength) in enumerate(crossfit.ingredients):
-            levels = blended(own_below, n, expected[kind], strength)
-            threshold = _crossing(levels, grid, targets[place])
-            error = rank_of_row - threshold[rows.labels[held]]
-            losses[place, held] = np.maximum(aim * error, (aim - 1) * error)
-    return losses
-
-
-def _crossing(levels: FloatArray, grid: FloatArray, target: float) -> FloatArray:
-    """The rank at which each class's level reaches the target, linear between grid points."""
-    step = np.minimum((levels < target).sum(axis=1), len(grid) - 1)
-    here = levels[np.arange(len(levels)), step]
-    before = np.where(step > 0, levels[np.arange(len(levels)), np.maximum(step - 1, 0)], 0.0)
-    share = np.clip((target - before) / np.maximum(here - before, 1e-12), 0, 1)
-    return np.asarray((step + share) / len(grid))
-
-
-def _blend(rows: _Rows, ingredients: list[tuple[str | int, float, float]]) -> Blend:
-    """All ingredients in one, from all rows."""
-    own = rows.own_rows()
-    n = own.counts.astype(float)
-    own_weight, normal_weight = np.zeros(len(n)), np.zeros(len(n))
-    cluster_weights: dict[int, FloatArray] = {}
-    for kind, strength, weight in ingredients:
-        own_share = np.zeros(len(n)) if strength == inf else n / np.maximum(n + strength, 1e-12)
-        own_weight += weight * own_share
-        prior_weight = weight * (1 - own_share)
-        if kind == "normal":
-            normal_weight += prior_weight
-        else:
-            cluster_weights[int(kind)] = cluster_weights.get(int(kind), 0.0) + prior_weight
-    normal = NormalPrior.fit(rows.u, rows.labels, rows.n_classes)
-    clusters = [
-        (ClusterPrior.fit(rows.u, rows.labels, rows.n_classes, kind), weight[:, None])
-        for kind, weight in cluster_weights.items()
-    ] or [(ClusterPrior.fit(rows.u, rows.labels, rows.n_classes, 1), np.zeros((len(n), 1)))]
-    merged = ClusterPrior(
-        np.concatenate([prior.weights * weight for prior, weight in clusters], axis=1),
-        np.concatenate([prior.functions for prior, _ in clusters]),
-    )
-    return Blend(own, own_weight, normal, normal_weight, merged)

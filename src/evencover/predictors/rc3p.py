@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from evencover import _kernels
-from evencover._kernels import Draws
-from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
+from evencover._validation import Array, FloatArray, IntArray
+from evencover.data.source import Block
 from evencover.predictors.by_class import ByClassPredictor
-from evencover.quantiles import GroupedScores, Thresholds, conformal_rank, exact_alpha
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.checks import wrong_groups
+from evencover.predictors.explanation import CALIBRATION_ROWS, Needs, ways_out
+from evencover.predictors.scoring import Scoring
+from evencover.predictors.state import Field
+from evencover.quantiles import GroupedScores, Thresholds, conformal_rank, exact_fraction
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RC3PPredictor(ByClassPredictor):
     """Rank-calibrated class-conditional prediction (Shi, Ghosh, Belkhouja, Doppa, Yan 2024).
 
@@ -44,55 +49,42 @@ class RC3PPredictor(ByClassPredictor):
     """
 
     method: ClassVar[str] = "rc3p"
-    supports_exact: ClassVar[bool] = False
-    needs_ranks: ClassVar[bool] = True
-    fitted_arrays: ClassVar[tuple[str, ...]] = (
-        *ByClassPredictor.fitted_arrays,
-        "own_ranks_",
-        "rank_limits_",
+    summary: ClassVar[str] = "one threshold and one limit on the rank per class"
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha is guaranteed to every class if the share of its labels beyond the "
+        "rank limit were known; it is estimated, so classes with few rows are covered less."
     )
+    needs: ClassVar[tuple[str, ...]] = ("ranks",)
+    supports_exact: ClassVar[bool] = False
+    fate_of_missing_classes: ClassVar[str] = "rc3p puts them in every set"
+    origin: ClassVar[str] = (
+        "A class is in a set if its score is at most the threshold and its rank is within a limit, "
+        f"both found from the {CALIBRATION_ROWS} of this class."
+    )
+    state: ClassVar[dict[str, Field]] = {
+        "own_ranks_": Field(int, "R"),
+        "rank_limits_": Field(int, "K"),
+    }
 
-    own_ranks_: IntArray
-    rank_limits_: IntArray
+    own_ranks_: IntArray = field(init=False)
+    rank_limits_: IntArray = field(init=False)
 
-    def fit_scores(
-        self,
-        scores: Any,
-        labels: Any,
-        n_classes: int,
-        *,
-        ids: Any = None,
-        class_names: Sequence[str] | None = None,
-        ranks: Any = None,
-    ) -> Self:
-        """Learn the thresholds from the true labels' scores (N,) and `ranks` (N,), from 1."""
-        values = plain_array(() if ranks is None else ranks)
-        if values.shape != np.shape(scores) or values.dtype.kind not in "iu":
-            raise InputError(
-                "The method 'rc3p' needs 'ranks', the rank of each true label in its row, as "
-                f"whole numbers. Got {'none' if ranks is None else f'shape {values.shape}'}."
-            )
-        if values.size and not 1 <= values.min() <= values.max() <= n_classes:
-            raise InputError(
-                f"'ranks' must be between 1 and {n_classes}, the number of classes. "
-                f"Got values from {values.min()} to {values.max()}."
-            )
-        self._ranks = values
-        try:
-            return super().fit_scores(scores, labels, n_classes, ids=ids, class_names=class_names)
-        finally:
-            del self._ranks
-
-    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
-        ranks = GroupedScores.sort(self._ranks.astype(np.float64), labels, self.n_classes_)
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
+        assert rows.ranks is not None
+        ranks = GroupedScores.sort(rows.ranks.astype(np.float64), rows.labels, self.n_classes_)
         self.own_ranks_ = ranks.scores.astype(np.int64)
-        thresholds = super()._calibrate(scores, labels, ids)
+        thresholds = super()._calibrate(rows)
         assert thresholds.rank_limit is not None
         self.rank_limits_ = thresholds.rank_limit
         return thresholds
 
+    @property
+    def limits_(self) -> Thresholds:
+        """The thresholds and the limits on the rank."""
+        return super().limits_._replace(rank_limit=self.rank_limits_)
+
     def _kept_thresholds(self) -> Thresholds:
-        alpha, classes = exact_alpha(self.alpha), self.classes_
+        alpha, classes = exact_fraction(self.alpha), self.classes_
         score_ranks = np.ones(self.n_classes_, dtype=np.int64)
         rank_limits = np.full(self.n_classes_, self.n_classes_)
         for y, n in enumerate(classes.counts.tolist()):
@@ -104,20 +96,12 @@ class RC3PPredictor(ByClassPredictor):
             score_ranks[y] = conformal_rank(n, alpha - Fraction(n_beyond, n))
         return Thresholds(classes.at_ranks(score_ranks), rank_limit=rank_limits)
 
-    def _fate_of_missing_classes(self) -> str:
-        return "rc3p puts them in every set"
-
-    def _p_values(self, rows: Array, draws: Draws, logits: bool) -> tuple[FloatArray, int]:
-        options: Any = {"logits": logits, "temperature": self.temperature}
-        score, classes = self.score_, np.arange(self.n_classes_)
-        scores, bad = _kernels.score_matrix(score.base, rows, draws, **options)
-        if bad >= 0:
-            return scores, bad
-        scores = score.from_base(scores, classes)
-        ranks, _ = _kernels.rank_matrix(rows, **options)
+    def _p_block(self, scoring: Scoring, block: Block, ids: Array | None) -> FloatArray:
+        scores, ranks = scoring.matrix(block, scoring.draws(block, ids)), scoring.ranks(block)
         return np.stack(
-            [self._p_of_class(y, scores[:, y], ranks[:, y]) for y in classes.tolist()], axis=1
-        ), -1
+            [self._p_of_class(y, scores[:, y], ranks[:, y]) for y in range(self.n_classes_)],
+            axis=1,
+        )
 
     def _p_of_class(self, y: int, scores: FloatArray, ranks: IntArray) -> FloatArray:
         """The limit is the k-th rank for levels from eps_k (excluded) to eps_(k - 1)."""
@@ -131,3 +115,15 @@ class RC3PPredictor(ByClassPredictor):
         beyond = (n - np.searchsorted(seen, limit, side="right")) / n
         by_score = (n - np.searchsorted(own, scores) + 1) / (n + 1)
         return np.where(n_less == n, 0.0, np.minimum((n - n_less) / n, beyond + by_score))
+
+    def _cause(self, under: IntArray) -> str:
+        return (
+            "Each class has a threshold and a limit on its rank; from few calibration rows the "
+            f"two together fall short. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+        )
+
+    def _check_state(self) -> str | None:
+        ranks = GroupedScores(self.own_ranks_.astype(float), self.own_offsets_)
+        if not 1 <= ranks.scores.min() <= ranks.scores.max() <= self.n_classes_:
+            return "its ranks do not fit its classes"
+        return super()._check_state() or wrong_groups(ranks)

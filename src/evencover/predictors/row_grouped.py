@@ -2,24 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import copy
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover import _kernels
-from evencover._validation import Array, FloatArray, InputError, IntArray
-from evencover.data.source import Block
-from evencover.evaluation.confusions import Confusions
-from evencover.evaluation.report import CoverageReport, Tally
+from evencover._kernels import BadRow
+from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
+from evencover.data.source import Block, Source
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.checks import unlike
 from evencover.predictors.grouped import OverGroups, name_groups
-from evencover.quantiles import Alpha, Thresholds
-from evencover.scores import Score
+from evencover.predictors.matching import require_fitted
+from evencover.predictors.rule import Rule
+from evencover.predictors.scoring import Scoring
+from evencover.predictors.state import Field
+from evencover.quantiles import Thresholds
 from evencover.sets import PredictionSets
 
 
+@dataclass(frozen=True)
+class RowGroupRule(Rule):
+    """A rule whose limits depend on the group of each row, which is the same for all classes.
+
+    ``of_groups`` holds the rule of each group, ``group_of_row`` (N,) the groups of the input.
+    """
+
+    of_groups: tuple[Rule, ...] = ()
+    group_of_row: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def _sets(self, block: Block, ids: Array | None) -> PredictionSets:
+        parts, order = [], []
+        for rule, part, keys, rows in self._parts(block, ids):
+            with renumbering_bad_rows(rows):
+                parts.append(rule._sets(part, keys))
+            order.append(rows)
+        return PredictionSets.concatenate(parts)[np.argsort(np.concatenate(order))]
+
+    def _coverage(self, block: Block, ids: Array | None) -> tuple[IntArray, Array, IntArray]:
+        n = len(block.rows)
+        sizes, covered, top = np.empty(n, np.int64), np.empty(n, bool), np.empty(n, np.int64)
+        for rule, part, keys, rows in self._parts(block, ids):
+            with renumbering_bad_rows(rows):
+                sizes[rows], covered[rows], top[rows] = rule._coverage(part, keys)
+        return sizes, covered, top
+
+    def _parts(
+        self, block: Block, ids: Array | None
+    ) -> Iterator[tuple[Rule, Block, Array | None, IntArray]]:
+        """For each group in a block: its rule, its rows, their keys, and where they stand."""
+        keys = self.scoring.keys(block, ids, exact=self.exact)
+        for group, rows in rows_by_group(block, self.group_of_row):
+            labels = None if block.labels is None else block.labels[rows]
+            part = block._replace(rows=block.rows[rows], labels=labels)
+            yield self.of_groups[group], part, None if keys is None else keys[rows], rows
+
+
+@contextmanager
+def renumbering_bad_rows(rows: IntArray) -> Iterator[None]:
+    """Of rows that were taken out of a block, call a bad one by its place in the block."""
+    try:
+        yield
+    except BadRow as bad:
+        raise BadRow(int(rows[bad.row])) from None
+
+
+def rows_by_group(block: Block, group_of_row: IntArray) -> list[tuple[int, IntArray]]:
+    """The groups in a block, and the rows of each."""
+    own = group_of_row[block.start : block.start + len(block.rows)]
+    if len(own) != len(block.rows):
+        raise InputError(f"'groups' must have one entry per row. Got only {len(group_of_row)}.")
+    return [(int(group), np.flatnonzero(own == group)) for group in np.unique(own)]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class RowGroupedPredictor(OverGroups):
     """One threshold per group of rows, for all classes: each row says which group it is in.
 
@@ -56,171 +115,80 @@ class RowGroupedPredictor(OverGroups):
     [[0], []]
     """
 
+    over_groups: str = "classwise"
+
     method: ClassVar[str] = "row-grouped"
+    summary: ClassVar[str] = "one threshold per group of rows, such as a hospital or a camera"
+    guarantee: ClassVar[str] = (
+        "Each group of rows is promised what the method over groups promises a class (with "
+        "classwise: coverage of 1 - alpha); no class is promised anything."
+    )
+    needs: ClassVar[tuple[str, ...]] = ("row groups",)
+    fate_of_missing_classes: ClassVar[str] = "the thresholds of the groups hold for them too"
+    origin: ClassVar[str] = (
+        "A class is in a set if its score is at most the threshold of the row's group, whatever "
+        "the class."
+    )
+    state: ClassVar[dict[str, Field]] = {
+        "thresholds_": Field(float, "G"),
+        "lower_thresholds_": Field(float, "G", optional=True),
+        "upper_probability_": Field(float, "G", optional=True),
+    }
 
-    _given: Any = None
-    _group_of_row: IntArray
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
+        self.group_names_, group_of_row = name_groups(rows.groups, self.n_calibration_, "row")
+        return self._learn_over_groups(rows, group_of_row)
 
-    def __init__(
-        self,
-        *,
-        alpha: Alpha = 0.1,
-        score: Score | str = "softmax",
-        over_groups: str = "classwise",
-        exact: bool = False,
-        allow_empty: bool = True,
-        from_logits: bool = False,
-        temperature: float = 1.0,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            alpha=alpha,
-            score=score,
-            exact=exact,
-            allow_empty=allow_empty,
-            from_logits=from_logits,
-            temperature=temperature,
-            random_state=random_state,
-        )
-        self.over_groups = over_groups
-
-    def fit(
-        self,
-        probabilities: Any,
-        labels: Any = None,
-        *,
-        groups: Any = None,
-        ids: Any = None,
-        class_names: Sequence[str] | None = None,
-        executor: Any = None,
-        gather: bool = True,
-    ) -> Self:
-        """Learn the thresholds, with the group of each row (N,)."""
-        self._given = _needed(groups)
-        more: Any = {"class_names": class_names, "executor": executor, "gather": gather}
-        try:
-            return super().fit(probabilities, labels, ids=ids, **more)
-        finally:
-            del self._given
-
-    def predict_set_blocks(
-        self, probabilities: Any, *, groups: Any = None, ids: Any = None, executor: Any = None
-    ) -> Iterator[PredictionSets]:
-        """The prediction sets as a stream, each row by the threshold of its group."""
-        return super(OverGroups, self._of(groups)).predict_set_blocks(
-            probabilities, ids=ids, executor=executor
+    def rule(self, *, logits: bool | None = None, groups: Any = None) -> Rule:
+        """The rule for rows of these groups."""
+        require_fitted(self)
+        self._check_groups(groups)
+        of_groups = [
+            self._rule(self.limits_.of_classes(np.full(self.n_classes_, group)), logits)
+            for group in range(len(self.group_names_))
+        ]
+        first = of_groups[0]
+        options = (first.exact, first.allow_empty, first.class_names)
+        return RowGroupRule(
+            first.scoring, first.limits, *options, tuple(of_groups), self._group_of_row(groups)
         )
 
-    def predict_set(
-        self, probabilities: Any, *, groups: Any = None, ids: Any = None, executor: Any = None
-    ) -> PredictionSets:
-        """The prediction set of each row, by the threshold of its group."""
-        blocks = self.predict_set_blocks(probabilities, groups=groups, ids=ids, executor=executor)
-        return PredictionSets.concatenate(blocks)
-
-    def predict_p(self, probabilities: Any, *, groups: Any = None, ids: Any = None) -> FloatArray:
-        """P-value of each class in each row (N, K), among the rows of its group."""
-        return super(OverGroups, self._of(groups)).predict_p(probabilities, ids=ids)
-
-    def evaluate(
-        self,
-        probabilities: Any,
-        labels: Any = None,
-        *,
-        groups: Any = None,
-        ids: Any = None,
-        executor: Any = None,
-    ) -> CoverageReport:
-        """Coverage and size of the sets on held-out rows."""
-        report = super(OverGroups, self._of(groups)).evaluate(
-            probabilities, labels, ids=ids, executor=executor
-        )
-        return replace(report, thresholds=None)  # which are of groups, not of classes
-
-    def _of(self, groups: Any) -> Self:
-        """A predictor for rows of these groups."""
-        values = np.asarray(_needed(groups))
-        if not hasattr(self, "thresholds_"):
-            return self  # which is refused with the right words
-        place = {name: index for index, name in enumerate(self.group_names_)}
-        unknown = [str(v) for v in values.ravel().tolist() if str(v) not in place]
+    def _group_of_row(self, groups: Any) -> IntArray:
+        """Known groups as indices (N,)."""
+        index = {name: place for place, name in enumerate(self.group_names_)}
+        names = [str(value) for value in plain_array(groups).ravel().tolist()]
+        unknown = [name for name in names if name not in index]
         if unknown:
             raise InputError(
                 "'groups' must be groups that the calibration rows had. "
                 f"Got {unknown[0]!r}; known are {', '.join(self.group_names_[:5])}, ..."
             )
-        fitted = copy(self)
-        fitted._group_of_row = np.array([place[str(v)] for v in values.ravel().tolist()], dtype=int)
-        return fitted
+        return np.array([index[name] for name in names], dtype=np.int64)
 
-    def _calibrate(self, scores: FloatArray, labels: IntArray, ids: Array) -> Thresholds:
-        self.group_names_, group_of_row = name_groups(_needed(self._given), len(scores), "row")
-        self._keep_rows(scores, group_of_row, ids)
-        return self._group_thresholds()
+    def _p_function(
+        self, source: Source, groups: Any
+    ) -> Callable[[Block, Array | None], FloatArray]:
+        scoring = self.scoring(source, self.score_)
+        return partial(self._p_of_groups, scoring, self._group_of_row(groups))
 
-    def _kept_thresholds(self) -> Thresholds:
-        return self._group_thresholds()
-
-    def _groups_of(self, block: Block) -> list[tuple[int, IntArray]]:
-        """The groups in a block, and the rows of each."""
-        own = self._group_of_row[block.start : block.start + len(block.rows)]
-        if len(own) != len(block.rows):
-            raise InputError(
-                f"'groups' must have one entry per row. Got only {len(self._group_of_row)}."
-            )
-        return [(int(group), np.flatnonzero(own == group)) for group in np.unique(own)]
-
-    def _set_block(self, block: Block, ids: Array | None, logits: bool) -> PredictionSets:
-        score, draws = self.score_, self._draws(block, ids)
-        # Groups take the rows out of their places: their keys go with them.
-        keys = _kernels.row_keys(block.rows, draws)
-        parts, order = [], []
-        for group, rows in self._groups_of(block):
-            limits = self.limits_.of_classes(np.full(self.n_classes_, group))
-            sizes, indices, bad = _kernels.prediction_sets(
-                score.base,
-                block.rows[rows],
-                draws._replace(ids=keys[rows]),
-                score.base_thresholds(limits),
-                **self._set_options(logits),
-            )
-            self._refuse(block, int(rows[bad]) if bad >= 0 else -1, logits)
-            parts.append(
-                PredictionSets.from_sizes(sizes, indices, self.n_classes_, self.class_names_)
-            )
-            order.append(rows)
-        return PredictionSets.concatenate(parts)[np.argsort(np.concatenate(order))]
-
-    def _tally_block(
-        self, block: Block, ids: Array | None, logits: bool
-    ) -> tuple[Tally, Confusions]:
-        assert block.labels is not None
-        tally = Tally.of(self._set_block(block, ids, logits), block.labels)
-        top_classes = block.rows.argmax(axis=1)
-        return tally, Confusions.of(block.labels, top_classes, self.n_classes_)
-
-    def _p_block(self, block: Block, ids: Array | None, logits: bool) -> FloatArray:
-        score, classes = self.score_, np.arange(self.n_classes_)
-        draws = self._draws(block, ids)
-        own_share = 1.0 - _kernels.row_numbers(block.rows, draws._replace(score_use=None))[1]
-        scores, bad = _kernels.score_matrix(
-            score.base, block.rows, draws, logits=logits, temperature=self.temperature
-        )
-        self._refuse(block, bad, logits)
-        scores = score.from_base(scores, classes)
-        for group, rows in self._groups_of(block):
-            scores[rows] = self.over_groups_._p_of_scores(
-                scores[rows], np.full(self.n_classes_, group), own_share[rows]
-            )
+    def _p_of_groups(
+        self, scoring: Scoring, group_of_row: IntArray, block: Block, ids: Array | None
+    ) -> FloatArray:
+        scores = scoring.matrix(block, scoring.draws(block, ids))
+        own_share = self._own_share(scoring, block, ids)
+        for group, rows in rows_by_group(block, group_of_row):
+            groups = np.full(self.n_classes_, group)
+            scores[rows] = self.over_groups_._p_values(scores[rows], groups, own_share[rows])
         return scores
 
-    def _fate_of_missing_classes(self) -> str:
-        return "the thresholds of the groups hold for them too"
+    def _about_classes(self) -> dict[str, Any]:
+        return {}  # thresholds are of groups, not of classes
 
-
-def _needed(groups: Any) -> Any:
-    if groups is None:
-        raise InputError(
-            "RowGroupedPredictor needs 'groups', one name or number per row. Got none."
+    def _cause(self, under: IntArray) -> str:
+        return (
+            "All classes share the threshold of the row's group, so hard classes get too little "
+            "and easy ones too much. A method that adapts to classes may help: try pooled."
         )
-    return groups
+
+    def _check_state(self) -> str | None:
+        return unlike(self, self.over_groups_.limits_)

@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from evencover._validation import IntArray
-from evencover.engine.scattered import Rows
+from evencover.predictors.calibration import Rows
+from evencover.predictors.explanation import Needs, ways_out
 from evencover.predictors.groups import GroupPredictor
 from evencover.quantiles import RankedScores
 
@@ -28,7 +29,18 @@ class StandardPredictor(GroupPredictor):
     """
 
     method: ClassVar[str] = "standard"
+    summary: ClassVar[str] = "one threshold for all classes"
+    guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha on average over all rows is guaranteed; no single class is promised "
+        "anything."
+    )
 
-    def _group_rows(self, rows: Rows) -> tuple[RankedScores, IntArray]:
+    def _group(self, rows: Rows) -> tuple[RankedScores, IntArray]:
         everyone = np.zeros(self.n_classes_, dtype=np.int64)
         return rows.by(everyone), everyone
+
+    def _cause(self, under: IntArray) -> str:
+        return (
+            "One threshold serves all classes, so hard classes get too little and easy ones too "
+            f"much. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+        )

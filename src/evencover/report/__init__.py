@@ -33,6 +33,7 @@ def report_html(
     labels: Any = None,
     *,
     ids: Any = None,
+    groups: Any = None,
     executor: Any = None,
     title: str = "Coverage report",
 ) -> str:
@@ -42,7 +43,7 @@ def report_html(
     ----------
     predictor
         A calibrated predictor.
-    probabilities, labels, ids, executor
+    probabilities, labels, ids, groups, executor
         Held-out rows, as in `BasePredictor.evaluate`; they are read once, in blocks.
     title
         What the page is called.
@@ -50,8 +51,8 @@ def report_html(
     from evencover.report.page import render_report
 
     require_extra()  # before the rows are read, which may take long
-    content = report_content(predictor, probabilities, labels, ids=ids, executor=executor)
-    return render_report(content, title)
+    rows: Any = {"ids": ids, "groups": groups, "executor": executor}
+    return render_report(report_content(predictor, probabilities, labels, **rows), title)
 
 
 def write_report(
@@ -61,14 +62,15 @@ def write_report(
     labels: Any = None,
     *,
     ids: Any = None,
+    groups: Any = None,
     executor: Any = None,
     title: str = "Coverage report",
     force: bool = False,
 ) -> Path:
     """Write `report_html` to a file, whole or not at all; an existing one only with `force`."""
     path = refuse_existing(path, force=force)
-    html = report_html(predictor, probabilities, labels, ids=ids, executor=executor, title=title)
-    return _write(path, html)
+    rows: Any = {"ids": ids, "groups": groups, "executor": executor}
+    return _write(path, report_html(predictor, probabilities, labels, title=title, **rows))
 
 
 def comparison_html(comparison: Comparison, title: str = "Comparison of methods") -> str:

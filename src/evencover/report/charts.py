@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from evencover.evaluation.metrics import find_metric
+
 # Names of the parameters that hold colours; the page reads the CSS variable of the same name.
 COLOURS = ("ink", "muted", "line", "calm", "warn", "paper")
 SURELY_UNDER = "datum.state == 1"
@@ -274,8 +276,8 @@ def pareto() -> Any:
     """CovGap against AvgSize of every candidate with standard errors, and the Pareto front."""
     import altair as alt
 
-    size = "AvgSize: classes in a set (smaller is better)"
-    gap = "CovGap in points (lower is more even)"
+    size = f"{find_metric('avg_size', 'comparison').title}: classes in a set (smaller is better)"
+    gap = f"{find_metric('covgap', 'comparison').title} in points (lower is more even)"
     x = alt.X(
         "avg_size:Q",
         title=size,

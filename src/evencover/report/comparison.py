@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evencover.comparison.compare import Comparison
+from evencover.evaluation.metrics import descriptions
 
 
 def comparison_content(comparison: Comparison) -> dict[str, Any]:
@@ -16,6 +17,7 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         row["is_pick"] = candidate is comparison.pick
     content["pick_name"] = comparison.pick.name
     content["headline"] = _headline(comparison)
+    content["metrics"] = descriptions("comparison", "the promise")
     return content
 
 

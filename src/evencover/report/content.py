@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import IntArray
+from evencover.evaluation.metrics import descriptions
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors.base import BasePredictor
 from evencover.report.gathering import Gathered, gather
 from evencover.report.groups import (
     group_columns,
-    group_of_class,
-    group_scores,
-    say_columns,
+    sharing_of,
     threshold_columns,
+    weight_columns,
 )
+from evencover.report.page import percent
 from evencover.report.remedies import remedies
 from evencover.report.verdict import class_states, usual_spread, verdict
 from evencover.scores import make_score
@@ -28,10 +29,11 @@ def report_content(
     labels: Any = None,
     *,
     ids: Any = None,
+    groups: Any = None,
     executor: Any = None,
 ) -> dict[str, Any]:
     """Everything the page shows, ready for JSON: columns with one entry per class or group."""
-    seen = gather(predictor, probabilities, labels, ids=ids, executor=executor)
+    seen = gather(predictor, probabilities, labels, ids=ids, groups=groups, executor=executor)
     return describe(predictor, seen)
 
 
@@ -49,24 +51,29 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
         "n_calibration": predictor.n_calibration_,
-        "n_clusters": getattr(predictor, "n_clusters_", None),
+        "guarantee": predictor.guarantee,
+        "has_thresholds": report.thresholds is not None,
+        "origin": predictor.origin,
+        "weights": weight_columns(predictor),
+        "facts": predictor._class_facts(),
         "is_calibration_data": seen.is_calibration_data,
-        "metrics": {name: getattr(report, name) for name in report.METRICS},
+        "metrics": report.metrics(),
+        "numbers": descriptions("report", percent(1 - report.alpha), report),
         "size_quantiles": report.size_quantiles,
         "sizes": size_histogram(report.size_counts),
         "verdict": verdict(report, spread),
         "remedies": remedies(predictor, report),
-        "classes": class_columns(seen) | threshold_columns(predictor) | say_columns(predictor),
+        "classes": class_columns(seen) | threshold_columns(predictor, report),
         "groups": group_columns(predictor),
     }
 
 
 def _calibrating_rows(predictor: BasePredictor) -> tuple[IntArray, IntArray]:
     """The group of each class, and the rows behind each group; all rows where there are none."""
-    groups = group_of_class(predictor)
-    if (groups < 0).any():
-        return np.zeros_like(groups), np.array([predictor.n_calibration_])
-    return groups, group_scores(predictor).counts
+    sharing = sharing_of(predictor)
+    if (sharing.group_of_class < 0).any():
+        return np.zeros_like(sharing.group_of_class), np.array([predictor.n_calibration_])
+    return sharing.group_of_class, sharing.scores.counts
 
 
 def class_columns(seen: Gathered) -> dict[str, Any]:
@@ -94,7 +101,7 @@ def class_columns(seen: Gathered) -> dict[str, Any]:
         "histogram": seen.histogram.ravel().tolist(),
         "examples": seen.examples.columns(),
     }
-    if report.cluster_of_class is not None:
+    if report.cluster_of_class is not None and (report.cluster_of_class >= 0).any():
         columns["cluster"] = report.cluster_of_class.tolist()
     return columns
 

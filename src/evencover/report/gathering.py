@@ -8,12 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
+from evencover._validation import Array, FloatArray, IntArray, plain_array
 from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
 from evencover.evaluation.confusions import Confusions
-from evencover.evaluation.report import CoverageReport, Tally
+from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.tally import Tally
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.matching import (
+    is_calibration_data,
+    like_calibration,
+    require_labels,
+)
+from evencover.predictors.rule import Rule
 from evencover.report.examples import Example, Examples
 from evencover.report.groups import score_bins
 from evencover.sets import PredictionSets
@@ -59,17 +66,16 @@ class Seen(NamedTuple):
 class Look:
     """Looks at one block: ``edges`` bound the bins of scores, ``names`` are the user's row ids."""
 
-    predictor: BasePredictor
+    rule: Rule
     edges: FloatArray
     names: Array | None
 
-    def __call__(self, block: Block, ids: Array | None, logits: bool) -> BlockView:
+    def __call__(self, block: Block, ids: Array | None) -> BlockView:
         """All that takes time; blocks may be looked at side by side."""
-        predictor = self.predictor
         assert block.labels is not None
-        scores, *_ = predictor._score_block(block, ids, logits, calibrating=False)
-        scores = predictor.score_.from_base(scores, block.labels)
-        sets = predictor._set_block(block, ids, logits)
+        scoring = self.rule.scoring
+        scores = scoring.score.from_base(scoring.true_labels(block, ids), block.labels)
+        sets = self.rule.sets(block, ids)
         own = slice(block.start, block.start + len(block.rows))
         return BlockView(
             block,
@@ -78,7 +84,7 @@ class Look:
             block.rows.argmax(axis=1),
             np.searchsorted(self.edges[1:-1], scores, side="left"),
             None if self.names is None else self.names[own],
-            predictor.temperature if logits else None,
+            scoring.temperature if scoring.logits else None,
         )
 
 
@@ -124,25 +130,22 @@ def gather(
     labels: Any = None,
     *,
     ids: Any = None,
+    groups: Any = None,
     executor: Any = None,
 ) -> Gathered:
     """Read labelled rows once, in blocks, and keep only what the page needs."""
-    source = predictor._source_like_calibration(probabilities, labels)
-    predictor._require_scores("Reports")
-    if not source.has_labels:
-        raise InputError(
-            f"A report needs labels. Got none with {source.name}; pass 'labels' "
-            "(--labels on the command line)."
-        )
+    source = like_calibration(predictor, probabilities, labels)
+    predictor._require_p_values("Reports")
+    require_labels(source, "A report")
     n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
     names = None if ids is None else plain_array(ids)
-    look: Any = predictor._on(source, Look(predictor._for_sets(), edges, names))
+    look: Any = Look(predictor.rule(logits=source.logits, groups=groups), edges, names)
     together = Together(n_classes, len(edges) - 1)
     seen: Seen = fold_source(source, ids, look, together, most_confused, executor)
-    report = predictor._coverage_report(source, seen.tally, seen.confusions)
+    report = predictor.coverage_report(source, seen.tally, seen.confusions)
     examples = Examples(n_classes)
     examples.take(seen.examples)
-    is_same = predictor._is_calibration_data(source)
+    is_same = is_calibration_data(predictor, source)
     return Gathered(report, seen.histogram, seen.size_sums, examples, is_same)
 
 

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import FloatArray, IntArray
+from evencover._validation import FloatArray
+from evencover.evaluation.report import CoverageReport
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.explanation import Sharing
 from evencover.quantiles import GroupedScores, conformal_ranks
 
 N_BINS = 20
@@ -27,7 +29,7 @@ class Bins(NamedTuple):
 
 def score_bins(predictor: BasePredictor) -> Bins:
     """Bins for the scores of all classes alike, so that classes can be compared by eye."""
-    kept = group_scores(predictor).scores
+    kept = sharing_of(predictor).scores.scores
     scores = np.sort(kept[np.isfinite(kept)])
     if len(scores) == 0:
         return _bins_without_scores(predictor.thresholds_)
@@ -63,9 +65,14 @@ def _snapped(edges: FloatArray, thresholds: FloatArray, scores: FloatArray) -> F
     return np.unique(moved[moved < scores[-1]])
 
 
-def threshold_columns(predictor: BasePredictor) -> dict[str, Any]:
-    """One entry per class: its threshold and where in the bins that is; None if in every set."""
-    bins, thresholds = score_bins(predictor), predictor.thresholds_
+def threshold_columns(predictor: BasePredictor, report: CoverageReport) -> dict[str, Any]:
+    """One entry per class: its threshold and where in the bins that is; None if in every set.
+
+    Both are None everywhere for a method that has no thresholds of classes.
+    """
+    if report.thresholds is None:
+        return {name: [None] * report.n_classes for name in ("threshold", "place")}
+    bins, thresholds = score_bins(predictor), report.thresholds
     places = np.interp(thresholds, bins.edges, bins.places)
     finite = np.isfinite(thresholds)
     return {
@@ -80,23 +87,15 @@ def threshold_columns(predictor: BasePredictor) -> dict[str, Any]:
     }
 
 
-def say_columns(predictor: BasePredictor) -> dict[str, Any]:
+def weight_columns(predictor: BasePredictor) -> dict[str, list[float]]:
     """What each class's threshold comes from, in shares; nothing if the method has no such."""
-    if not hasattr(predictor, "own_weight_"):
-        return {}
-    clusters = predictor.cluster_weights_.sum(axis=1)  # type: ignore[attr-defined]
-    says = {
-        "own_say": predictor.own_weight_,
-        "normal_say": predictor.normal_weight_,  # type: ignore[attr-defined]
-        "cluster_say": clusters,
-    }
-    return {name: says[name].round(4).tolist() for name in says}
+    return {name: shares.round(4).tolist() for name, shares in predictor._weights().items()}
 
 
 def group_columns(predictor: BasePredictor) -> dict[str, Any]:
     """The bins and, with one entry per group, calibration rows, conformal rank, scores by bin."""
-    bins = score_bins(predictor)
-    groups = group_scores(predictor)
+    bins, sharing = score_bins(predictor), sharing_of(predictor)
+    groups = sharing.scores
     ranks = conformal_ranks(groups.counts, predictor.alpha)
     # An edge belongs to the bin on its left, as a score equal to the threshold is covered.
     counts = [
@@ -104,8 +103,9 @@ def group_columns(predictor: BasePredictor) -> dict[str, Any]:
         for g, n in enumerate(groups.counts.tolist())
     ]
     return {
-        "kind": _kind(predictor),
-        "of_class": group_of_class(predictor).tolist(),
+        "of_class": sharing.group_of_class.tolist(),
+        "whose": list(sharing.whose),
+        "reference": list(sharing.reference),
         "rows": groups.counts.tolist(),
         "rank": ranks.tolist(),
         "histogram": [int(count) for group in counts for count in group],
@@ -114,28 +114,10 @@ def group_columns(predictor: BasePredictor) -> dict[str, Any]:
     }
 
 
-def group_scores(predictor: BasePredictor) -> GroupedScores:
+def sharing_of(predictor: BasePredictor) -> Sharing:
     """The calibration scores behind each threshold; no groups if the method keeps none."""
-    if not hasattr(predictor, "group_scores_"):
-        return GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64))
-    return GroupedScores(predictor.group_scores_, predictor.group_offsets_)  # type: ignore[attr-defined]
-
-
-def group_of_class(predictor: BasePredictor) -> IntArray:
-    """The group of each class (K,)."""
+    sharing = predictor._sharing()
+    if sharing is not None:
+        return sharing
     nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
-    if not hasattr(predictor, "group_scores_"):
-        return nowhere
-    return np.asarray(predictor.group_of_class_)  # type: ignore[attr-defined]
-
-
-def _kind(predictor: BasePredictor) -> str:
-    """Whose scores make a threshold, as far as the page words it."""
-    n_groups = len(np.unique(group_of_class(predictor)))
-    if not hasattr(predictor, "group_scores_"):
-        return "pooled"
-    if getattr(predictor, "n_clusters_", 0):
-        return "clusters"
-    if n_groups == 1:
-        return "everyone"
-    return "own" if n_groups == predictor.n_classes_ else "shared"
+    return Sharing(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere, (), ())

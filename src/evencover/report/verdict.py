@@ -9,7 +9,7 @@ import numpy as np
 from evencover._validation import IntArray
 from evencover.evaluation.binomial import clopper_pearson
 from evencover.evaluation.report import CoverageReport
-from evencover.quantiles import exact_alpha
+from evencover.quantiles import exact_fraction
 
 # States of a class, as the page knows them.
 UNTESTED, SURELY_UNDER, AS_PROMISED, SURELY_OVER = range(4)
@@ -43,7 +43,7 @@ def expected_by_chance(class_counts: IntArray, alpha: float) -> float:
     """
     from scipy.special import bdtr
 
-    level, total = float(1 - exact_alpha(alpha)), 0.0
+    level, total = float(1 - exact_fraction(alpha)), 0.0
     for n, repeats in zip(*np.unique(class_counts, return_counts=True), strict=True):
         below = bdtr(np.arange(n + 1), n, level)  # the distribution function at 0..n
         total += repeats * below[below < 0.025].max(initial=0.0)

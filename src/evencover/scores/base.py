@@ -1,15 +1,16 @@
-"""What every score is: a formula of a class's place in its row."""
+"""What every score is: a formula of a class's position in its row."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import Draws
+from evencover._kernels import BadRow, Draws, Formula, Position
 from evencover._validation import (
     Array,
     FloatArray,
@@ -23,20 +24,6 @@ from evencover.quantiles import Thresholds
 from evencover.randomness import Use, check_random_state, row_ids
 
 
-class Place(NamedTuple):
-    """Where classes stand in their rows: all that a score may depend on.
-
-    The order is by decreasing probability, equal ones by class index.
-    """
-
-    p: FloatArray  # the class's probability
-    before: FloatArray  # the mass of the classes before it
-    rank: IntArray  # from 1
-    top: FloatArray  # the largest probability of the row
-    classes: IntArray
-    u: FloatArray  # the row's uniform
-
-
 @dataclass(frozen=True)
 class Score(ABC):
     """A stateless conformal score; subclasses supply the formula.
@@ -46,19 +33,25 @@ class Score(ABC):
     """
 
     name: ClassVar[str]
+    summary: ClassVar[str] = ""  # one short sentence for help texts
     needs_order: ClassVar[bool] = True
 
     @abstractmethod
-    def formula(self, at: Place) -> Any:
-        """The score of classes from their places; arrays that broadcast."""
+    def formula(self, at: Position) -> Any:
+        """The score of classes from their positions; arrays that broadcast."""
 
     @abstractmethod
     def maximum(self, n_classes: int) -> float:
         """The largest value that the score can have."""
 
-    def known(self, class_counts: IntArray) -> Score:
+    def with_counts(self, class_counts: IntArray) -> Score:
         """The same score with what the calibration labels decide filled in."""
         return self
+
+    @property
+    def kernel(self) -> Formula:
+        """The score itself, not its base, as the kernels take it."""
+        return Formula(self.needs_order, self.formula)
 
     @property
     def base(self) -> Score:
@@ -101,13 +94,10 @@ class Score(ABC):
         labels = class_labels(labels, rows.shape[1], len(rows))
         seed = check_random_state(random_state, "true_label")
         draws = self.draws(seed, _ids(ids, len(rows)), calibrating=calibrating)
-        scores, bad = _kernels.true_label_scores(
-            self.base, rows, draws, labels, logits=from_logits, temperature=temperature
-        )
-        if bad >= 0:
-            raise_bad_row(rows[bad], bad, logits=from_logits)
+        options: Any = {"logits": from_logits, "temperature": temperature}
+        scores = self._base_scores(_kernels.true_label_scores, rows, draws, labels, **options)
         counts = np.bincount(labels, minlength=rows.shape[1])
-        return self.known(counts).from_base(scores, labels)
+        return self.with_counts(counts).from_base(scores, labels)
 
     def matrix(
         self,
@@ -124,12 +114,25 @@ class Score(ABC):
         rows = score_rows(probabilities)
         seed = check_random_state(random_state, "matrix")
         draws = self.draws(seed, _ids(ids, len(rows)), calibrating=calibrating)
-        scores, bad = _kernels.score_matrix(
-            self.base, rows, draws, logits=from_logits, temperature=temperature
-        )
-        if bad >= 0:
-            raise_bad_row(rows[bad], bad, logits=from_logits)
+        options: Any = {"logits": from_logits, "temperature": temperature}
+        scores = self._base_scores(_kernels.score_matrix, rows, draws, **options)
         return self.from_base(scores, np.arange(rows.shape[1]))
+
+    def _base_scores(
+        self,
+        kernel: Callable[..., FloatArray],
+        rows: Array,
+        *arguments: Any,
+        logits: bool,
+        temperature: float,
+    ) -> FloatArray:
+        """What a kernel makes of the rows, or the sentence about the first bad one."""
+        formula = self.base.kernel
+        try:
+            return kernel(formula, rows, *arguments, logits=logits, temperature=temperature)
+        except BadRow as error:
+            bad = error.row
+        return raise_bad_row(rows[bad], bad, logits=logits)
 
     def draws(
         self,

@@ -1,4 +1,4 @@
-"""Scores of a class's place in the decreasing order of probabilities.
+"""Scores of a class's position in the decreasing order of probabilities.
 
 The paper lists the order ascending, which is a slip: Romano et al. (2020) and every published
 number use decreasing order.
@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evencover._kernels import Formula, Position
 from evencover._validation import flag, real_number, whole_number
-from evencover.scores.base import Place, Score
+from evencover.scores.base import Score
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,19 @@ class APS(Score):
     randomize: bool = True
 
     name: ClassVar[str] = "aps"
+    summary: ClassVar[str] = "the mass of the more probable classes, plus a part of the class's own"
 
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", type(self).__name__)
 
-    def formula(self, at: Place) -> Any:
+    def formula(self, at: Position) -> Any:
         """Before + u p."""
         return at.before + at.u * at.p
+
+    @property
+    def kernel(self) -> Formula:
+        """With its twin in C++; a subclass may have changed the formula, and has none."""
+        return super().kernel._replace(penalty=0.0 if type(self) is APS else None)
 
     def maximum(self, n_classes: int) -> float:
         """1."""
@@ -65,15 +72,22 @@ class RAPS(APS):
     k_reg: int = 5
 
     name: ClassVar[str] = "raps"
+    summary: ClassVar[str] = "APS, plus a penalty for every rank beyond the first few"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         real_number(self.penalty, "penalty", "RAPS", 0)
         whole_number(self.k_reg, "k_reg", "RAPS", 0)
 
-    def formula(self, at: Place) -> Any:
+    def formula(self, at: Position) -> Any:
         """APS, plus the penalty for the rank."""
         return (at.before + at.u * at.p) + self.penalty * np.maximum(at.rank - self.k_reg, 0)
+
+    @property
+    def kernel(self) -> Formula:
+        """As for APS."""
+        penalty = float(self.penalty) if type(self) is RAPS else None
+        return super().kernel._replace(penalty=penalty, k_reg=self.k_reg)
 
     def maximum(self, n_classes: int) -> float:
         """1, plus the penalty of the last rank."""
@@ -102,12 +116,13 @@ class SAPS(Score):
     penalty: float = 0.2
 
     name: ClassVar[str] = "saps"
+    summary: ClassVar[str] = "the largest probability, plus a price for every rank"
 
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", "SAPS")
         real_number(self.penalty, "penalty", "SAPS", 0)
 
-    def formula(self, at: Place) -> Any:
+    def formula(self, at: Position) -> Any:
         """The top class's share of its mass, or the top mass and the price of the rank."""
         behind = at.top + self.penalty * (at.rank - 2 + at.u)
         return np.where(at.rank == 1, at.u * at.top, behind)

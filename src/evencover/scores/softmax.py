@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evencover._kernels import Formula, Position
 from evencover._validation import FloatArray, InputError, IntArray, plain_array
 from evencover.quantiles import Thresholds
-from evencover.scores.base import Place, Score
+from evencover.scores.base import Score
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,17 @@ class Softmax(Score):
     """
 
     name: ClassVar[str] = "softmax"
+    summary: ClassVar[str] = "1 - p: the class's own probability"
     needs_order: ClassVar[bool] = False
 
-    def formula(self, at: Place) -> Any:
+    def formula(self, at: Position) -> Any:
         """1 - p."""
         return 1.0 - at.p
+
+    @property
+    def kernel(self) -> Formula:
+        """With its twin in C++; a subclass may have changed the formula, and has none."""
+        return super().kernel._replace(penalty=0.0 if type(self) is Softmax else None)
 
     def maximum(self, n_classes: int) -> float:
         """1."""
@@ -64,6 +71,7 @@ class PAS(Score):
     prevalence: str | Sequence[float] = "auto"
 
     name: ClassVar[str] = "pas"
+    summary: ClassVar[str] = "-p / prevalence: the probability against how common the class is"
     needs_order: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -71,7 +79,7 @@ class PAS(Score):
             return
         object.__setattr__(self, "prevalence", _positive_numbers(self.prevalence))
 
-    def formula(self, at: Place) -> Any:
+    def formula(self, at: Position) -> Any:
         """-p / prevalence, p being rounded as `Softmax` rounds it."""
         return ((1.0 - at.p) - 1.0) / self._prevalence()[at.classes]
 
@@ -79,7 +87,7 @@ class PAS(Score):
         """0."""
         return 0.0
 
-    def known(self, class_counts: IntArray) -> Score:
+    def with_counts(self, class_counts: IntArray) -> Score:
         """With the prevalences of the calibration labels, if they are "auto"."""
         if self.prevalence == "auto":
             return PAS(tuple(np.maximum(class_counts, 1).tolist()))

@@ -86,11 +86,11 @@ def encode(probabilities: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArr
 def decode(steps: NDArray[np.uint8], medians: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Turn what `encode` made back into probabilities (N, K) whose rows sum to 1.
 
-    Classes on the same step would tie, and ties make sets too large. So each value gets a place
+    Classes on the same step would tie, and ties make sets too large. So each value gets a position
     within its step from a fixed random stream: as if nothing had been rounded, on average.
     """
     root = (steps + medians).T.astype(np.float32, order="C")
-    root += _places_within_steps(root.size).reshape(root.shape)
+    root += _positions_within_steps(root.size).reshape(root.shape)
     root /= np.float32(N_STEPS)
     for _ in range(3):  # to the power of eight
         root *= root
@@ -98,7 +98,7 @@ def decode(steps: NDArray[np.uint8], medians: NDArray[np.uint8]) -> NDArray[np.f
     return root
 
 
-def _places_within_steps(count: int) -> NDArray[np.float32]:
+def _positions_within_steps(count: int) -> NDArray[np.float32]:
     """Return numbers between 0 and 1, the same ones always."""
     # Raw bits, since NumPy promises their stream for ever, unlike that of a Generator's methods.
     words = np.random.PCG64(0).random_raw(-(-count // 4)).astype("<u8")

@@ -15,7 +15,8 @@ from evencover._validation import (
     sum_tolerance,
     whole_number,
 )
-from evencover.data.source import IterableSource, Source, as_source
+from evencover.data.opening import as_source
+from evencover.data.source import IterableSource, Source
 
 
 def drop_rare_classes(
@@ -47,7 +48,7 @@ def drop_rare_classes(
     >>> source = drop_rare_classes(rows, [0, 2, 1, 0], min_count=2)
     Traceback (most recent call last):
     ...
-    evencover._validation.InputError: At least 2 classes must have 2 examples or more. Got 1 ...
+    evencover.errors.InputError: At least 2 classes must have 2 examples or more. Got 1 ...
     >>> source = drop_rare_classes(rows, [0, 2, 2, 0], min_count=2)
     >>> source.kept_classes.tolist()
     [0, 2]
@@ -94,32 +95,32 @@ class CommonClasses(Source):
         self.n_rows = int(counts[is_kept].sum())
         self.name, self.logits = source.name, source.logits
         if source.class_names is not None:
-            self.class_names = [source.class_names[int(place)] for place in self.kept_classes]
+            self.class_names = [source.class_names[int(index)] for index in self.kept_classes]
 
     def row_blocks(self) -> Iterator[tuple[Array, Array]]:
         """What remains of each block."""
         for block in self._source.blocks():
             assert block.labels is not None
             labels = self._new_number[block.labels]
-            places = np.flatnonzero(labels >= 0)
-            if len(places) == 0:
+            kept_rows = np.flatnonzero(labels >= 0)
+            if len(kept_rows) == 0:
                 continue
-            rows = block.rows[places]
+            rows = block.rows[kept_rows]
             if self.logits:
-                yield rows[:, self.kept_classes], labels[places]
+                yield rows[:, self.kept_classes], labels[kept_rows]
                 continue
             # Dividing would hide what is wrong with a row, so the rows are checked before.
             is_off = np.abs(rows.sum(axis=1, dtype=np.float64) - 1) > sum_tolerance(rows)
             wrong = is_off | ~(rows.min(axis=1) >= 0)
             if wrong.any():
-                place = int(wrong.argmax())
-                raise_bad_row(rows[place], block.start + int(places[place]), logits=False)
+                first = int(wrong.argmax())
+                raise_bad_row(rows[first], block.start + int(kept_rows[first]), logits=False)
             kept = rows[:, self.kept_classes]
             total = kept.sum(axis=1, keepdims=True, dtype=np.float64)
             if not total.all():
+                row = block.start + kept_rows[total.argmin()]
                 raise InputError(
                     "The remaining classes must have some probability in every row. They have "
-                    f"none in row {block.start + places[total.argmin()]}; leave that row out, or "
-                    "use a smaller 'min_count'."
+                    f"none in row {row}; leave that row out, or use a smaller 'min_count'."
                 )
-            yield (kept / total).astype(rows.dtype), labels[places]
+            yield (kept / total).astype(rows.dtype), labels[kept_rows]

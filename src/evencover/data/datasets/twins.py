@@ -7,14 +7,16 @@ CLUSTERED behave as published. It is generated in blocks from a seed and never s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
 
 import numpy as np
 
 from evencover import _kernels
+from evencover._threads import map_on_threads
 from evencover._validation import Array, FloatArray, InputError, IntArray, raise_unknown
+from evencover.data.datasets.twin_counts import class_counts
+from evencover.data.datasets.twin_parameters import TWINS, TwinParameters
 from evencover.data.source import Source, rows_per_block, rows_per_part
 from evencover.randomness import Use, check_random_state, places, random_order
 
@@ -26,144 +28,6 @@ CENTRE_STEP, CENTRE_LIMIT = 2.0**-6, 8.0
 # Each row, and each class, has this many random numbers of its own.
 SLOTS = 64
 EXTRA_SLOT, ORDER_SLOT = SLOTS - 2, SLOTS - 1
-
-SHARES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])
-
-
-@dataclass(frozen=True)
-class TwinParameters:
-    """What makes a twin: the published class counts, and a latent space that was tuned.
-
-    Attributes
-    ----------
-    n_rows, n_classes
-        The shape of the score file.
-    count_quantiles
-        Rows per class: least, quantiles 0.25, 0.5, 0.75 and 0.9, most.
-    rarest_share
-        Rows in the rarest 5% of the classes, relative to 5% of all rows.
-    dimensions
-        Of the latent space.
-    separation
-        How far class centres are from the origin, in units of a row's noise.
-    group_size, group_share
-        Classes come in groups of confusable ones of this size, and share so much of their
-        centres' variance with their group.
-    class_spread, class_skew
-        How much the classes' noise differs (standard deviation of its logarithm), and how skewed.
-    class_awareness
-        The power of a class's noise by which its logits are flatter; 2 would be honest.
-    confidence_spread
-        How much classes differ in over-confidence, whatever their noise.
-    row_spread, row_skew, row_awareness
-        The same for the noise of the rows within a class.
-    sharpness
-        Factor of all logits; above 1 is over-confident.
-    haze
-        Weight of the fourth root of the odds: the long tail of small probabilities.
-    prior
-        Weight of the logarithm of the class counts in the logits.
-    """
-
-    n_rows: int
-    n_classes: int
-    count_quantiles: tuple[float, float, float, float, float, float]
-    rarest_share: float
-    dimensions: int
-    separation: float
-    group_size: float
-    group_share: float
-    class_spread: float
-    class_skew: float
-    class_awareness: float
-    confidence_spread: float
-    row_spread: float
-    row_skew: float
-    row_awareness: float
-    sharpness: float
-    haze: float
-    prior: float = 0.0
-
-
-TWINS: dict[str, TwinParameters] = {
-    "imagenet": TwinParameters(
-        n_rows=1_153_051,
-        n_classes=1000,
-        count_quantiles=(663, 1159, 1168, 1176, 1184, 1201),
-        rarest_share=0.7905,
-        dimensions=24,
-        separation=5.9,
-        group_size=11.8,
-        group_share=0.12,
-        class_spread=0.13,
-        class_skew=0.285,
-        class_awareness=0.664,
-        confidence_spread=0.11,
-        row_spread=0.342,
-        row_skew=0.1,
-        row_awareness=1.38,
-        sharpness=1.07,
-        haze=0.034,
-    ),
-    "cifar-100": TwinParameters(
-        n_rows=30_000,
-        n_classes=100,
-        count_quantiles=(257, 290, 301.5, 310.25, 316.1, 330),
-        rarest_share=0.904,
-        dimensions=31,
-        separation=2.98,
-        group_size=4.19,
-        group_share=0.626,
-        class_spread=0.0868,
-        class_skew=0.328,
-        class_awareness=0.177,
-        confidence_spread=0.0591,
-        row_spread=0.395,
-        row_skew=-0.166,
-        row_awareness=1.44,
-        sharpness=0.711,
-        haze=0.000217,
-    ),
-    "places365": TwinParameters(
-        n_rows=183_996,
-        n_classes=365,
-        count_quantiles=(300, 493, 508, 523, 538.6, 576),
-        rarest_share=0.7687,
-        dimensions=29,
-        separation=3.95,
-        group_size=8.83,
-        group_share=0.427,
-        class_spread=0.102,
-        class_skew=0.142,
-        class_awareness=0.667,
-        confidence_spread=0.0318,
-        row_spread=0.36,
-        row_skew=-0.194,
-        row_awareness=1.2,
-        sharpness=0.926,
-        haze=9.21e-05,
-    ),
-    "inaturalist": TwinParameters(
-        n_rows=1_324_900,
-        n_classes=633,
-        count_quantiles=(250, 373, 697, 1822, 5099.4, 68838),
-        rarest_share=0.1214,
-        dimensions=21,
-        separation=4.95,
-        group_size=8.0,
-        group_share=0.474,
-        class_spread=0.194,
-        class_skew=0.129,
-        class_awareness=0.938,
-        confidence_spread=0.142,
-        row_spread=0.317,
-        row_skew=-0.0594,
-        row_awareness=1.19,
-        sharpness=0.961,
-        haze=0.00378,
-        prior=0.651,
-    ),
-}
 
 
 def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
@@ -232,11 +96,11 @@ class TwinSource(Source):
         p, n_classes = self.parameters, self.n_classes
         counts = class_counts(p, n_classes)[self._shuffled(0)]
         self.n_rows = int(counts.sum())
-        order = random_order(self.random_state, Use.TWIN_ROWS, _ids(self.n_rows, ORDER_SLOT))
+        order = random_order(self.random_state, Use.TWIN_ROWS, _slot_ids(self.n_rows, ORDER_SLOT))
         self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
         self.attach_labels(self._class_of_row)
 
-        # Stratified: the difficulties are the same for every seed, their places are not.
+        # Stratified: the difficulties are the same for every seed, whose they are is not.
         noise = np.exp(p.class_spread * skewed(_normal_scores(n_classes), p.class_skew))
         confidence = np.exp(p.confidence_spread * _normal_scores(n_classes))
         self._noise = noise[self._shuffled(1)]
@@ -286,11 +150,9 @@ class TwinSource(Source):
 
     def row_blocks(self) -> Iterator[tuple[Array, None]]:
         """Blocks, computed ahead on threads."""
-        from evencover.engine.blocks import map_blocks  # which itself reads sources
-
         step = rows_per_block(self.n_classes)
         starts = range(0, self.n_rows, step)
-        for rows in map_blocks(lambda start: self.rows(start, start + step), starts):
+        for rows in map_on_threads(lambda start: self.rows(start, start + step), starts):
             yield rows, None
 
     def split(self) -> list[Source]:
@@ -306,7 +168,7 @@ class TwinSource(Source):
 
     def _shuffled(self, purpose: int) -> IntArray:
         """A random order of the classes; one for each purpose."""
-        ids = _ids(self.n_classes, purpose) + np.uint64(1 << 32)
+        ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
         return random_order(self.random_state, Use.TWIN_CLASSES, ids)
 
     def _class_normals(self, first: int) -> FloatArray:
@@ -321,63 +183,6 @@ class TwinSource(Source):
         bits = _kernels.random_bits(self.random_state, int(use), ids.ravel())
         total = bits.view(np.uint16).reshape(*ids.shape, 4).sum(axis=-1, dtype=np.int64)
         return (total - 2 * (2**16 - 1)) * (np.sqrt(3.0) / 2**16)
-
-
-def class_counts(parameters: TwinParameters, n_classes: int | None = None) -> IntArray:
-    """Rows per class in ascending order, along the published quantiles; they sum to n_rows.
-
-    For fewer classes, neighbours are merged and their counts averaged, so that rows per class and
-    the imbalance stay.
-    """
-    counts = _rounded(_count_curve(parameters), parameters.n_rows)
-    if n_classes is None or n_classes == len(counts):
-        return counts
-    total = np.interp(
-        np.linspace(0, len(counts), n_classes + 1),
-        np.arange(len(counts) + 1),
-        np.append(0, np.cumsum(counts)),
-    )
-    ratio = n_classes / len(counts)
-    return _rounded(np.diff(total) * ratio, round(parameters.n_rows * ratio))
-
-
-def _count_curve(parameters: TwinParameters) -> FloatArray:
-    n_classes, n_rows = parameters.n_classes, parameters.n_rows
-    share = np.linspace(0, 1, n_classes)
-    part = np.minimum(np.searchsorted(SHARES, share, side="right") - 1, len(SHARES) - 2)
-    t = (share - SHARES[part]) / np.diff(SHARES)[part]
-    quantiles = np.array(parameters.count_quantiles)
-    low, high = quantiles[part], quantiles[part + 1]
-    n_rarest = int(0.05 * n_classes)
-    is_low, is_high = part == 0, part == len(SHARES) - 2
-
-    def curve(bend_low: float, bend_high: float) -> FloatArray:
-        place = np.where(is_low, 1 - (1 - t) ** bend_low, np.where(is_high, t**bend_high, t))
-        return low + (high - low) * place
-
-    # The bends of the two ends follow from the rarest classes' share and from the total.
-    rarest = parameters.rarest_share * 0.05 * n_rows
-    bend_low = _solve(lambda bend: curve(bend, 1)[:n_rarest].sum() - rarest)
-    bend_high = _solve(lambda bend: n_rows - curve(bend_low, bend).sum())
-    counts = curve(bend_low, bend_high)
-    counts[1:-1] *= (n_rows - counts[0] - counts[-1]) / counts[1:-1].sum()  # what is left: 0.2%
-    return counts
-
-
-def _solve(rising: Callable[[float], float]) -> float:
-    """The positive root of a rising function, by halving; the nearer limit if there is none."""
-    low, high = 0.02, 50.0
-    for _ in range(60):
-        middle = np.sqrt(low * high)
-        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
-    return float(high)
-
-
-def _rounded(values: FloatArray, total: int) -> IntArray:
-    """Whole numbers that sum to `total`: cumulated, then rounded, then in order again."""
-    ends = np.rint(np.cumsum(values)).astype(np.int64)
-    ends[-1] = total
-    return np.sort(np.diff(ends, prepend=0))
 
 
 def skewed(normal: FloatArray, skew: float) -> FloatArray:
@@ -395,5 +200,6 @@ def _on_grid(values: FloatArray, step: float, limit: float) -> Array:
     return (np.rint(values / step) * step).clip(-limit, limit).astype(np.float32)
 
 
-def _ids(n: int, slot: int) -> Array:
+def _slot_ids(n: int, slot: int) -> Array:
+    """Ids of the random numbers that n rows, or classes, have in one of their slots."""
     return places(0, n) * np.uint64(SLOTS) + np.uint64(slot)

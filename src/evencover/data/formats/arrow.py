@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from evencover._arrow import import_pyarrow, is_list, matrix_from_arrow, rows_of
 from evencover._validation import Array, InputError
 from evencover.data.formats.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS, column_keys
 from evencover.data.formats.read_ahead import read_ahead
 from evencover.data.location import Location
-from evencover.data.reading import needs, reading
+from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
 # Row groups of up to 64 MB of float32 are read whole; larger ones in batches: lists in small ones,
@@ -24,76 +23,9 @@ LIST_ELEMENTS, COLUMN_ELEMENTS = 1 << 20, 1 << 23
 RawBlocks = list[tuple[Array, Array | None]]
 
 
-def import_pyarrow() -> Any:
-    """The optional dependency, or a sentence that says how to get it."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise needs("Arrow and Parquet", "pyarrow", "arrow") from None
-    return pyarrow
-
-
-def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> Array:
-    """NumPy array of an Arrow table, record batch or (chunked) array; lists become rows.
-
-    Messages call it `name` and count its rows from `start`.
-    """
-    pa = import_pyarrow()
-    if isinstance(values, pa.Table | pa.RecordBatch):
-        columns = [matrix_from_arrow(column, name, start) for column in values.columns]
-        if len(columns) == 1 and columns[0].ndim == 2:
-            return columns[0]
-        if any(column.ndim == 2 for column in columns):
-            return np.column_stack(columns)
-        return rows_of(columns)
-    if isinstance(values, pa.ChunkedArray):
-        values = _one_chunk(values)
-    if values.null_count:
-        row = start + int(values.is_null().to_numpy(zero_copy_only=False).argmax())
-        raise InputError(f"Every row of {name} must have a value. Got null in row {row}.")
-    if not _is_list(values.type):
-        return np.asarray(values.to_numpy(zero_copy_only=False))
-    if not pa.types.is_fixed_size_list(values.type):
-        lengths = np.diff(values.offsets.to_numpy())
-        if len(lengths) and (lengths != lengths[0]).any():
-            row = int((lengths != lengths[0]).argmax())
-            raise InputError(
-                f"Every row of {name} must have the same number of classes. "
-                f"Got {lengths[0]} in row {start} and {lengths[row]} in row {start + row}."
-            )
-    flat = values.flatten()
-    n_columns = len(flat) // len(values) if len(values) else 0
-    if flat.null_count:
-        row = start + int(flat.is_null().to_numpy(zero_copy_only=False).argmax()) // n_columns
-        raise InputError(f"Every class of {name} must have a value. Got null in row {row}.")
-    return matrix_from_arrow(flat, name, start).reshape(len(values), n_columns)
-
-
-def rows_of(columns: list[Array]) -> Array:
-    """The matrix of these columns; whoever reads its rows turns it, on threads of its own."""
-    shape, kind = (len(columns), len(columns[0])), np.result_type(*columns)
-    if 0 in shape or kind.hasobject:
-        return np.stack(columns).T
-    # Arrow has the memory of earlier columns ready; NumPy would ask the system, page by page.
-    memory = import_pyarrow().allocate_buffer(shape[0] * shape[1] * kind.itemsize)
-    return np.stack(columns, out=np.frombuffer(memory, kind).reshape(shape)).T
-
-
-def _one_chunk(values: Any) -> Any:
-    """A chunked array as one; `combine_chunks` would copy even a single chunk."""
-    if values.num_chunks == 1:
-        return values.chunk(0)
-    return values.combine_chunks() if values.num_chunks else import_pyarrow().array([], values.type)
-
-
-def _is_list(kind: Any) -> bool:
-    types = import_pyarrow().types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
 def _is_list_of_numbers(kind: Any) -> bool:
     types = import_pyarrow().types
-    return _is_list(kind) and bool(
+    return is_list(kind) and bool(
         types.is_floating(kind.value_type) or types.is_integer(kind.value_type)
     )
 

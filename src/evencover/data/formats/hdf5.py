@@ -12,7 +12,7 @@ import numpy as np
 from evencover.data.formats.arrays import NAMES_KEY, LazyArrays
 from evencover.data.formats.plain_array import PlainArray
 from evencover.data.location import Location
-from evencover.data.reading import needs
+from evencover.errors import needs
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 
 from evencover.data.formats.arrays import NAMES_KEY, ONLY_ARRAY, LazyArrays
 from evencover.data.location import Location
-from evencover.data.reading import needs
+from evencover.errors import needs
 
 _MARKS = ("zarr.json", ".zgroup", ".zarray")
 

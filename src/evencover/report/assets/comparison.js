@@ -3,20 +3,22 @@
 const rows = D.candidates;
 const order = { key: "covgap", down: false };
 
-const withError = (row, metric, digits) =>
-  el("span", {}, row[metric].toFixed(digits), " ", el("small", {}, `± ${row[`${metric}_se`].toFixed(digits)}`));
+// What the chart is about; all other metrics are only columns.
+const [GAP, SIZE] = ["covgap", "avg_size"].map((name) => D.metrics.find((metric) => metric.name === name));
+
+const text = (row, { name, digits }) => row[name].toFixed(digits);
+const error = (row, { name, digits }) => `± ${row[`${name}_se`].toFixed(digits)}`;
+const withError = (row, metric) => el("span", {}, text(row, metric), " ", el("small", {}, error(row, metric)));
+
+const ABOVE_BEST = {
+  key: "covgap_above_best", title: "Above best", number: true,
+  cell: (row) => row.is_best ? "lowest" : el("span", { class: row.clearly_above_best ? null : "faint" }, `+${row.covgap_above_best.toFixed(2)}${row.clearly_above_best ? "" : " (noise)"}`),
+};
+const metricColumn = (metric) => ({ key: metric.name, title: metric.title, number: true, cell: (row) => withError(row, metric) });
 
 const COLUMNS = [
   { key: "name", title: "Candidate", cell: (row) => isolated(row.name) },
-  { key: "covgap", title: "CovGap", number: true, cell: (row) => withError(row, "covgap", 2) },
-  { key: "covgap_above_best", title: "Above best", number: true,
-    cell: (row) => row.is_best ? "lowest" : el("span", { class: row.clearly_above_best ? null : "faint" }, `+${row.covgap_above_best.toFixed(2)}${row.clearly_above_best ? "" : " (noise)"}`) },
-  { key: "avg_size", title: "AvgSize", number: true, cell: (row) => withError(row, "avg_size", 2) },
-  { key: "frac_undercovered", title: "FracUnderCov", number: true, cell: (row) => withError(row, "frac_undercovered", 3) },
-  { key: "frac_below_half", title: "FracBelow50", number: true, cell: (row) => withError(row, "frac_below_half", 3) },
-  { key: "undercov_gap", title: "UnderCovGap", number: true, cell: (row) => withError(row, "undercov_gap", 2) },
-  { key: "macro_coverage", title: "MacroCov", number: true, cell: (row) => withError(row, "macro_coverage", 3) },
-  { key: "marginal_coverage", title: "Coverage", number: true, cell: (row) => withError(row, "marginal_coverage", 3) },
+  ...D.metrics.flatMap((metric) => metric === GAP ? [metricColumn(metric), ABOVE_BEST] : [metricColumn(metric)]),
 ];
 
 function drawTable() {
@@ -89,11 +91,11 @@ async function drawPareto() {
   const view = await drawChart("pareto", {
     data: { candidates: candidateRows(nowhere), floor: [{ y: D.noise_floor, text: `noise floor ${D.noise_floor.toFixed(2)}: a perfect method` }] },
     signals: { ticks: sizeTicks() },
-    label: `CovGap against AvgSize. ${rows.map((row) => `${row.name}: ${row.covgap.toFixed(2)} at ${row.avg_size.toFixed(2)}`).join("; ")}.`,
+    label: `${GAP.title} against ${SIZE.title}. ${rows.map((row) => `${row.name}: ${text(row, GAP)} at ${text(row, SIZE)}`).join("; ")}.`,
     tipOf: (d) => d.covgap !== undefined && [
       d.name,
-      `CovGap ${d.covgap.toFixed(2)} ± ${d.covgap_se.toFixed(2)}`,
-      `${d.avg_size.toFixed(2)} ± ${d.avg_size_se.toFixed(2)} classes in a set`,
+      `${GAP.title} ${text(d, GAP)} ${error(d, GAP)}`,
+      `${text(d, SIZE)} ${error(d, SIZE)} classes in a set`,
     ],
   });
   const place = () => refill("pareto", { candidates: candidateRows(placeNames(view)) });

@@ -78,16 +78,11 @@ function coverageParts(i) {
 
 function facts(i) {
   const fact = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
-  const list = [fact("Calibration rows", whole.format(C.calibration[i])), fact("Threshold", short(threshold(i)))];
-  if (C.cluster && D.n_clusters) list.push(fact("Cluster", C.cluster[i] < 0 ? "none" : String(C.cluster[i])));
+  const list = [fact("Calibration rows", whole.format(C.calibration[i]))];
+  if (D.has_thresholds) list.push(fact("Threshold", short(threshold(i))));
+  for (const [name, values] of Object.entries(D.facts)) list.push(fact(name, values[i]));
   if (C.size[i] !== null) list.push(fact("Set size when it is true", C.size[i].toFixed(1)));
   return list;
-}
-
-function groupSize(g) {
-  let n = 0;
-  for (const other of G.of_class) if (other === g) n++;
-  return n;
 }
 
 const ordinal = (n) => {
@@ -95,38 +90,19 @@ const ordinal = (n) => {
   return `${whole.format(n)}${ending}`;
 };
 
-function whose(i) {
-  const g = G.of_class[i];
-  if (G.kind === "own") return "of this class alone";
-  if (G.kind === "everyone") return "of all classes";
-  if (G.kind === "clusters" && C.cluster[i] < 0) return "of all classes, because this one had too few to join a cluster";
-  const others = groupSize(g) - 1;
-  const company = others ? `${count(others, "other class", "other classes")} with similar scores` : "no other class";
-  return G.kind === "clusters" ? `of cluster ${C.cluster[i]}, which it shares with ${company}` : `that it shares with ${company}`;
-}
-
 function whoHasASay(i) {
-  if (!C.own_say) return "";
-  const says = [
-    [C.own_say[i], "its own rows"],
-    [C.normal_say[i], "how classes differ in general"],
-    [C.cluster_say[i], "the classes it resembles"],
-  ].filter(([say]) => say >= 0.005);
-  return ` Its score distribution is ${says.map(([say, of]) => `${percent(say)} ${of}`).join(", ")}.`;
+  const says = Object.entries(D.weights).filter(([, shares]) => shares[i] >= 0.005);
+  if (!says.length) return "";
+  return ` Its score distribution is ${says.map(([of, shares]) => `${percent(shares[i])} ${of}`).join(", ")}.`;
 }
 
 function whyThreshold(i) {
   const g = G.of_class[i];
-  if (D.method === "rc3p") {
-    return `A class is in a set if its score is at most the threshold and its rank is within a limit, both found from the ${count(C.calibration[i], "calibration row")} of this class.`;
-  }
-  if (G.kind === "pooled") {
-    return `A class is in a set if its score is at most the threshold, which the method ${D.method} finds from the ${count(C.calibration[i], "calibration row")} of this class together with those of others.${whoHasASay(i)}`;
-  }
+  if (g < 0) return D.origin.replace("{rows}", count(C.calibration[i], "calibration row")) + whoHasASay(i);
   if (threshold(i) === null) {
-    return `It has only ${count(G.rows[g], "calibration score")} ${whose(i)}. A promise of ${percent(TARGET, 1)} needs more, so the class is put into every set.`;
+    return `It has only ${count(G.rows[g], "calibration score")} ${G.whose[g]}. A promise of ${percent(TARGET, 1)} needs more, so the class is put into every set.`;
   }
-  return `A class is in a set if its score is at most the threshold: the ${ordinal(G.rank[g])} smallest of ${whole.format(G.rows[g])} calibration scores ${whose(i)}.`;
+  return `A class is in a set if its score is at most the threshold: the ${ordinal(G.rank[g])} smallest of ${whole.format(G.rows[g])} calibration scores ${G.whose[g]}.`;
 }
 
 // ---- scores
@@ -177,12 +153,7 @@ function allTestRows() {
   return bars(sums, 0, D.n_rows);
 }
 
-function reference(i) {
-  if (G.kind === "pooled") return "the test rows of all classes";
-  if (G.kind === "own") return "its own calibration rows";
-  if (G.kind === "shared") return "the calibration rows it is judged by";
-  return G.kind === "everyone" || C.cluster[i] < 0 ? "the calibration rows of all classes" : `the calibration rows of cluster ${C.cluster[i]}`;
-}
+const reference = (i) => (G.of_class[i] < 0 ? "the test rows of all classes" : G.reference[G.of_class[i]]);
 
 function scoreCaption(i) {
   const line = threshold(i) === null ? "" : " Rows to the right of the threshold are missed"

@@ -29,8 +29,10 @@ const COLUMNS = [
     cell: (i) => (C.rows[i] ? `${Math.round(100 * C.low[i])}–${percent(C.high[i])}` : "–") },
   { key: "rows", title: "Test rows", number: true, value: (i) => C.rows[i], cell: (i) => whole.format(C.rows[i]) },
   { key: "calibration", title: "Calibration rows", number: true, wide: true, value: (i) => C.calibration[i], cell: (i) => whole.format(C.calibration[i]) },
-  { key: "threshold", title: "Threshold", number: true, wide: true, value: (i) => threshold(i) ?? Infinity, cell: (i) => short(threshold(i)) },
-  ...(C.cluster && D.n_clusters
+  ...(D.has_thresholds
+    ? [{ key: "threshold", title: "Threshold", number: true, wide: true, value: (i) => threshold(i) ?? Infinity, cell: (i) => short(threshold(i)) }]
+    : []),
+  ...(C.cluster
     ? [{ key: "cluster", title: "Cluster", number: true, wide: true, value: (i) => C.cluster[i], cell: (i) => (C.cluster[i] < 0 ? "none" : String(C.cluster[i])) }]
     : []),
   { key: "size", title: "Set size", number: true, wide: true, value: (i) => C.size[i], cell: (i) => (C.size[i] === null ? "–" : C.size[i].toFixed(1)) },
@@ -192,7 +194,7 @@ function moveFocus(event) {
 }
 
 function startTable() {
-  if (C.cluster && D.n_clusters) {
+  if (C.cluster) {
     byId("cluster-label").hidden = false;
     const sizes = new Map();
     for (const m of C.cluster) sizes.set(m, (sizes.get(m) ?? 0) + 1);

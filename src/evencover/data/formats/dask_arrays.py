@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -58,18 +58,3 @@ class DaskChunkSource(Source):
         if hasattr(rows, "compute"):
             rows = rows.compute(scheduler="synchronous")
         return ((part, None) for part in slices(np.asarray(rows)))
-
-
-def open_dask(collection: Any) -> Source:
-    """The source of a Dask array, or of a Dask bag of paths."""
-    if type(collection).__module__.startswith("dask.array"):
-        return DaskArraySource(collection)
-    if type(collection).__module__.startswith("dask.bag"):
-        from evencover.data.opening import open_files
-
-        paths: Sequence[Any] = collection.compute()
-        return open_files(paths)
-    raise InputError(
-        "Of Dask's collections an array, or a bag of paths, can be read. "
-        f"Got {type(collection).__name__} instead."
-    )

@@ -1,4 +1,4 @@
-"""How the results of row blocks, and of parts of the input, become one."""
+"""How columns of row blocks, and of parts of the input, become one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterable
 import numpy as np
 
 from evencover._validation import Array
-from evencover.evaluation.confusions import Confusions
-from evencover.evaluation.report import Tally
 
 
 def joined(parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
@@ -29,22 +27,3 @@ def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Ar
             column[start:stop] = values[: n_rows - start]  # whoever reads too many says so at last
         start = min(stop, n_rows)
     return columns
-
-
-def total(parts: Iterable[tuple[Tally, Confusions]]) -> tuple[Tally, Confusions]:
-    """The counts of all parts together; memory does not grow with their number."""
-    tally: Tally | None = None
-    confusions: list[Confusions] = []
-    for part, confused in parts:
-        tally = part if tally is None else tally + part
-        confusions.append(confused)
-        if len(confusions) == 256:
-            confusions = [Confusions.total(confusions)]
-    assert tally is not None
-    return tally, Confusions.total(confusions)
-
-
-def most_confused(counts: tuple[Tally, Confusions]) -> tuple[Tally, Confusions]:
-    """What a report shows: a few confusions of each class, so O(K) numbers in all."""
-    tally, confusions = counts
-    return tally, confusions.most_frequent()

@@ -1,0 +1,89 @@
+"""The threads of this process: how many, and work done on them in order, a few steps ahead."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from evencover.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_is_one_of_many: ContextVar[bool] = ContextVar("is_one_of_many", default=False)
+
+
+@contextmanager
+def one_of_many() -> Iterator[None]:
+    """What is done inside is a task among others, which share the cores: it starts no threads."""
+    before = _is_one_of_many.set(True)
+    try:
+        yield
+    finally:
+        _is_one_of_many.reset(before)
+
+
+def n_threads() -> int:
+    """How many threads to use: EVENCOVER_THREADS, or every core this process may run on."""
+    if _is_one_of_many.get():
+        return 1
+    wish = os.environ.get("EVENCOVER_THREADS")
+    if wish is None:
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if not wish.isdecimal() or int(wish) < 1:
+        raise InputError(f"EVENCOVER_THREADS must be a whole number of at least 1. Got {wish!r}.")
+    return int(wish)
+
+
+def map_on_threads(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    most_threads: int | None = None,
+    ahead: int = 2,
+) -> Iterator[Result]:
+    """Yield ``function(item)`` in the order of the items; `ahead` of them per thread at a time."""
+    threads = n_threads() if most_threads is None else min(n_threads(), most_threads)
+    if threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from in_order(
+            lambda item: pool.submit(function, item), _results, items, ahead * threads
+        )
+
+
+def in_order(
+    submit: Callable[[Item], Any],
+    fetch: Callable[[Sequence[Any]], list[Result]],
+    items: Iterable[Item],
+    max_under_way: int,
+    n_at_once: int = 1,
+) -> Iterator[Result]:
+    """Yield the results of futures in the order of the items, fetching `n_at_once` together."""
+    pending: deque[Any] = deque()
+
+    def first_few() -> list[Result]:
+        n = min(len(pending), n_at_once)
+        return fetch([pending.popleft() for _ in range(n)])
+
+    try:
+        for item in items:
+            pending.append(submit(item))
+            if len(pending) >= max_under_way:
+                yield from first_few()
+        while pending:
+            yield from first_few()
+    finally:  # the reader or the consumer failed: do not start what nobody will use
+        for future in pending:
+            future.cancel()
+
+
+def _results(futures: Sequence[Future[Result]]) -> list[Result]:
+    return [future.result() for future in futures]

@@ -1,0 +1,86 @@
+"""Workers behind an executor: it is given tasks, and their results come back in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar, TypeVar
+
+from evencover._threads import in_order
+from evencover.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Workers:
+    """Workers of a `concurrent.futures.Executor`: every result comes back to this process."""
+
+    n_at_once: ClassVar[int] = 1  # how many results are asked for together
+
+    def __init__(self, executor: Any) -> None:
+        self.executor = executor
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A future of ``function(*arguments)``."""
+        return self.executor.submit(function, *arguments)
+
+    def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """What makes a future of ``function(item)`` for each of many items."""
+        return partial(self.submit, function)
+
+    def n_under_way(self) -> int:
+        """How many tasks keep every worker busy; their results wait in this process's memory."""
+        return 2 * int(getattr(self.executor, "_max_workers", None) or 8)
+
+    def results(self, futures: Sequence[Any]) -> list[Any]:
+        """The results of several futures."""
+        with deaths_in_a_sentence():
+            return [future.result() for future in futures]
+
+    def keep(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A handle on a result that is too large to bring here: a recipe, followed in each use."""
+        return partial(function, *arguments)
+
+    def fold(
+        self,
+        function: Callable[[Any], Result],
+        items: Iterable[Any],
+        merge: Callable[[Iterable[Result]], Result],
+        finish: Callable[[Result], Any] | None = None,
+    ) -> Any:
+        """Merge the results of all items, which may be handles, in their order."""
+        result = merge(results_in_order(self, partial(_apply, function), items))
+        return result if finish is None else finish(result)
+
+
+def results_in_order(
+    workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Yield ``function(item)`` in the order of the items; only a few per worker are under way."""
+    submit, fetch = workers.submitter(function), workers.results
+    yield from in_order(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
+
+
+@contextmanager
+def deaths_in_a_sentence() -> Iterator[None]:
+    """Workers that die again and again are told in one sentence."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ not in (
+            "KilledWorker",
+            "BrokenProcessPool",
+            "FutureCancelledError",
+        ):
+            raise
+        raise InputError(
+            "The work could not be finished: workers died while at it "
+            f"({' '.join(str(error).split())[:200]}); give them more memory, or smaller parts."
+        ) from error
+
+
+def _apply(function: Callable[[Any], Result], item: Any) -> Result:
+    """``function(item)``, where the item may be a recipe (`Workers.keep`)."""
+    return function(item() if isinstance(item, partial) else item)

@@ -1,0 +1,86 @@
+"""What is wrong with a predictor that was read from a file, if anything is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import Array
+from evencover.predictors.method import Method
+from evencover.predictors.state import Field
+from evencover.quantiles import GroupedScores
+
+NOT_FOLLOWING = "its thresholds do not follow from its scores"
+
+
+def wrong_field(predictor: Method) -> str | None:
+    """What is wrong with the type or shape of a field, if anything is."""
+    if type(predictor.n_classes_) is not int or predictor.n_classes_ < 2:
+        return "it must have at least 2 classes"
+    sizes = {"K": predictor.n_classes_, "L": predictor.n_classes_ + 1}
+    for name, field in predictor.all_state().items():
+        value = getattr(predictor, name)
+        if value is None:
+            if not field.optional:
+                return f"it lacks {name}"
+        elif field.shape is None:
+            if not isinstance(value, field.kind) or isinstance(value, bool) != (field.kind is bool):
+                return f"{name} must be of the type {field.kind.__name__}"
+        else:
+            problem = _wrong_array(name, value, field, sizes)
+            if problem:
+                return problem
+    return None
+
+
+def _wrong_array(name: str, values: Array, field: Field, sizes: dict[str, int]) -> str | None:
+    assert field.shape is not None
+    if values.dtype != (np.int64 if field.kind is int else np.float64):
+        return f"{name} has the type {values.dtype}"
+    if values.ndim != len(field.shape) or any(
+        letter != "?" and sizes.setdefault(letter, size) != size
+        for letter, size in zip(field.shape, values.shape, strict=True)
+    ):
+        return f"{name} has the shape {values.shape}"
+    return f"{name} holds NaN" if np.isnan(values).any() else None
+
+
+def wrong_value(predictor: Method) -> str | None:
+    """What is wrong with what every fit keeps, if anything is."""
+    names, counts = predictor.class_names_, predictor.class_counts_
+    if (counts < 0).any() or counts.sum() != predictor.n_calibration_:
+        return "its classes do not add up to its calibration rows"
+    if names is not None and not (
+        len(names) == predictor.n_classes_ and all(isinstance(name, str) for name in names)
+    ):
+        return f"it must have {predictor.n_classes_} class names"
+    return None
+
+
+# ---- checks that several methods share -----------------------------------------------------------
+
+
+def wrong_order(scores: Array) -> str | None:
+    """Scores must not fall."""
+    return "its scores are not sorted" if (scores[1:] < scores[:-1]).any() else None
+
+
+def wrong_groups(groups: GroupedScores) -> str | None:
+    """Groups must follow each other, and scores must not fall within one."""
+    scores, offsets = groups
+    if offsets[0] != 0 or offsets[-1] != len(scores) or (groups.counts < 0).any():
+        return "its groups of scores overlap"
+    falls = np.flatnonzero(scores[1:] < scores[:-1]) + 1
+    return None if np.isin(falls, offsets).all() else "its scores are not sorted"
+
+
+def unlike(predictor: Method, expected: Any) -> str | None:
+    """Thresholds must be those that follow from what is kept."""
+    same = all(map(same_array, expected, predictor.limits_))
+    return None if same else NOT_FOLLOWING
+
+
+def same_array(mine: Array | None, theirs: Array | None) -> bool:
+    """Whether both are equal, or both are missing."""
+    return mine is theirs if mine is None or theirs is None else np.array_equal(mine, theirs)

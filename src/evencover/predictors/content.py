@@ -1,0 +1,52 @@
+"""What is kept of a fitted predictor: plain values for JSON, arrays, and a digest of both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import Array
+from evencover.predictors.method import Method
+from evencover.scores import Score
+
+
+def digest(predictor: Method) -> str:
+    """Text that differs between two predictors if anything that is saved of them does."""
+    about, arrays = content_of(predictor)
+    content = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
+    for name, values in arrays.items():
+        content.update(f"{name} {values.dtype} {values.shape}".encode())
+        content.update(values.data)
+    return content.hexdigest()
+
+
+def content_of(predictor: Method) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Parameters and plain values, ready for JSON, and arrays."""
+    state = {name: getattr(predictor, name) for name in predictor.all_state()}
+    is_array = {name: field.shape is not None for name, field in predictor.all_state().items()}
+    about = {
+        "method": predictor.method,
+        "parameters": {k: _plain(v) for k, v in predictor.get_params().items()},
+        "fitted": {name: _plain(value) for name, value in state.items() if not is_array[name]},
+    }
+    arrays = {name: v for name, v in state.items() if is_array[name] and v is not None}
+    return about, {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON holds without loss; fractions and decimals as text, NaN as null."""
+    if isinstance(value, Score):
+        return value.to_dict()
+    if isinstance(value, np.floating):
+        value = float(str(value))  # a float32 0.01 is the decimal that the user wrote
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,139 @@
+"""Why a class has its threshold, why it may be let down, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover._validation import IntArray
+from evencover.quantiles import Alpha, GroupedScores, exact_fraction
+
+CALIBRATION_ROWS = "{rows}"  # stands for "12 calibration rows" in `BasePredictor.origin`
+
+
+class Needs(NamedTuple):
+    """How many calibration rows it takes to adapt to a class.
+
+    ``least`` for any threshold of its own (conformal rank k <= n), ``enough`` for one that holds
+    the class's coverage within about 10 points (two standard deviations of its Beta law).
+    """
+
+    least: int
+    enough: int
+
+    @classmethod
+    def at(cls, alpha: Alpha) -> Needs:
+        """At this level.
+
+        >>> Needs.at(0.1)
+        Needs(least=9, enough=34)
+        """
+        level = exact_fraction(alpha)
+        least = ceil(1 / level - 1)
+        return cls(least, max(least, ceil(float(level * (1 - level)) / 0.05**2 - 1e-9) - 2))
+
+
+class Sharing(NamedTuple):
+    """Whose calibration scores make a threshold, for methods that keep them in groups.
+
+    Parameters
+    ----------
+    scores
+        The scores of each group.
+    group_of_class
+        (K,) the group of each class.
+    whose
+        For each group, what follows "the 54th smallest of 60 calibration scores".
+    reference
+        For each group, what its scores are called beside those of a class.
+    """
+
+    scores: GroupedScores
+    group_of_class: IntArray
+    whose: Sequence[str]
+    reference: Sequence[str]
+
+    @classmethod
+    def of_groups(cls, scores: GroupedScores, group_of_class: IntArray) -> Sharing:
+        """In the words that fit: of everyone, of each class alone, or of some classes."""
+        n_classes, members = len(group_of_class), np.bincount(group_of_class)
+        if len(np.unique(group_of_class)) == 1:
+            whose, reference = "of all classes", "the calibration rows of all classes"
+        elif len(np.unique(group_of_class)) == n_classes:
+            whose, reference = "of this class alone", "its own calibration rows"
+        else:
+            shared = [f"that it shares with {company(int(n))}" for n in members]
+            return cls(
+                scores,
+                group_of_class,
+                shared,
+                ["the calibration rows it is judged by"] * len(shared),
+            )
+        return cls(scores, group_of_class, [whose] * len(members), [reference] * len(members))
+
+
+def company(n_classes: int) -> str:
+    """The others of a group of so many classes."""
+    if n_classes == 1:
+        return "no other class"
+    others = "1 other class" if n_classes == 2 else f"{n_classes - 1:,} other classes"
+    return f"{others} with similar scores"
+
+
+class Details(NamedTuple):
+    """A table of what a method has learnt.
+
+    ``records`` are its numbers, called ``name`` in JSON; ``heading``, ``titles`` and ``cells`` are
+    for people.
+    """
+
+    name: str
+    records: list[dict[str, Any]]
+    heading: str
+    titles: list[str]
+    cells: list[list[str]]
+
+
+class Explanation(NamedTuple):
+    """One class: how it comes by its threshold, who has a say in it, and what would help.
+
+    ``weights`` are shares that add up to 1 for methods that blend several sources, else empty.
+    ``cause`` says why it is let down, if it is, and what to try.
+    """
+
+    class_index: int
+    threshold: float
+    origin: str
+    weights: dict[str, float]
+    cause: str
+
+
+def some_of(part: int, whole: Sequence[int] | IntArray) -> str:
+    """'All 7', 'Both', 'It', or '3 of the 7'.
+
+    >>> some_of(7, range(7)), some_of(3, range(7))
+    ('All 7', '3 of the 7')
+    """
+    if part == len(whole):
+        return "It" if part == 1 else f"All {part:,}" if part > 2 else "Both"
+    return f"{part:,} of the {len(whole):,}"
+
+
+def ways_out(counts: IntArray, needs: Needs) -> str:
+    """What classes with so many calibration rows might try."""
+    rich = int((counts >= needs.enough).sum())
+    ways = []
+    if rich:
+        ways.append(
+            f"{some_of(rich, counts)} had at least {needs.enough} calibration rows, enough for "
+            "thresholds of their own: try classwise"
+        )
+    if rich < len(counts):
+        ways.append(
+            f"{some_of(len(counts) - rich, counts)} had fewer than {needs.enough}, and can lean on "
+            "other classes: try pooled"
+        )
+    return f"{'; '.join(ways)}." if ways else "A method that adapts to classes may help."

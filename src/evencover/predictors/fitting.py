@@ -1,0 +1,155 @@
+"""From calibration rows, wherever they are, to the rows that a method learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import (
+    Array,
+    InputError,
+    class_labels,
+    plain_array,
+)
+from evencover.data.opening import as_source
+from evencover.data.source import Block, IterableSource, Source
+from evencover.engine.blocks import Work, cut, known_ids, map_source, workers_of
+from evencover.engine.merging import gathered, joined
+from evencover.engine.scattered import ScatteredRows
+from evencover.errors import warn_caller
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.matching import require_labels
+from evencover.predictors.method import Method
+from evencover.predictors.scoring import Scoring
+from evencover.quantiles import calibration_scores
+from evencover.randomness import places, row_ids
+from evencover.scores import make_score
+
+
+@dataclass(frozen=True)
+class TrueLabels:
+    """Of a block: base scores of the true labels, the labels, and their ranks where needed.
+
+    Labels and ranks take as few bytes as their number allows.
+    """
+
+    scoring: Scoring
+    with_ranks: bool
+
+    def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
+        """One pass over the rows."""
+        assert block.labels is not None
+        n_classes = block.rows.shape[1]
+        scores = self.scoring.true_labels(block, ids, calibrating=True)
+        labels = block.labels.astype(np.min_scalar_type(n_classes - 1))
+        if not self.with_ranks:
+            return scores, labels
+        return scores, labels, self.scoring.true_ranks(block).astype(np.min_scalar_type(n_classes))
+
+
+def gathered_rows(
+    method: Method, source: Source, ids: Any, groups: Any, executor: Any
+) -> CalibrationRows:
+    """Read and score all rows, and bring the scores here."""
+    score = TrueLabels(method.scoring(source), "ranks" in method.needs)
+    parts = map_source(source, ids, score, joined, executor)
+    scores, labels, *ranks = gathered(parts, source.n_rows)
+    counts = np.bincount(labels, minlength=source.n_classes)
+    scores = make_score(method.score).with_counts(counts).from_base(scores, labels)
+    found = ranks[0] if ranks else None
+    return rows_of_scores(method, scores, labels, source.n_classes, ids, found, groups)
+
+
+@contextmanager
+def scattered_rows(
+    method: Method, source: Source, ids: Any, executor: Any
+) -> Iterator[ScatteredRows]:
+    """Have all rows scored, and leave the scores where they were made."""
+    if not method.supports_scattered:
+        raise InputError(
+            f"gather=False is not possible with the method {method.method!r}, which needs all "
+            "scores in one place; standard, classwise and clustered support it."
+        )
+    if isinstance(source, IterableSource):
+        raise InputError(
+            "With gather=False the rows may be read several times. Got an iterator, which can "
+            "be read once; pass files or an array."
+        )
+    score = make_score(method.score)
+    if score.base is not score:
+        raise InputError(
+            f"'gather' must be True for the score {score.name!r}, which needs the number of "
+            "rows of each class before any score."
+        )
+    with workers_of(executor) as workers:
+        work = Work(TrueLabels(method.scoring(source), with_ranks=False), joined)
+        yield ScatteredRows.score(workers, work, cut(source, known_ids(source, ids)))
+
+
+def calibration_source(
+    probabilities: Any, labels: Any, class_names: Sequence[str] | None
+) -> Source:
+    """The calibration rows, which must have labels."""
+    source = as_source(probabilities, labels, class_names=class_names)
+    require_labels(source, "Calibration")
+    return source
+
+
+def rows_of_scores(
+    method: Method,
+    scores: Any,
+    labels: Any,
+    n_classes: int,
+    ids: Any,
+    ranks: Any,
+    groups: Any,
+) -> CalibrationRows:
+    """Checked rows for a method; without ids a row is known by its place."""
+    scores = calibration_scores(scores)
+    labels = class_labels(labels, n_classes, len(scores))
+    if len(scores) == 0:
+        raise InputError("There must be at least one calibration row. Got none.")
+    if ids is None:
+        ids = places(0, len(scores))
+    else:
+        ids = row_ids(ids, len(scores))
+        _warn_of_repeated_ids(ids)
+    checked = None
+    if "ranks" in method.needs:
+        checked = _checked_ranks(method.method, ranks, len(scores), n_classes)
+    if groups is not None:
+        groups = plain_array(groups)
+        if groups.shape != (len(scores),):
+            raise InputError(
+                f"'groups' must have one entry per row. Got shape {groups.shape} for "
+                f"{len(scores)} of them."
+            )
+    return CalibrationRows(scores, labels, ids, checked, groups)
+
+
+def _checked_ranks(method: str, ranks: Any, n_rows: int, n_classes: int) -> Array:
+    values = plain_array(() if ranks is None else ranks)
+    if values.shape != (n_rows,) or values.dtype.kind not in "iu":
+        raise InputError(
+            f"The method {method!r} needs 'ranks', the rank of each true label in its row, as "
+            f"whole numbers. Got {'none' if ranks is None else f'shape {values.shape}'}."
+        )
+    if values.size and not 1 <= values.min() <= values.max() <= n_classes:
+        raise InputError(
+            f"'ranks' must be between 1 and {n_classes}, the number of classes. "
+            f"Got values from {values.min()} to {values.max()}."
+        )
+    return values
+
+
+def _warn_of_repeated_ids(ids: Array) -> None:
+    n_repeated = len(ids) - len(np.unique(ids))
+    if n_repeated:
+        warn_caller(
+            f"{n_repeated} of {len(ids)} rows have the id of an earlier row; rows with the "
+            "same id share their random numbers, and all count as independent examples."
+        )

@@ -1,0 +1,142 @@
+"""What a method says of itself: the contract between a method's one file and everything else."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from evencover._validation import FloatArray, InputError, IntArray
+from evencover.data.source import Source
+from evencover.predictors.explanation import CALIBRATION_ROWS, Details, Needs, Sharing, ways_out
+from evencover.predictors.parameters import Parameters
+from evencover.predictors.scoring import Scoring
+from evencover.predictors.state import Field
+from evencover.quantiles import Alpha, Thresholds
+from evencover.scores import Score, make_score
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Method(Parameters):
+    """Parameters, what a fit keeps, and what a method may change; only `_calibrate` is a must."""
+
+    alpha: Alpha = 0.1
+    score: Score | str = "softmax"
+    exact: bool = False
+    allow_empty: bool = True
+    from_logits: bool = False
+    temperature: float = 1.0
+    random_state: int = 0
+
+    thresholds_: FloatArray = field(init=False)
+    lower_thresholds_: FloatArray | None = field(init=False)
+    upper_probability_: FloatArray | None = field(init=False)
+    class_counts_: IntArray = field(init=False)
+    n_classes_: int = field(init=False)
+    n_calibration_: int = field(init=False)
+    class_names_: Sequence[str] | None = field(init=False)
+    fingerprint_: str | None = field(init=False)
+
+    method: ClassVar[str]
+    # One sentence each, shown by help, `info`, the docs and the page.
+    summary: ClassVar[str] = ""
+    guarantee: ClassVar[str] = "Nothing is guaranteed."
+    # Beside scores, labels and ids: "ranks" of the true labels, "row groups" given by the user.
+    needs: ClassVar[tuple[str, ...]] = ()
+    # What a fit keeps beside the thresholds; `save` writes it, `load` checks type and shape.
+    state: ClassVar[dict[str, Field]] = {
+        "thresholds_": Field(float, "K"),
+        "lower_thresholds_": Field(float, "K", optional=True),
+        "upper_probability_": Field(float, "K", optional=True),
+        "class_counts_": Field(int, "K"),
+        "n_classes_": Field(int),
+        "n_calibration_": Field(int),
+        "class_names_": Field(list, optional=True),
+        "fingerprint_": Field(str, optional=True),
+    }
+    # Whether exact=True means something, and whether rows may stay where they were scored.
+    supports_exact: ClassVar[bool] = True
+    supports_scattered: ClassVar[bool] = False
+    # Where a threshold comes from; `{rows}` stands for the class's calibration rows.
+    origin: ClassVar[str] = (
+        "A class is in a set if its score is at most the threshold, which the method finds from "
+        f"the {CALIBRATION_ROWS} of this class together with those of others."
+    )
+    fate_of_missing_classes: ClassVar[str] = "they use the standard threshold"
+
+    @abstractmethod
+    def _calibrate(self, rows: Any) -> Thresholds:
+        """The method itself: thresholds from `CalibrationRows`.
+
+        `class_counts_`, `n_classes_` and `n_calibration_` are set when this is called.
+        """
+
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
+        """P-values from scores (n, J) of rows as members of `classes` (J,), if there are any.
+
+        A row itself counts as `own_share` (n,) of one more calibration row.
+        """
+        raise InputError(f"The '{self.method}' method does not provide p-values.")
+
+    def _restore(self) -> None:
+        """Make from the state what `load` cannot read: it holds numbers and plain values."""
+
+    def _check_state(self) -> str | None:
+        """What is inconsistent in the state after loading, in a few words; None if nothing is."""
+        return None
+
+    def _sharing(self) -> Sharing | None:
+        """The groups of calibration scores behind the thresholds, if they are kept."""
+        return None
+
+    def _weights(self) -> dict[str, FloatArray]:
+        """Shares (K,) of what each class's threshold comes from, by what they are called."""
+        return {}
+
+    def _cause(self, under: IntArray) -> str:
+        """Why the classes `under` may be let down by this method, and what to try."""
+        cause = "Thresholds learnt from other classes may not suit these."
+        return f"{cause} {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+
+    def _class_facts(self) -> dict[str, list[str]]:
+        """What else the page shows of each class, by title."""
+        return {}
+
+    def learnt(self) -> dict[str, Any]:
+        """Plain values worth a column in a table, such as the number of clusters."""
+        return {}
+
+    def details(self) -> Details | None:
+        """A table of what was learnt, for `info`."""
+        return None
+
+    def refit_exact(self, exact: bool) -> Self | None:
+        """A copy with `exact` changed if nothing needs to be learnt again; else None."""
+        return None
+
+    @classmethod
+    def all_state(cls) -> dict[str, Field]:
+        """The fields of this class and those it inherits, in order."""
+        fields: dict[str, Field] = {}
+        for base in reversed(cls.__mro__):
+            fields |= vars(base).get("state", {})
+        return fields
+
+    # ---- what follows from it ------------------------------------------------------------------
+
+    @property
+    def score_(self) -> Score:
+        """The score, with what the calibration labels decide filled in."""
+        return make_score(self.score).with_counts(self.class_counts_)
+
+    @property
+    def limits_(self) -> Thresholds:
+        """All that decides whether a class is in a set."""
+        return Thresholds(self.thresholds_, self.lower_thresholds_, self.upper_probability_)
+
+    def scoring(self, source: Source, score: Score | None = None) -> Scoring:
+        """How the rows of a source are scored."""
+        logits = self.from_logits if source.logits is None else source.logits
+        score = make_score(self.score) if score is None else score
+        return Scoring(score, logits, self.temperature, self.random_state)

@@ -1,0 +1,107 @@
+"""All methods by name: ours, those that a user registers, and those of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from evencover._validation import InputError, raise_unknown
+from evencover.errors import warn_caller
+from evencover.predictors.base import BasePredictor
+from evencover.scores import Score, register_score
+
+ENTRY_POINTS = "evencover.predictors"
+DEFAULT_METHOD = "pooled"
+
+PREDICTORS: dict[str, type[BasePredictor]] = {}
+
+Registered = TypeVar("Registered", bound=type)
+
+
+def register(cls: Registered) -> Registered:
+    """Make a method or a score of your own known by its name; use it as a decorator or a call.
+
+    From then on the commands, `compare`, the study, the report and the files know it.
+
+    >>> from evencover import BasePredictor, Thresholds, register
+    >>> import numpy as np
+    >>> @register
+    ... class Everything(BasePredictor):
+    ...     method = "everything"
+    ...     summary = "Every class is in every set."
+    ...     def _calibrate(self, rows):
+    ...         return Thresholds(np.full(self.n_classes_, np.inf))
+    >>> make_predictor("everything")
+    Everything()
+    >>> del PREDICTORS["everything"]
+    """
+    if isinstance(cls, type) and issubclass(cls, Score):
+        register_score(cls)
+        return cls
+    if not (isinstance(cls, type) and issubclass(cls, BasePredictor)):
+        raise InputError(f"Only predictors and scores can be registered. Got {cls!r}.")
+    name = getattr(cls, "method", None)
+    if not isinstance(name, str) or name != name.lower() or not name.strip():
+        raise InputError(
+            f"The 'method' of {cls.__name__} must be its name in small letters. Got {name!r}."
+        )
+    if _identity(PREDICTORS.get(name, cls)) != _identity(cls):
+        raise InputError(f"The method {name!r} is known already, as {PREDICTORS[name].__name__}.")
+    PREDICTORS[name] = cls
+    return cls
+
+
+def _identity(cls: type) -> tuple[str, str]:
+    """A class that is defined again, in a notebook say, may replace itself."""
+    return cls.__module__, cls.__qualname__
+
+
+@cache
+def load_installed() -> None:
+    """Register what installed packages add under the entry point `evencover.predictors`."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            register(entry.load())
+        except Exception as error:  # whatever a stranger's package does
+            warn_caller(
+                f"The method {entry.name!r} of an installed package cannot be used: {error}"
+            )
+
+
+def method_names() -> list[str]:
+    """The methods that learn from probabilities and labels alone."""
+    return methods_that(lambda cls: "row groups" not in cls.needs)
+
+
+def methods_that(fit: Callable[[type[BasePredictor]], bool]) -> list[str]:
+    """The names of the methods for which something holds."""
+    load_installed()
+    return [name for name, cls in PREDICTORS.items() if fit(cls)]
+
+
+def predictor_class(method: Any) -> type[BasePredictor]:
+    """The class of a method by its name."""
+    name = method.lower() if isinstance(method, str) else None
+    if name not in PREDICTORS:
+        load_installed()
+    if name not in PREDICTORS:
+        raise_unknown("method", method, PREDICTORS)
+    return PREDICTORS[name]
+
+
+def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredictor:
+    """A predictor from the method's name, or itself.
+
+    >>> make_predictor("classwise", alpha=0.05)
+    ClasswisePredictor(alpha=0.05)
+    """
+    if isinstance(method, BasePredictor):
+        return method
+    cls = predictor_class(method)
+    known = cls.parameter_names()
+    for name in parameters:
+        if name not in known:
+            raise_unknown(f"parameter of the method {method!r}:", name, known)
+    return cls(**parameters)

@@ -1,0 +1,75 @@
+"""A record says what a folder is made from; leftovers go, other people's things stay."""
+
+import pytest
+
+from evencover import InputError
+from evencover.output.atomic import atomic_path, remove_leftovers
+from evencover.output.records import make_folder, read_record, refuse_other_things, write_record
+from evencover.output.tables import write_csv
+
+
+def read(path):
+    return read_record(path, lambda content: content["digest"] != "", "it is no study")
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    assert read(tmp_path / "record.json") is None
+    record = {"digest": "ab", "n": [1, 2], "name": "çédille"}
+    write_record(tmp_path / "record.json", record)
+    assert read(tmp_path / "record.json") == record
+    assert [file.name for file in tmp_path.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "{}", '{"digest": ""}'])
+def test_what_is_no_record_is_told(tmp_path, content):
+    (tmp_path / "record.json").write_text(content)
+    with pytest.raises(InputError, match=r"Cannot read '.*record.json': it is no study\."):
+        read(tmp_path / "record.json")
+
+
+def test_a_number_that_json_lacks_leaves_nothing_behind(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write_record(tmp_path / "record.json", {"digest": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_new_and_empty_folders_are_begun(tmp_path):
+    refuse_other_things(tmp_path, "a study")
+    refuse_other_things(tmp_path / "new", "a study")
+    (tmp_path / "thesis.txt").write_text("all my work")
+    with pytest.raises(InputError, match="must be a new or empty folder, or a study"):
+        refuse_other_things(tmp_path, "a study")
+    with pytest.raises(InputError, match="it is a file, not a folder"):
+        refuse_other_things(tmp_path / "thesis.txt", "a study")
+
+
+def test_a_folder_is_made_with_those_above_it_if_so_wished(tmp_path):
+    with pytest.raises(InputError, match=r"Cannot make the folder .*No such file"):
+        make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b", parents=True)
+    make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path):
+    def left_by_a_kill(name):
+        with atomic_path(tmp_path / name) as temporary:
+            temporary.write_text("half")
+            content = temporary.read_text()
+            path = temporary
+        path.write_text(content)
+        return path
+
+    mine, other = left_by_a_kill("a.json"), left_by_a_kill("b.json")
+    remove_leftovers(tmp_path / "a.json")
+    assert (mine.exists(), other.exists()) == (False, True)
+    remove_leftovers(tmp_path / "*")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.json", "b.json"]
+
+
+def test_records_become_a_table(tmp_path):
+    write_csv(tmp_path / "t.csv", [{"a": 1, "b": "x, y"}, {"a": None, "b": "海"}])
+    assert (tmp_path / "t.csv").read_bytes().decode() == 'a,b\n1,"x, y"\n,海\n'
+    with pytest.raises(ValueError, match="fields not in fieldnames"):
+        write_csv(tmp_path / "t.csv", [{"a": 1}, {"c": 2}])
+    assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]

@@ -1,0 +1,82 @@
+"""Ask both kernels the same question: equal types, shapes and bits, on every instruction set."""
+
+import numpy as np
+import pytest
+from kernels.made import KINDS, SCORES, draws_of, random_limits
+
+from evencover._kernels import BadRow, reference
+
+native = pytest.importorskip(
+    "evencover._kernels.native", reason="the C++ kernels were not built", exc_type=ImportError
+)
+INSTRUCTION_SETS = native._native.instruction_sets()
+
+
+def outcome(kernels, name, *arguments, **options):
+    """What a kernel returns, as a list of arrays, or the bad row that it names."""
+    try:
+        result = getattr(kernels, name)(*arguments, **options)
+    except BadRow as bad:
+        return ["bad row", bad.row]
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def assert_same(ours, expected):
+    assert len(ours) == len(expected)
+    for a, b in zip(ours, expected, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        assert a.tobytes() == b.tobytes()
+
+
+def same_bits(name, *arguments, **options):
+    """Compare one kernel with the reference, which is asked once; return its answer."""
+    expected = outcome(reference, name, *arguments, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        for instruction_set in INSTRUCTION_SETS:
+            patch.setattr(native, "INSTRUCTION_SET", instruction_set)
+            assert_same(outcome(native, name, *arguments, **options), expected)
+    return expected
+
+
+def all_same_bits(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds=KINDS):
+    """Compare every kernel on the same rows."""
+    n, k = rows.shape
+    options = {"logits": logits, "temperature": temperature}
+    labels = rng.integers(0, k, size=n)
+    limits = [random_limits(rng, k, kind) for kind in kinds]
+    ranked = [each._replace(rank_limit=rng.integers(1, k + 1, size=k)) for each in limits]
+    same_bits("true_label_ranks", rows, labels, **options)
+    same_bits("rank_matrix", rows, **options)
+    for score in scores:
+        draws = draws_of(rng, score, n, with_ids=bool(rng.integers(2)))
+        given = (score.kernel, rows, draws)
+        same_bits("true_label_scores", *given, labels, **options)
+        same_bits("score_matrix", *given, **options)
+        for each in [*limits, ranked[-1]]:
+            for allow_empty in (True, False):
+                more = {"allow_empty": allow_empty, **options}
+                same_bits("prediction_sets", *given, each, **more)
+                same_bits("set_coverage", *given, labels, each, **more)
+        for vectors in [
+            limits,
+            [each for each in limits if each.lower is None],
+            limits[:1],
+            [*limits[:2], *ranked[-2:], limits[-1]],
+            ranked[:2],
+        ]:
+            same_bits("set_sizes", *given, vectors, **options)
+        _same_p_values(rng, given, options)
+
+
+def _same_p_values(rng, given, options):
+    """Groups 0 to 2 have scores, group 3 is empty, and -1 is none."""
+    formula, rows, draws = given
+    groups = np.sort(rng.integers(0, 3, size=50))
+    scores = np.round(rng.random(50), 2)
+    scores = scores[np.lexsort((scores, groups))]
+    offsets = np.searchsorted(groups, np.arange(5))
+    group_of_class = rng.integers(-1, 4, size=rows.shape[1])
+    for each in (draws, draws._replace(coin_use=None)):
+        same_bits("p_values", formula, rows, each, scores, offsets, group_of_class, **options)

@@ -1,0 +1,102 @@
+"""Both kernels name the first row that holds no probabilities, and accept what is nearly one."""
+
+import pickle
+
+import numpy as np
+import pytest
+from kernels.made import DTYPES, PLAIN, tied_rows
+from kernels.same_bits import all_same_bits, native, same_bits
+
+from evencover._kernels import BadRow, Draws, Limits, reference
+from evencover.scores import APS, Softmax
+
+pytestmark = pytest.mark.usefixtures("quick_reference")
+BAD = [np.nan, -np.nan, np.inf, -np.inf, -1e-7, -1.0, 2.0, 1.5, 60000.0]
+
+
+def same_everywhere(score, rows, **options):
+    """Every kernel gives the same answer; return those of the reference."""
+    n, k = rows.shape
+    given, labels = (score.kernel, rows, Draws(0, 1, 2)), np.zeros(n, dtype=np.int64)
+    limits = Limits(np.full(k, 0.9))
+    groups = (np.array([0.5]), np.array([0, 1]), np.zeros(k, dtype=np.int64))
+    with np.errstate(all="ignore"):
+        return [
+            same_bits("true_label_ranks", rows, labels, **options),
+            same_bits("rank_matrix", rows, **options),
+            same_bits("true_label_scores", *given, labels, **options),
+            same_bits("score_matrix", *given, **options),
+            same_bits("prediction_sets", *given, limits, allow_empty=True, **options),
+            same_bits("set_coverage", *given, labels, limits, allow_empty=True, **options),
+            same_bits("set_sizes", *given, [limits], **options),
+            same_bits("p_values", *given, *groups, **options),
+        ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("value", BAD, ids=repr)
+def test_the_first_bad_row_is_named(dtype, value):
+    rng = np.random.default_rng(8)
+    for score, k in [
+        (Softmax(), 3),
+        (Softmax(), 50),
+        (APS(), 50),
+        (Softmax(), 4500),
+        (APS(), 4500),
+    ]:
+        for column in (0, k // 2, k - 1):
+            rows = tied_rows(rng, 6, k, dtype)
+            rows[[4, 2], column] = value
+            for answer in same_everywhere(score, rows, **PLAIN):
+                assert answer == ["bad row", 2]
+            if k < 4500 or not np.isfinite(value):  # as logits most of these are good
+                same_everywhere(score, rows, logits=True, temperature=1.0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_may_be_minus_infinity_and_no_other_infinity(value):
+    rows = np.zeros((3, 4))
+    rows[0, 1] = -np.inf
+    rows[2, 3] = value
+    for answer in same_everywhere(APS(), rows, logits=True, temperature=1.0):
+        assert answer == ["bad row", 2]
+
+
+def test_values_at_the_edge_of_what_is_allowed():
+    rng = np.random.default_rng(3)
+    for dtype, tolerance in [(np.float16, 1e-2), (np.float32, 1e-3), (np.float64, 1e-3)]:
+        above_one = np.zeros((1, 9), dtype=dtype)
+        above_one[0, 3] = np.nextafter(dtype(1), dtype(2))
+        minus_zero = np.full((1, 9), -0.0, dtype=dtype)
+        minus_zero[0, 3] = 0.5
+        minus_zero[0, 5] = 0.5
+        minus_zero[0, 7] = 0
+        for rows in (above_one, minus_zero):
+            all_same_bits(rng, rows)
+        for off in np.linspace(-1.5, 1.5, 61) * tolerance:
+            rows = np.full((1, 4), 0.25, dtype=dtype)
+            rows[0, 1] += dtype(off)
+            same_bits("true_label_scores", APS().kernel, rows, Draws(), np.array([1]), **PLAIN)
+
+
+@pytest.mark.parametrize("k", [3, 2047, 2049, 4097, 8193])
+def test_ones_everywhere_do_not_wrap_around_to_a_sum_of_one(k):
+    rows, labels = np.ones((2, k), dtype=np.float32), np.array([0, 1])
+    for kernels in (native, reference):
+        with pytest.raises(BadRow) as caught:
+            kernels.true_label_scores(APS().kernel, rows, Draws(), labels, **PLAIN)
+        assert caught.value.row == 0
+
+
+def test_every_half_is_read_exactly():
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    rows = np.stack([np.zeros_like(halves), halves], axis=1)
+    good = np.isfinite(rows[:, 1])
+    options = {"logits": True, "temperature": 1.0}
+    same_bits("score_matrix", Softmax().kernel, rows[good], Draws(), **options)
+    for row in rows[~good]:
+        same_bits("score_matrix", Softmax().kernel, row[None], Draws(), **options)
+
+
+def test_a_bad_row_travels_between_processes():
+    assert pickle.loads(pickle.dumps(BadRow(7))).row == 7

@@ -1,0 +1,45 @@
+"""Sizes under many vectors of limits at once, which C++ finds through a `LimitTable`."""
+
+import numpy as np
+import pytest
+from kernels.made import KINDS, MAKERS, PLAIN, SCORES, draws_of, random_limits, softmax_rows
+from kernels.same_bits import assert_same, same_bits
+
+from evencover._kernels import Draws, LimitTable, reference
+from evencover.scores import APS, Softmax
+
+
+@pytest.mark.parametrize("score", SCORES, ids=str)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_hundreds_of_vectors_at_once(score, maker):
+    """So many that scores reach more limits than the table lists, and some a few of them."""
+    rng = np.random.default_rng(5)
+    given = (score.kernel, maker(rng, 40, 40), draws_of(rng, score, 40))
+    vectors = [random_limits(rng, 40, KINDS[t % len(KINDS)]) for t in range(200)]
+    vectors += vectors[:20]  # equal limits
+    table = LimitTable(vectors)
+    assert_same(same_bits("set_sizes", *given, table, **PLAIN), [sizes_one_by_one(given, vectors)])
+
+
+def sizes_one_by_one(given, vectors):
+    sets = [reference.prediction_sets(*given, v, allow_empty=True, **PLAIN)[0] for v in vectors]
+    return np.stack(sets, axis=1)
+
+
+def test_more_vectors_than_a_table_takes(monkeypatch):
+    monkeypatch.setattr("evencover._kernels.limit_table.MOST_VECTORS", 5)
+    rng = np.random.default_rng(6)
+    given = (APS().kernel, softmax_rows(rng, 30, 9), Draws(6, 1, 2))
+    vectors = [random_limits(rng, 9, KINDS[t % len(KINDS)]) for t in range(17)]
+    same_bits("set_sizes", *given, vectors, **PLAIN)
+
+
+def test_more_classes_than_sixteen_bits_count():
+    rng = np.random.default_rng(7)
+    rows = rng.random((2, 40_000)).astype(np.float32) + 0.5
+    rows /= rows.sum(axis=1, keepdims=True)
+    vectors = [random_limits(rng, 40_000, kind) for kind in KINDS]
+    vectors.append(vectors[0]._replace(upper=np.full(40_000, 2.0)))
+    given = (Softmax().kernel, rows, Draws(0, None, 2))
+    [sizes] = same_bits("set_sizes", *given, vectors, **PLAIN)
+    assert sizes[:, -1].tolist() == [40_000, 40_000]

@@ -1,0 +1,212 @@
+"""A method or score of the user's own gets everything: the recipes of CONTRIBUTING.md, run.
+
+They are written to files outside the package, as a user would, and named by entry points, as an
+installed package would, down to the shell.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from evencover import (
+    BasePredictor,
+    Field,
+    InputError,
+    Score,
+    StandardPredictor,
+    Thresholds,
+    compare,
+    load,
+    predict_to_folder,
+    register,
+    save,
+    write_report,
+)
+from evencover.predictors import PREDICTORS, make_predictor, registry
+from evencover.scores import SCORES
+
+GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+TEXT = GUIDE.read_text(encoding="utf-8")
+RECIPES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", TEXT, re.DOTALL))
+ENTRY_POINTS = """
+[evencover.predictors]
+cautious = cautious:Cautious
+
+[evencover.scores]
+margin = margin:Margin
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path):
+    """A folder on the path with the two recipes, and what pip would write beside them."""
+    folder = tmp_path / "site"
+    about = folder / "recipes-1.0.dist-info"
+    about.mkdir(parents=True)
+    for name, code in RECIPES.items():
+        (folder / name).write_text(code, encoding="utf-8")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: recipes\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(ENTRY_POINTS)
+    return folder
+
+
+@pytest.fixture
+def forget():
+    """Leave the registries as they were."""
+    methods, scores = dict(PREDICTORS), dict(SCORES)
+    yield
+    for known, before in ((PREDICTORS, methods), (SCORES, scores)):
+        known.clear()
+        known.update(before)
+
+
+@pytest.fixture
+def own(forget):
+    """The recipes, run in this process."""
+    for code in RECIPES.values():
+        exec(compile(code, "CONTRIBUTING.md", "exec"), {"__name__": "recipe"})
+    return PREDICTORS["cautious"], SCORES["margin"]
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(600, 6, seed=4)
+
+
+def test_the_guide_has_both_recipes():
+    assert set(RECIPES) == {"cautious.py", "margin.py"}
+
+
+def test_a_registered_method_is_known_by_name_everywhere(own, data, tmp_path):
+    cautious, _ = own
+    rows, labels = data
+    fitted = make_predictor("cautious", alpha=0.2).fit(rows[:400], labels[:400])
+    standard = StandardPredictor(alpha=0.2).fit(rows[:400], labels[:400])
+    assert isinstance(fitted, cautious)
+    assert fitted.predict_set(rows) == standard.predict_set(rows)  # no class is rare here
+    with pytest.raises(InputError, match="The 'cautious' method does not provide p-values"):
+        fitted.predict_p(rows)
+    save(fitted, tmp_path / "m.safetensors")
+    assert load(tmp_path / "m.safetensors").predict_set(rows) == fitted.predict_set(rows)
+    table = compare(rows, labels, methods=["standard", "cautious"], scores=["margin"], n_splits=2)
+    assert [c.method for c in table.candidates] == ["standard", "cautious"]
+    page = write_report(tmp_path / "page.html", fitted, rows[400:], labels[400:])
+    assert cautious.guarantee in page.read_text(encoding="utf-8")
+    folder = predict_to_folder(fitted, rows, tmp_path / "sets", ending=".npz")
+    assert (folder.n_rows, folder.n_there) == (600, 0)
+
+
+def test_a_registered_score_has_a_formula_that_is_followed(own, data):
+    _, margin = own
+    rows = data.rows
+    expected = rows.max(axis=1, keepdims=True) - rows
+    np.testing.assert_allclose(margin().matrix(rows), expected, atol=1e-15)
+    sets = StandardPredictor(score="margin").fit(*data).predict_set(rows)
+    assert sets.contains(data.labels).mean() >= 0.9
+
+
+@pytest.fixture
+def shell(plugins, data, tmp_path):
+    np.savez(tmp_path / "cal.npz", probs=data.rows[:400], labels=data.labels[:400])
+    np.savez(tmp_path / "test.npz", probs=data.rows[400:], labels=data.labels[400:])
+
+    def call(*arguments):
+        environment = os.environ | {"PYTHONPATH": str(plugins)}
+        command = [sys.executable, "-m", "evencover", *arguments]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
+
+
+def test_the_shell_knows_what_an_installed_package_adds(shell, tmp_path):
+    assert "cautious" in shell("calibrate", "--help")
+    method = ("--method", "cautious", "--score", "margin")
+    shell("calibrate", "cal.npz", *method, "-o", "m.safetensors")
+    about = json.loads(shell("info", "m.safetensors", "--json"))
+    assert (about["method"], about["score"]["name"]) == ("cautious", "margin")
+    assert "no single class" in about["guarantee"]
+    shell("predict", "m.safetensors", "test.npz", "-o", "sets.npz")
+    assert "coverage" in shell("evaluate", "m.safetensors", "test.npz")
+    shell("report", "m.safetensors", "test.npz", "-o", "page.html")
+    assert "CAUTIOUS" in shell(
+        "compare", "cal.npz", "--methods", "standard,cautious", "--n-splits", "2"
+    )
+    (tmp_path / "grid.toml").write_text(
+        'datasets = ["cal.npz"]\nmethods = ["cautious"]\nscores = ["margin"]\n'
+        "n_avg = [20]\nrepetitions = 2\n"
+    )
+    shell("experiment", "run", "grid.toml", "-o", "results")
+    assert "CAUTIOUS" in shell("experiment", "table", "results")
+
+
+class Remembering(BasePredictor):
+    """Keeps something of a fit, and checks it."""
+
+    method = "remembering"
+    state: ClassVar = {"means_": Field(float, "K"), "words_": Field(list)}
+
+    def _calibrate(self, rows):
+        sums = np.bincount(rows.labels, weights=rows.scores, minlength=self.n_classes_)
+        self.means_, self.words_ = sums / np.maximum(self.class_counts_, 1), ["one", "two"]
+        return Thresholds(self.means_ * 2)
+
+    def _restore(self):
+        self.restored_ = "".join(self.words_)
+
+    def _check_state(self):
+        same = np.array_equal(self.thresholds_, self.means_ * 2)
+        return None if same else "its thresholds are not twice its means"
+
+
+def test_declared_state_is_saved_restored_and_checked(forget, data, tmp_path):
+    register(Remembering)
+    path = tmp_path / "m.safetensors"
+    fitted = Remembering().fit(*data)
+    save(fitted, path)
+    loaded = load(path)
+    np.testing.assert_array_equal(loaded.means_, fitted.means_)
+    assert loaded.restored_ == "onetwo"
+    fitted.means_ = fitted.means_ + 1
+    save(fitted, path, force=True)
+    with pytest.raises(InputError, match="its thresholds are not twice its means"):
+        load(path)
+    fitted.means_ = fitted.means_[:-1]
+    save(fitted, path, force=True)
+    with pytest.raises(InputError, match="means_ has the shape"):
+        load(path)
+
+
+def test_what_cannot_be_registered_is_refused(forget):
+    with pytest.raises(InputError, match="Only predictors and scores"):
+        register(int)
+    with pytest.raises(InputError, match="known already, as StandardPredictor"):
+        register(type("Other", (StandardPredictor,), {"method": "standard"}))
+    with pytest.raises(InputError, match="its name in small letters"):
+        register(type("Nameless", (BasePredictor,), {"method": "Mine"}))
+    assert issubclass(SCORES["softmax"], Score)
+
+
+def test_a_broken_package_is_a_note_not_a_crash(forget, monkeypatch):
+    class Broken:
+        name = "broken"
+
+        def load(self):
+            raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Broken()])
+    registry.load_installed.cache_clear()
+    with pytest.warns(
+        UserWarning, match="'broken' of an installed package cannot be used: no such"
+    ):
+        registry.method_names()
