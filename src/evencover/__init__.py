@@ -42,20 +42,20 @@ _HOME = {
     "predict_to_folder": "output.folders",
     "save": "persistence",
     "load": "persistence",
-    "InputError": "_validation",
-    "EvencoverWarning": "_validation",
+    "InputError": "errors",
+    "EvencoverWarning": "errors",
 }
 
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
-    from evencover._validation import EvencoverWarning as EvencoverWarning
-    from evencover._validation import InputError as InputError
     from evencover.classifier import ConformalClassifier as ConformalClassifier
     from evencover.comparison import Comparison as Comparison
     from evencover.comparison import Recommendation as Recommendation
     from evencover.comparison.compare import compare as compare
     from evencover.comparison.recommend import recommend as recommend
+    from evencover.errors import EvencoverWarning as EvencoverWarning
+    from evencover.errors import InputError as InputError
     from evencover.evaluation import CoverageReport as CoverageReport
     from evencover.evaluation import evaluate as evaluate
     from evencover.output.folders import predict_to_folder as predict_to_folder

@@ -13,8 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from evencover._validation import Array, FloatArray, InputError, IntArray
+from evencover.comparison.splitting import calibration_split, other_rows
 from evencover.predictors import BasePredictor, StandardPredictor, make_predictor
-from evencover.randomness import Use, check_random_state, places, random_order
+from evencover.randomness import check_random_state
 from evencover.sets import PredictionSets
 
 
@@ -135,18 +136,15 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 f"(0, 1). Got {share!r} instead."
             )
         seed = check_random_state(self.random_state, "ConformalClassifier")
-        order = random_order(seed, Use.DATA, places(0, len(y)))
-        _, labels = np.unique(y, return_inverse=True)
-        order = order[np.argsort(labels[order], kind="stable")]
-        counts = np.bincount(labels)
-        place = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
-        calibrates = place < np.floor(share * counts)[labels[order]]
-        if not calibrates.any():
+        _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+        n_per_class = np.floor(share * counts).astype(np.int64)
+        if not n_per_class.any():
             raise InputError(
                 f"There must be a class with at least {int(np.ceil(1 / share))} samples to set "
                 f"some aside for calibration. Got at most {counts.max()} sample(s) of a class."
             )
-        return np.sort(order[calibrates]), np.sort(order[~calibrates])
+        calibration = calibration_split(labels, seed, n_per_class=n_per_class)
+        return calibration, np.flatnonzero(other_rows(calibration, len(y)))
 
     def _class_indices(self, y: Array) -> IntArray:
         indices = np.searchsorted(self.classes_, y)

@@ -114,7 +114,7 @@ def test_scores_that_stay_elsewhere_leave_no_p_values_but_a_model(table, tmp_pat
 
 
 def test_a_method_that_needs_all_scores_says_so(parts, client):
-    with pytest.raises(InputError, match=r"gather=False supports only .*'pooled'"):
+    with pytest.raises(InputError, match=r"gather=False .*'pooled', which needs all scores"):
         PooledPredictor().fit(parts, executor=client, gather=False)
 
 

@@ -140,7 +140,7 @@ def test_a_part_of_another_configuration_is_refused(make_grid, tmp_path):
 
 def test_folders_of_other_things_are_left_alone(make_grid, tmp_path):
     (tmp_path / "thesis.txt").write_text("all my work")
-    with pytest.raises(InputError, match="neither empty nor a folder of results"):
+    with pytest.raises(InputError, match="must be a new or empty folder, or a folder of results"):
         run(make_grid(), tmp_path)
     with pytest.raises(InputError, match="it is a file, not a folder"):
         run(make_grid(), tmp_path / "thesis.txt")

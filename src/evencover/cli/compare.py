@@ -13,10 +13,11 @@ from evencover.cli.choices import (
     refuse_unused,
 )
 from evencover.cli.console import note, print_table, watch
-from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json, write_csv
+from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json
 from evencover.data.location import as_location
 from evencover.data.opening import as_source
 from evencover.output.atomic import refuse_existing
+from evencover.output.tables import write_csv
 
 
 def run(

@@ -16,7 +16,6 @@ import evencover
 from evencover.cli.console import watch
 from evencover.data.opening import as_source
 from evencover.data.source import Source
-from evencover.output.atomic import atomic_path
 
 app = App(
     name="evencover",
@@ -81,16 +80,6 @@ def number_if_float(alpha: str) -> Any:
         return float(alpha)
     except ValueError:
         return alpha
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Records as a table, whole or not at all."""
-    import csv
-
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def print_json(value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +12,14 @@ import numpy as np
 from evencover._validation import Array, FloatArray, InputError, import_pandas
 from evencover.evaluation.metrics import metric_names
 from evencover.experiments.grid import Grid
-from evencover.output.atomic import atomic_path
+from evencover.output.atomic import atomic_path, remove_leftovers
+from evencover.output.records import (
+    make_folder,
+    read_record,
+    refuse_other_things,
+    write_record,
+)
+from evencover.output.tables import write_csv
 
 CELL = ("dataset", "simulated", "score", "method", "parameters", "exact", "n_avg")
 
@@ -112,25 +118,20 @@ class Store:
             self._open(folder)
 
     def _open(self, folder: Path) -> None:
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
         known = _read_configuration(folder)
         if known is None:
-            if folder.is_dir() and any(folder.iterdir()):
-                raise InputError(
-                    f"'{folder}' is neither empty nor a folder of results; choose another one."
-                )
-            _make(folder / "parts")
-            _make(folder / "scores")
-            _write_json(folder / "configuration.json", self.configuration)
+            refuse_other_things(folder, "a folder of results")
+            make_folder(folder, parents=True)
+            write_record(folder / "configuration.json", self.configuration, indent=None)
         elif known["digest"] != self.digest:
             raise InputError(
                 f"'{folder}' holds results of another configuration ({_difference(known, self)}); "
                 "choose another folder."
             )
-        for place in ("", "parts", "scores"):  # what a kill left half-written
-            for file in (folder / place).glob(".*.part"):
-                file.unlink(missing_ok=True)
+        for name in ("parts", "scores"):
+            make_folder(folder / name)
+        for name in ("", "parts", "scores"):  # what a kill left half-written
+            remove_leftovers(folder / name / "*")
 
     # ---- parts -------------------------------------------------------------------------------
 
@@ -143,7 +144,8 @@ class Store:
         if self.folder is None:
             self._parts[name] = part
         else:
-            _write_json(self._part(name), {"configuration": self.digest} | part)
+            content = {"configuration": self.digest} | part
+            write_record(self._part(name), content, indent=None)
 
     def _part(self, name: str) -> Path:
         assert self.folder is not None
@@ -185,7 +187,7 @@ class Store:
                 "use smaller ones."
             )
         _write_parquet(self.folder / "results.parquet", results.records)
-        _write_csv(self.folder / "results.csv", results.records)
+        write_csv(self.folder / "results.csv", results.records)
         return results
 
 
@@ -199,15 +201,11 @@ def _difference(known: dict[str, Any], store: Store) -> str:
 
 
 def _read_configuration(folder: Path) -> dict[str, Any] | None:
-    path = folder / "configuration.json"
-    if not path.is_file():
-        return None
-    try:
-        configuration: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        assert configuration["digest"]
-    except (ValueError, KeyError, AssertionError):
-        raise InputError(f"Cannot read '{path}': it is not the configuration of a study.") from None
-    return configuration
+    return read_record(
+        folder / "configuration.json",
+        lambda configuration: bool(configuration["digest"]),
+        "it is not the configuration of a study",
+    )
 
 
 def _read_part(path: Path, digest: str) -> dict[str, Any]:
@@ -217,25 +215,6 @@ def _read_part(path: Path, digest: str) -> dict[str, Any]:
             f"'{path}' belongs to another configuration than its folder; remove it and run again."
         )
     return part
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"Cannot make the folder '{folder}': {error.strerror}.") from error
-
-
-def _write_json(path: Path, value: Any) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _write_csv(path: Path, records: list[dict[str, Any]]) -> None:
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, records[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
 
 
 def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:
