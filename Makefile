@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/evencover/_kernels/*.cpp src/evencover/_kernels/*.hpp)
 
-.PHONY: setup demo test bench docs clean
+# Tests that share a browser, a cluster or a study run on one worker, the longest first.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadgroup --no-loadscope-reorder
+
+.PHONY: setup demo lint test test-deep bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -22,18 +25,23 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 demo: $(VENV)/.ready  ## compare the methods on the bundled data
 	$(BIN)/evencover compare
 
-test: $(VENV)/.ready-dev  ## style, types and tests
+lint: $(VENV)/.ready-dev  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q
+
+test: lint  ## style, types and tests, in a few minutes
+	$(PYTEST) -m 'not deep'
+
+test-deep: lint  ## everything, with many more examples, repetitions and kills; takes hours
+	$(PIP) torch==2.13.0 xgboost lightgbm
+	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep'
 
 bench: $(VENV)/.ready-dev  ## against other packages; takes a while
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.reading
 
 docs: $(VENV)/.ready-dev  ## the documentation as a site, in docs/_build
-	$(PIP) --editable '.[docs]'
 	$(BIN)/python -m sphinx -q -W -b html docs docs/_build
 
 clean:

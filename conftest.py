@@ -1,6 +1,14 @@
-"""Doctests of the C++ wrapper are collected only where the kernels were built."""
+"""One thread of linear algebra per worker, since workers are as many as cores.
+
+Doctests of the C++ wrapper are collected only where the kernels were built.
+"""
 
 import importlib.util
+import os
+
+# Read when NumPy is imported, which is later.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 collect_ignore = []
 if importlib.util.find_spec("evencover._kernels._native") is None:

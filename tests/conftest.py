@@ -9,11 +9,40 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+TESTS = Path(__file__).parent
+sys.path.insert(0, str(TESTS))
 
-# The same examples in every run, and no database in the work tree.
-settings.register_profile("evencover", derandomize=True, database=None, deadline=None)
-settings.load_profile("evencover")
+from depth import IS_DEEP, examples  # noqa: E402  (it is found on the path)
+
+# The same examples in every run of the short form, and no database in the work tree.
+for name, derandomize in (("short", True), ("deep", False)):
+    settings.register_profile(
+        name, max_examples=examples(30), derandomize=derandomize, database=None, deadline=None
+    )
+settings.load_profile("deep" if IS_DEEP else "short")
+
+MARKED = ("browser", "cluster", "statistical")  # folders whose tests carry their name as a mark
+ONE_WORKER = ("browser", "cluster")  # folders whose tests share a browser or a cluster
+LONGEST = ("cluster", "browser", "benchmarks", "docs", "statistical", "experiments")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark by folder, keep what shares fixtures on one worker, and begin with what takes long."""
+    for item in items:
+        folder = folder_of(item)
+        if folder in MARKED:
+            item.add_marker(folder)
+        group = folder if folder in ONE_WORKER else item.path.as_posix()
+        if not item.get_closest_marker("apart"):
+            item.add_marker(pytest.mark.xdist_group(group))
+    place = {folder: number for number, folder in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(folder_of(item), len(place)))
+
+
+def folder_of(item):
+    """The folder of a test below tests/, if it is one of ours."""
+    is_ours = item.path.is_relative_to(TESTS)
+    return item.path.relative_to(TESTS).parts[0] if is_ours else "src"
 
 
 class Data(NamedTuple):

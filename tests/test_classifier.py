@@ -22,6 +22,8 @@ from evencover import (
     InputError,
     StandardPredictor,
 )
+from evencover.classifier import avg_size_scorer, covgap_scorer
+from evencover.predictors import DEFAULT_METHOD
 
 NAMES = np.array(["ant", "bee", "cät", "dog", "emu"])
 
@@ -139,6 +141,38 @@ def test_parameters_of_the_predictor_can_be_searched(data):
     ).fit(X, y)
     assert search.best_params_["predictor__alpha"] == 0.4
     assert search.best_estimator_.predictor_.alpha == 0.4
+
+
+def test_the_default_is_that_of_the_commands(data):
+    model = ConformalClassifier(GaussianNB()).fit(*data)
+    assert model.predictor_.method == DEFAULT_METHOD
+
+
+def test_evaluate_is_the_predictors_own_and_takes_the_labels_as_they_are(data):
+    X, y = data
+    model = ConformalClassifier(GaussianNB()).fit(X, NAMES[y])
+    report = model.evaluate(X, NAMES[y])
+    expected = model.predictor_.evaluate(model.predict_proba(X), y)
+    assert report.to_dict() == expected.to_dict()
+    assert report.marginal_coverage == model.predict_set(X).contains(y).mean()
+    with pytest.raises(InputError, match=r"a class that the model knows.*'gnu'.* in row 1"):
+        model.evaluate(X[:2], ["ant", "gnu"])
+
+
+@pytest.mark.parametrize("scorer", [covgap_scorer, avg_size_scorer])
+def test_scorers_choose_the_best_of_a_grid(data, scorer):
+    X, y = data
+    grid = {"predictor__alpha": [0.05, 0.2, 0.4]}
+    model = ConformalClassifier(GaussianNB(), ClasswisePredictor())
+    search = GridSearchCV(model, grid, scoring=scorer, cv=2).fit(X, y)
+    best = search.best_estimator_.evaluate(X, y)
+    metric = "covgap" if scorer is covgap_scorer else "avg_size"
+    assert scorer(search.best_estimator_, X, y) == -getattr(best, metric)
+    scores = search.cv_results_["mean_test_score"]
+    assert (scores < 0).all()
+    assert search.best_params_["predictor__alpha"] == grid["predictor__alpha"][scores.argmax()]
+    if scorer is avg_size_scorer:
+        assert search.best_params_["predictor__alpha"] == 0.4
 
 
 def test_clone_keeps_parameters_and_fit_changes_none(data):

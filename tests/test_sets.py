@@ -58,16 +58,72 @@ def test_names_take_the_place_of_indices():
     sets = PredictionSets.from_mask([[True, False], [False, False]], class_names=["cat", "dog"])
     assert sets.to_lists(names=True) == [["cat"], []]
     assert sets[1:].class_names == ["cat", "dog"]
-    assert repr(sets) == "PredictionSets(2 rows, 2 classes, average size 0.50)"
+    assert repr(sets) == "PredictionSets(2 rows, 2 classes, average size 0.50, 1 empty)"
     with pytest.raises(InputError, match="no class names"):
         PredictionSets.from_mask([[True]]).to_lists(names=True)
 
 
-def test_arrow_holds_the_same_lists():
+MASK = [[True, False, True], [False] * 3, [False, True, False]]
+NAMES = ["ant", "<bee>", "çédille"]
+
+
+def test_labels_may_be_class_names():
+    sets = PredictionSets.from_mask(MASK, NAMES)
+    labels = ["çédille", "ant", "ant"]
+    assert sets.contains(labels).tolist() == [True, False, False]
+    assert sets.contains(np.array(labels)).tolist() == sets.contains([2, 0, 0]).tolist()
+    with pytest.raises(InputError, match=r"one of the 3 class names. Got 'cedille' in row 1"):
+        sets.contains(["ant", "cedille", "ant"])
+
+
+@pytest.mark.parametrize("names", [None, NAMES])
+def test_frames_hold_the_sets_by_name_where_there_are_names(names):
+    sets = PredictionSets.from_mask(MASK, names)
+    expected = {"set": sets.to_lists(names=names is not None), "size": [2, 0, 1]}
     pytest.importorskip("pyarrow")
-    pytest.importorskip("evencover.data.formats.arrow")
-    sets = PredictionSets.from_mask([[True, False, True], [False] * 3, [False, True, False]])
-    assert sets.to_arrow().to_pylist() == [[0, 2], [], [1]]
+    assert sets.to_arrow().to_pydict() == expected
+    pytest.importorskip("pandas")
+    assert sets.to_pandas().to_dict("list") == expected
+    polars = pytest.importorskip("polars")
+    frame = sets.to_polars()
+    assert frame.to_dict(as_series=False) == expected
+    assert frame.schema["set"] == polars.List(polars.Int32 if names is None else polars.String)
+    empty = PredictionSets.from_mask(np.zeros((2, 3), dtype=bool), names)
+    assert empty.to_polars().schema == frame.schema
+    assert empty.to_arrow().schema == sets.to_arrow().schema
+
+
+@given(masks, st.data())
+def test_the_most_probable_comes_first_and_equal_ones_by_index(mask, data):
+    sets, k = PredictionSets.from_mask(mask), len(mask[0])
+    number = st.sampled_from([0.0, 0.25, 0.5])
+    p = data.draw(
+        st.lists(st.lists(number, min_size=k, max_size=k), min_size=len(mask), max_size=len(mask))
+    )
+    found = sets.most_probable_first(p)
+    for row, members in enumerate(lists_of(mask)):
+        assert found[row] == sorted(members, key=lambda y, row=row: (-p[row][y], y))
+
+
+def test_most_probable_first_wants_the_rows_of_the_sets():
+    sets = PredictionSets.from_mask(MASK, NAMES)
+    assert sets.most_probable_first(np.eye(3)[::-1], names=True)[0] == ["çédille", "ant"]
+    with pytest.raises(InputError, match="the 3 rows and 3 classes"):
+        sets.most_probable_first(np.eye(3)[:2])
+
+
+def test_a_notebook_shows_a_few_rows_of_many():
+    sets = PredictionSets.from_mask(MASK * 100, NAMES)
+    page = sets._repr_html_()
+    assert "300 rows, 3 classes, average size 1.00, 100 empty" in page
+    assert page.count("<tr>") == 12  # a head, ten rows, and how many more there are
+    assert "290 more rows" in page
+    assert "ant, çédille" in page
+    assert "&lt;bee&gt;" in page
+    assert "<bee>" not in page
+    wide = PredictionSets.from_mask(np.ones((1, 500), dtype=bool))._repr_html_()
+    assert "0, 1, 2, 3, 4, 5, 6, 7, and 492 more" in wide
+    assert len(wide) < 400
 
 
 def test_sets_without_rows_or_members():

@@ -358,7 +358,7 @@ def kinds():
 
     def pandas(p, y):
         pd = pytest.importorskip("pandas")
-        index = np.arange(len(y))[::-1]
+        index = np.arange(len(y))[::-1] / 2  # no ids
         return pd.DataFrame(p, index=index), pd.Series(y, index=index)
 
     def pandas_nullable(p, y):

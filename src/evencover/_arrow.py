@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -76,3 +76,25 @@ def is_list(kind: Any) -> bool:
     """Whether a type is one of Arrow's kinds of lists."""
     types = import_pyarrow().types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def arrow_kind(
+    kind: Any,
+) -> Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]:
+    """What a column of this type holds, in the words of `evencover.data.columns`."""
+    types = import_pyarrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_floating(kind):
+        return "float"
+    if types.is_integer(kind):
+        return "integer"
+    if types.is_boolean(kind):
+        return "flag"
+    if is_list(kind):
+        inner = arrow_kind(kind.value_type)
+        if inner in ("float", "integer"):
+            return "list" if inner == "float" else "integer list"
+        return "text list" if inner == "text" else "other"
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    return "text" if is_text or "string" in str(kind) else "other"

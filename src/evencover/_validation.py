@@ -6,7 +6,7 @@ A message names the parameter, the rule, what was found, and the remedy.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -116,10 +116,78 @@ def class_labels(
     return labels.astype(np.int64, copy=False)
 
 
+def is_text_array(values: Array) -> bool:
+    """Whether an array holds text, of any of NumPy's types for it."""
+    if values.dtype.kind == "O":
+        return any(isinstance(each, str) for each in values.ravel().tolist())
+    return values.dtype.kind in "UT"
+
+
+def label_indices(
+    labels: Any,
+    class_names: Sequence[str] | None,
+    n_classes: int,
+    n_rows: int | None = None,
+    name: str = "'labels'",
+    place: Callable[[int], str] = "row {}".format,
+    *,
+    numbers_are_names: bool = False,
+) -> IntArray:
+    """Labels, class indices or class names, as class indices: the one way in for labels.
+
+    Messages call them `name`, and a row by what `place` makes of its number. With
+    `numbers_are_names` the classes are called by whole numbers, and so are the labels.
+
+    >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
+    [1, 0]
+    """
+    values = plain_array(labels)
+    is_text = values.size > 0 and is_text_array(values)
+    is_number = values.dtype.kind in "iu"
+    if not is_text and not (numbers_are_names and is_number and class_names is not None):
+        return class_labels(values, n_classes, n_rows, name, place)
+    if class_names is None:
+        raise InputError(
+            f"{name} must be integers (class indices 0 to {n_classes - 1}), because the classes "
+            f"have no names. Got {str(values.ravel()[0])!r}; pass 'class_names' to use names."
+        )
+    index_of_name = {each: index for index, each in enumerate(class_names)}
+    names = [str(each) for each in values.ravel().tolist()]
+    indices = [index_of_name.get(each, -1) for each in names]
+    if -1 in indices:
+        row = indices.index(-1)
+        close = difflib.get_close_matches(names[row], list(class_names), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise InputError(
+            f"Every label must be one of the {n_classes} class names. "
+            f"Got {names[row]!r} in {place(row)}{hint}"
+        )
+    found = np.array(indices, dtype=np.int64).reshape(values.shape)
+    return class_labels(found, n_classes, n_rows, name, place)
+
+
+def _no_class(values: FloatArray) -> int | None:
+    """The column without which a row would be probabilities: a label or an index, likely."""
+    rest = values.sum() - values
+    is_whole = (values == np.round(values)) & (values != 0)
+    fits = is_whole & (np.abs(rest - 1) < SUM_TOLERANCE[4])
+    if not fits.any():
+        return None
+    column = int(fits.argmax())
+    return column if (np.delete(values, column) >= 0).all() else None
+
+
 def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = None) -> NoReturn:
     """Say what is wrong with one row that a kernel rejected; `place` names it and its file."""
     where = place or f"row {index}"
     values = row.astype(np.float64)
+    hint = "if these are logits, use from_logits=True (--logits on the command line)."
+    stray = _no_class(values) if np.isfinite(values).all() else None
+    if stray is not None:
+        hint = (
+            f"without column {stray}, which is {values[stray]:.6g} there, it sums to 1: that is a "
+            "label or an index, not a class; leave the column out."
+        )
     if np.isnan(values).any():
         found = f"NaN in {where}, class {int(np.isnan(values).argmax())}"
     elif logits:
@@ -133,15 +201,11 @@ def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = N
         total = float(values.sum())
         raise InputError(
             f"Every row of 'probabilities' must sum to 1. {'R' + where[1:]} sums to {total:.6g}, "
-            f"which is off by {abs(total - 1):.3g}; if these are logits, use from_logits=True "
-            "(--logits on the command line)."
+            f"which is off by {abs(total - 1):.3g}; {hint}"
         )
     if logits:
         raise InputError(f"'logits' must be finite numbers. Got {found}.")
-    raise InputError(
-        f"'probabilities' must be numbers between 0 and 1. Got {found}; if these are logits, "
-        "use from_logits=True (--logits on the command line)."
-    )
+    raise InputError(f"'probabilities' must be numbers between 0 and 1. Got {found}; {hint}")
 
 
 def whole_number(value: Any, name: str, owner: str, low: int, high: int | None = None) -> int:

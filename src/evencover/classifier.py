@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from evencover._validation import Array, FloatArray, InputError, IntArray
 from evencover.comparison.splitting import calibration_split, other_rows
-from evencover.predictors import BasePredictor, StandardPredictor, make_predictor
+from evencover.evaluation import CoverageReport
+from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
 from evencover.randomness import check_random_state
 from evencover.sets import PredictionSets
 
@@ -38,7 +39,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         it is and calibrated on all rows.
     predictor
         The method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
-        None is STANDARD at alpha = 0.1.
+        None is the default of the commands, POOLED, at alpha = 0.1.
     calibration_size
         Share of each class's rows that calibrates, in (0, 1).
     random_state
@@ -50,6 +51,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         The fitted model, and the calibrated predictor.
     classes_
         (K,) class labels; sets hold indices into them.
+
+    Notes
+    -----
+    A scikit-learn ``Pipeline`` hides `predict_set`: put the pipeline inside,
+    ``ConformalClassifier(make_pipeline(...))``, not the other way round.
+
+    ``GridSearchCV`` maximises accuracy unless told otherwise, and accuracy knows nothing of alpha
+    or the method. Pass ``scoring=covgap_scorer`` (even coverage) or ``scoring=avg_size_scorer``
+    (small sets), both of this module. Small sets alone are no aim: the largest alpha wins, so
+    search over it with `covgap_scorer`, or keep it fixed.
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neighbors import KNeighborsClassifier
@@ -97,7 +108,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if hasattr(self.estimator_, "feature_names_in_"):
             self.feature_names_in_ = self.estimator_.feature_names_in_
         X_calibration, y_calibration = _safe_split(self.estimator_, X, y, calibration)
-        method = StandardPredictor() if self.predictor is None else make_predictor(self.predictor)
+        method = make_predictor(DEFAULT_METHOD if self.predictor is None else self.predictor)
         self.predictor_ = clone(method).fit(
             self.estimator_.predict_proba(X_calibration),
             self._class_indices(y_calibration),
@@ -127,6 +138,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self)
         return self.predictor_.predict_p(self.estimator_.predict_proba(X), ids=ids)
 
+    def evaluate(self, X: Any, y: Any, *, ids: Any = None) -> CoverageReport:
+        """Coverage and size of the sets on rows that neither trained nor calibrated the model."""
+        check_is_fitted(self)
+        labels = self._class_indices(column_or_1d(y, warn=True))
+        return self.predictor_.evaluate(self.estimator_.predict_proba(X), labels, ids=ids)
+
     def _split(self, y: Array) -> tuple[IntArray, IntArray]:
         """Rows that calibrate and rows that train; every class keeps a row to train on."""
         share = self.calibration_size
@@ -152,7 +169,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         unknown = self.classes_[indices] != y
         if unknown.any():
             raise InputError(
-                "Every calibration label must be a class that the model knows. "
+                "Every label must be a class that the model knows. "
                 f"Got {y[unknown.argmax()]!r} in row {int(unknown.argmax())}."
             )
         return indices
@@ -164,3 +181,13 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             tags.input_tags.sparse = inner.sparse
             tags.input_tags.allow_nan = inner.allow_nan
         return tags
+
+
+def covgap_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
+    """CovGap, negated: higher where the coverage of the classes is nearer to the aim."""
+    return -float(model.evaluate(X, y).covgap)
+
+
+def avg_size_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
+    """The average size of the sets, negated: higher where sets are smaller."""
+    return -float(model.evaluate(X, y).avg_size)

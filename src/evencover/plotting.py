@@ -115,13 +115,12 @@ class CoverageByCountDisplay(_Display):
 
 @dataclass(eq=False)
 class ParetoDisplay(_Display):
-    """CovGap against average set size of each candidate of a comparison."""
+    """True gap against average set size of each candidate of a comparison."""
 
     names: list[str]
-    covgap: FloatArray
+    true_gap: FloatArray
     avg_size: FloatArray
     on_front: Array
-    noise_floor: float
 
     @classmethod
     def from_comparison(cls, comparison: Any, *, ax: Any = None) -> Self:
@@ -129,10 +128,9 @@ class ParetoDisplay(_Display):
         candidates = comparison.candidates
         return cls(
             [candidate.name for candidate in candidates],
-            np.array([candidate.mean("covgap") for candidate in candidates]),
+            np.array([candidate.mean("true_gap") for candidate in candidates]),
             np.array([candidate.mean("avg_size") for candidate in candidates]),
             np.array([comparison.is_on_pareto_front(candidate) for candidate in candidates]),
-            comparison.noise_floor,
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
@@ -140,14 +138,13 @@ class ParetoDisplay(_Display):
         self.ax_ = new_axes(ax)
         front = np.flatnonzero(self.on_front)
         front = front[np.argsort(self.avg_size[front])]
-        self.ax_.plot(self.avg_size[front], self.covgap[front], "-", color=ORANGE, alpha=0.6)
-        self.ax_.plot(self.avg_size, self.covgap, "o", color=BLUE)
-        for name, size, gap in zip(self.names, self.avg_size, self.covgap, strict=True):
+        self.ax_.plot(self.avg_size[front], self.true_gap[front], "-", color=ORANGE, alpha=0.6)
+        self.ax_.plot(self.avg_size, self.true_gap, "o", color=BLUE)
+        for name, size, gap in zip(self.names, self.avg_size, self.true_gap, strict=True):
             self.ax_.annotate(
                 name, (size, gap), xytext=(4, 4), textcoords="offset points", fontsize="small"
             )
-        self.ax_.axhline(self.noise_floor, color=GREY, linestyle="--")
-        self.ax_.set(xlabel="AvgSize (log scale)", ylabel="CovGap; dashed: noise floor")
+        self.ax_.set(xlabel="AvgSize (log scale)", ylabel="TrueGap in points")
         self.ax_.set_xscale("log")
         return self
 

@@ -1,9 +1,13 @@
-"""The small benchmark runs through, and its answers are right; its times are not looked at."""
+"""The small benchmark runs through, and its answers are right; its times are not looked at.
+
+The whole of it starts some forty processes: ``make test`` runs one comparison.
+"""
 
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +31,7 @@ def results(tmp_path_factory):
     return json.loads((folder / "latest.json").read_text())
 
 
+@pytest.mark.deep
 def test_it_says_which_kernels_were_measured(results):
     from evencover import _kernels
 
@@ -34,6 +39,7 @@ def test_it_says_which_kernels_were_measured(results):
     assert results["machine"]["kernels"] == _kernels.NAME
 
 
+@pytest.mark.deep
 def test_sets_of_the_numpy_version_are_ours(results):
     assert len(results["agreement"]) == 3
     for record in results["agreement"]:
@@ -43,6 +49,7 @@ def test_sets_of_the_numpy_version_are_ours(results):
         assert record["classes_infinite_in_one_only"] == 0
 
 
+@pytest.mark.deep
 def test_every_comparison_covers_what_it_promises(results):
     ran = {(r["method"], r["score"], r["contestant"]) for r in results["comparisons"]}
     assert ("clustered", "aps", "evencover") in ran
@@ -56,6 +63,7 @@ def test_every_comparison_covers_what_it_promises(results):
         assert len(record["runs"]) >= 2
 
 
+@pytest.mark.deep
 def test_evencover_alone_is_measured_on_every_axis(results):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert results["threads"][0]["threads"] == 1
@@ -68,6 +76,7 @@ def test_evencover_alone_is_measured_on_every_axis(results):
     assert 0.85 < results["memory"]["coverage"] < 0.97
 
 
+@pytest.mark.deep
 def test_every_bar_has_a_verdict(results):
     assert len(results["bars"]) == 12
     for bar in results["bars"]:
@@ -76,12 +85,30 @@ def test_every_bar_has_a_verdict(results):
         assert bar["note"]
 
 
+def test_one_comparison(monkeypatch):
+    """As above, but of one method and score."""
+    from benchmarks import agreement, comparisons, data
+    from benchmarks.plan import BASELINE, SMALL
+
+    monkeypatch.setattr(agreement, "AGREEMENTS", [("standard", "softmax", (BASELINE,))])
+    monkeypatch.setattr(comparisons, "COMPARISONS", [("standard", "aps", True, (BASELINE,))])
+    plan = replace(SMALL, repetitions=1)
+    calibration, test = (data.make(plan.n_rows, plan.n_classes, seed=seed) for seed in (1, 2))
+    given = (plan, comparisons.interpreters(plan), calibration, test)
+    (agreed,) = agreement.check_all(*given)
+    assert agreed["agrees"] is True
+    assert agreed["memberships"] > 0
+    assert agreed["largest_threshold_difference"] < 1e-12
+    ours, theirs = comparisons.compare_all(*given)
+    assert [ours["contestant"], theirs["contestant"]] == ["evencover", "numpy_sort"]
+    for record in (ours, theirs):
+        assert record["predict_seconds"] > 0
+        assert 0.85 < record["coverage"] < 0.97
+
+
 def test_a_wrong_answer_is_noticed():
-    sys.path.insert(0, str(ROOT))
-    try:
-        from benchmarks.agreement import difference
-    finally:
-        sys.path.remove(str(ROOT))
+    from benchmarks.agreement import difference
+
     ours = {"sizes": np.array([2, 1]), "indices": np.array([0, 3, 1]), "thresholds": np.ones(4)}
     theirs = {"sizes": np.array([1, 1]), "indices": np.array([3, 2]), "thresholds": np.zeros(4)}
     assert difference(ours, ours)["differing"] == 0
@@ -92,11 +119,8 @@ def test_a_wrong_answer_is_noticed():
 
 
 def test_a_job_that_fails_or_hangs_is_a_result(tmp_path):
-    sys.path.insert(0, str(ROOT))
-    try:
-        from benchmarks.processes import run_job
-    finally:
-        sys.path.remove(str(ROOT))
+    from benchmarks.processes import run_job
+
     assert "KeyError" in run_job(sys.executable, {"no": "kind"})["error"]
     assert run_job(sys.executable, {"kind": "alone"}, time_limit=0.01) == {
         "error": "took longer than 0 s"

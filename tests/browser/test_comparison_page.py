@@ -42,12 +42,11 @@ def test_the_columns_are_the_metrics_of_the_list(visit, comparison):
     page = visit(path)
     heads = page.locator("#candidates th").all_inner_texts()
     titles = [metric.title.lower() for metric in shown_in("comparison")]
-    titles.insert(1, "above best")
-    assert [head.lower() for head in heads] == ["candidate", *titles]
+    assert [head.lower() for head in heads] == ["candidate", "cost", "note", *titles]
     explained = page.locator("dl.numbers dt").all_inner_texts()
-    assert [title.lower() for title in explained] == titles
+    assert [title.lower() for title in explained] == ["cost", *titles]
     pick = page.locator("tr.pick td").all_inner_texts()
-    for metric, cell in zip(shown_in("comparison")[1:], pick[3:], strict=True):
+    for metric, cell in zip(shown_in("comparison"), pick[3:], strict=True):
         mean, error = result.pick.mean(metric.name), result.pick.standard_error(metric.name)
         assert cell == f"{metric.text(mean)} ± {metric.text(error)}"
 

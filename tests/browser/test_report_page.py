@@ -84,7 +84,8 @@ def huge(folder):
         examples.take([Example(label, bool(k), k, 6, 12, members, [9.5] * 6) for k in (0, 0, 1)])
     n_bins = len(score_bins(predictor).edges) - 1
     histogram = rng.multinomial(20, np.full(n_bins, 1 / n_bins), n)
-    content = describe(predictor, Gathered(report, histogram, 3 * tested, examples, False))
+    by_size = rng.binomial(sizes, 0.9)
+    content = describe(predictor, Gathered(report, histogram, 3 * tested, by_size, examples, False))
     path = folder / "huge.html"
     path.write_text(render_report(content, "Huge"), encoding="utf-8")
     return path
@@ -97,12 +98,18 @@ def names_in_table(page):
 def test_the_top_answers_the_question(visit, languages):
     path, report = languages
     page = visit(path)
-    worst = report.worst_classes(5)
-    n_under = sum(limits[1] < 0.9 for limits in report.class_coverage_interval)
-    assert f"{n_under} of 505 classes" in page.inner_text("h1")
+    below = np.flatnonzero(report.likely_below)
+    assert f"likely below 90% for {len(below)} of 505 classes" in page.inner_text("h1")
+    assert "at most about 1 in 20" in page.inner_text(".answers")
     assert f"{round(100 * report.marginal_coverage, 1):g}%" in page.inner_text(".answers")
-    assert page.locator("#worst .name").all_inner_texts() == [view.name for view in worst]
-    assert names_in_table(page)[:5] == [view.name for view in worst]
+    worst = sorted(below, key=lambda k: (report.class_coverage[k], -report.class_counts[k]))[:5]
+    assert page.inner_text("#h-worst") == "Worst"
+    shown = page.locator("#worst .name").all_inner_texts()
+    assert set(shown) == {report.class_names[k] for k in worst}
+    shares = [int(text.rstrip("%")) for text in page.locator("#worst .value").all_inner_texts()]
+    assert shares == sorted(shares)
+    in_table = page.locator("#classes tbody .share").all_inner_texts()
+    assert in_table == sorted(in_table, key=lambda text: int(text.rstrip("%")))
     # Charts are drawn, and told to those who do not see them.
     for chart in ("coverage", "calibration", "sizes", "scores"):
         figure = page.locator(f"#chart-{chart}")
@@ -148,10 +155,11 @@ def test_columns_sort_both_ways_and_say_so(visit, languages):
 def test_filters_by_cluster_count_and_undercoverage(visit, languages):
     path, report = languages
     page = visit(path)
-    page.check("#under")
-    under = report.class_coverage_interval[:, 1] < 0.9
-    assert page.locator("#classes tbody tr.under").count() == min(50, under.sum())
-    page.uncheck("#under")
+    page.check("#below")
+    n_below = report.likely_below.sum()
+    assert page.locator("#classes tbody tr.below").count() == min(50, n_below)
+    assert page.inner_text("#hits") == f"{n_below} of 505 classes, {n_below} likely below 90%"
+    page.uncheck("#below")
     page.select_option("#cluster", "1")
     n_members = (report.cluster_of_class == 1).sum()
     assert page.inner_text("#hits").startswith(f"{n_members} of 505")
@@ -213,12 +221,15 @@ def test_light_and_dark(visit, languages):
     colour = "getComputedStyle(document.body).backgroundColor"
     labels = "getComputedStyle(document.querySelector('#chart-coverage text')).fill"
     light = page.evaluate(colour), page.evaluate(labels)
+    assert page.inner_text("#theme") == "Dark"  # what it will do
     page.click("#theme")
-    assert page.get_attribute("#theme", "aria-pressed") == "true"
+    assert page.inner_text("#theme") == "Light"
     dark = page.evaluate(colour), page.evaluate(labels)
     assert light[0] != dark[0]
     assert light[1] != dark[1]
-    assert visit(languages[0], dark=True).evaluate(colour) == dark[0]
+    other = visit(languages[0], dark=True)
+    assert other.evaluate(colour) == dark[0]
+    assert other.inner_text("#theme") == "Light"
 
 
 def test_a_phone_shows_a_class_as_a_sheet(visit, languages):
@@ -241,6 +252,68 @@ def test_paper_has_the_verdict_and_the_first_rows(visit, languages):
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("#classes tbody tr").count() == 50
     assert page.get_attribute("html", "data-theme") == "dark"
+
+
+def test_on_paper_heads_repeat_and_headings_stay_with_their_tables(visit, languages):
+    page = visit(languages[0])
+    heads = page.locator("#classes th").all_inner_texts()
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#classes th").all_inner_texts() == heads
+    assert page.locator("#classes th button").count() == 0  # Chromium repeats no head with buttons
+    styles = "element => getComputedStyle(document.querySelector(element))"
+    assert page.evaluate(f"({styles})('#classes thead').breakInside") == "avoid"
+    assert page.evaluate(f"({styles})('#classes thead').display") == "table-header-group"
+    for above in (".chapter", ".key", ".hits"):
+        assert page.evaluate(f"({styles})('{above}').breakAfter") == "avoid"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#classes th button").count() == len(heads)
+
+
+def test_the_first_screen_holds_the_answers(visit, languages):
+    page = visit(languages[0])  # 1280 x 900
+    for part in ("average", "size", "gap", "classes", "worst", "fix"):
+        box = page.locator(f"#h-{part}").bounding_box()
+        assert box["y"] < 640
+    figures = [
+        page.locator(f"section[aria-labelledby=h-{part}] .figure").bounding_box()["y"]
+        for part in ("average", "size", "gap", "classes")
+    ]
+    assert len(set(figures)) == 1
+
+
+def test_everything_drawn_says_what_it_shows(visit, languages):
+    page = visit(languages[0])
+    page.locator("#chart-scores svg").wait_for()
+    for drawn in page.locator("[role=img]").all():
+        assert len(drawn.get_attribute("aria-label")) > 40
+        assert drawn.get_attribute("aria-labelledby") is None
+
+
+def test_ticks_of_scores_differ_where_scores_hardly_do(visit, folder, simulate):
+    data = simulate(2000, 6, seed=4)
+    rows = data.rows**0.01
+    rows /= rows.sum(axis=1, keepdims=True)  # scores from 0.82 to 0.85
+    predictor = make_predictor("standard").fit(rows[:1000], data.labels[:1000])
+    path = write_report(folder / "crowded.html", predictor, rows[1000:], data.labels[1000:])
+    page = visit(path)
+    page.locator("#chart-scores svg").wait_for()
+    ticks = page.locator("#chart-scores .role-axis-label text").all_text_contents()
+    assert len(ticks) > 2
+    assert len(set(ticks)) == len(ticks)
+
+
+def test_few_rows_are_mentioned_only_where_rows_are_few(visit, folder, simulate):
+    data = simulate(12_000, 3, seed=5)
+    predictor = make_predictor("classwise").fit(data.rows[:6000], data.labels[:6000])
+    many = visit(
+        write_report(folder / "many.html", predictor, data.rows[6000:], data.labels[6000:])
+    )
+    many.click("#classes tbody tr >> nth=1")
+    assert "in line with the aim of 90%." in many.inner_text("#detail")
+    few = visit(write_report(folder / "few.html", predictor, data.rows[-60:], data.labels[-60:]))
+    few.click("#classes tbody tr >> nth=1")
+    assert "rows can tell" in few.inner_text("#detail .say")
 
 
 def test_names_stay_text_wherever_they_are_shown(visit, strange):
@@ -293,5 +366,5 @@ def test_pooled_says_why_a_class_has_its_threshold(visit, folder, simulate):
     page.click("#worst .name >> nth=0")
     first = int(np.argmax([page.inner_text("#worst .name >> nth=0") == str(k) for k in range(6)]))
     own = round(100 * predictor.own_weight_[first])
-    text = f"Its score distribution is {own}% its own rows, {100 - own}% the classes it resembles"
+    text = f"It rests on its own rows ({own}%) and the classes it resembles ({100 - own}%)."
     assert text in page.inner_text("body")

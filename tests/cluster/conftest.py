@@ -10,9 +10,9 @@ import pytest
 
 from evencover.engine.dask import local_cluster
 
-N_ROWS, N_CLASSES = 60_000, 100
-# Uneven on purpose: a file of one row, one of two blocks (41,943 rows make one).
-BOUNDS = [0, 2_000, 50_000, 50_001, 60_000]
+N_ROWS, N_CLASSES = 15_000, 400
+# Uneven on purpose: a file of one row, one of two blocks (10,485 rows make one).
+BOUNDS = [0, 500, 12_500, 12_501, 15_000]
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def write_parts(folder, data, bounds):
             "probs": pa.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1]),
             "labels": data.labels[start:stop],
         }
-        pq.write_table(pa.table(columns), folder / f"rows-{number}.parquet", row_group_size=6_000)
+        pq.write_table(pa.table(columns), folder / f"rows-{number}.parquet", row_group_size=1_500)
     return folder
 
 

@@ -38,7 +38,7 @@ def deadly(parts, tmp_path):
         def row_blocks(self):
             row = self.offset
             for rows, labels in self.source.labelled_blocks():
-                if row > 2_000 and os.getpid() != here:
+                if row > 500 and os.getpid() != here:
                     self.die_once()
                 yield rows, labels
                 row += len(rows)
@@ -100,12 +100,12 @@ def test_a_bad_row_is_named_by_its_file_and_place(client, table, tmp_path):
     from .conftest import write_parts
 
     rows = table.rows.copy()
-    rows[14_000 + 17, 3] = float("nan")
-    write_parts(tmp_path, table._replace(rows=rows), [0, 14_000, 15_000])
+    rows[3_500 + 17, 3] = float("nan")
+    write_parts(tmp_path, table._replace(rows=rows), [0, 3_500, 4_000])
     for executor in (client, None):
         with pytest.raises(InputError, match=r"NaN in row 17 of '.*rows-1\.parquet', class 3"):
             StandardPredictor().fit(tmp_path, executor=executor)
-        with pytest.raises(InputError, match="NaN in row 14017, class 3"):
+        with pytest.raises(InputError, match="NaN in row 3517, class 3"):
             StandardPredictor().fit(rows, table.labels, executor=executor)
 
 

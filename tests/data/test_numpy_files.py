@@ -73,7 +73,10 @@ def test_paths_may_be_text(tmp_path):
     ("arrays", "words"),
     [
         ({"other": ROWS}, "one matrix under .* Got the keys other"),
-        ({"probs": ROWS, "logits": LOGITS}, "one matrix under .* Got the keys probs, logits"),
+        (
+            {"probs": ROWS, "logits": LOGITS},
+            r"one matrix under .* Got the keys probs \(23, 4\), logits \(23, 4\)",
+        ),
         ({"probs": ROWS[0]}, r"shape \(4,\)"),
         ({"probs": ROWS[:, :1]}, "at least 2 classes"),
         ({"probs": ROWS[:0]}, "at least one row"),

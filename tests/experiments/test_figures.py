@@ -24,6 +24,11 @@ def tuned(make_grid):
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def small(make_grid):
+    return run(make_grid(scores=["softmax"], exact=False, n_avg=[20], repetitions=2))
+
+
 @pytest.mark.parametrize("exact", [False, True])
 def test_curves_are_the_means_and_bands_1_96_standard_errors(results, exact):
     figure = draw_curves(results, "mine", exact=exact)
@@ -76,11 +81,15 @@ def test_the_classes_let_down_are_those_with_the_least_coverage(results):
 @pytest.mark.parametrize(
     ("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
-def test_files_by_ending(results, tmp_path, ending, start):
-    paths = write_figures(results, tmp_path / "new", ending)
-    names = ["mine", "mine-randomised", "mine-classes"]
-    assert [path.name for path in paths] == [f"{name}.{ending}" for name in names]
+def test_files_by_ending(small, tmp_path, ending, start):
+    paths = write_figures(small, tmp_path / "new", ending)
+    assert [path.name for path in paths] == [f"mine.{ending}", f"mine-classes.{ending}"]
     assert all(path.read_bytes().startswith(start) for path in paths)
+
+
+def test_randomised_variants_have_a_figure_of_their_own(results, tmp_path):
+    paths = write_figures(results, tmp_path)
+    assert [path.stem for path in paths] == ["mine", "mine-randomised", "mine-classes"]
 
 
 def test_heat_maps_are_written(tuned, tmp_path):
@@ -88,13 +97,13 @@ def test_heat_maps_are_written(tuned, tmp_path):
     assert [path.name for path in paths] == ["mine-softmax-avg_size-heatmap.png"]
 
 
-def test_what_cannot_be_drawn_is_said(results, tmp_path):
+def test_what_cannot_be_drawn_is_said(small, tmp_path):
     with pytest.raises(InputError, match="no gamma x M grid to draw"):
-        write_heatmaps(results, tmp_path)
+        write_heatmaps(small, tmp_path)
     with pytest.raises(InputError, match="Unknown metric"):
-        write_heatmaps(results, tmp_path, metric="size")
+        write_heatmaps(small, tmp_path, metric="size")
     with pytest.raises(InputError, match="Unknown format 'gif'"):
-        write_figures(results, tmp_path, "gif")
+        write_figures(small, tmp_path, "gif")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="it is a file, not a folder"):
-        write_figures(results, tmp_path / "file")
+        write_figures(small, tmp_path / "file")

@@ -1,18 +1,27 @@
 """On small twins the published orderings appear. All is seeded: nothing here is left to chance."""
 
 import pytest
+from depth import size
 
 from evencover.experiments import Grid, run
 
 
 @pytest.fixture(scope="module")
 def study():
-    grid = Grid(
-        datasets=[{"twin": "imagenet", "scale": 0.2}, {"twin": "inaturalist", "scale": 0.1}],
-        scores=["softmax", "aps"], n_avg=[10, 20, 50, 100, 150], repetitions=4,
-    )  # fmt: skip
+    repetitions = size(short=2, deep=10)
+    grids = [
+        Grid(
+            datasets=[{"twin": "imagenet", "scale": 0.2}], scores=["softmax", "aps"],
+            n_avg=[10, 20, 50, 100, 150], repetitions=repetitions,
+        ),
+        Grid(
+            datasets=[{"twin": "inaturalist", "scale": 0.1}], scores=["softmax"],
+            n_avg=[10, 20, 50], repetitions=repetitions,
+        ),
+    ]  # fmt: skip
     return {
         (row["dataset"], row["score"], row["method"], row["n_avg"]): row
+        for grid in grids
         for row in run(grid).summary()
     }
 

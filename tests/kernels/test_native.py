@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from depth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.made import DTYPES, MAKERS, PLAIN, SCORES, draws_of, random_limits, softmax_rows
@@ -112,7 +113,9 @@ def small_matrices(draw):
     return (rows / rows.sum(axis=1, keepdims=True)).astype(dtype)
 
 
-def same_for_small_matrix(rows, seed):
+@settings(max_examples=examples(20))
+@given(small_matrices(), st.integers(0, 2**32))
+def test_any_small_matrix(rows, seed):
     rng = np.random.default_rng(seed)
     all_same_bits(rng, rows, scores=[Softmax(), APS(), RAPS(penalty=0.05, k_reg=1)])
     if not len(rows):
@@ -123,19 +126,6 @@ def same_for_small_matrix(rows, seed):
         scores = reference.score_matrix(*given, **PLAIN)
         limits = Limits(scores[rng.integers(len(rows))].copy())
         same_bits("prediction_sets", *given, limits, allow_empty=True, **PLAIN)
-
-
-@settings(max_examples=40)
-@given(small_matrices(), st.integers(0, 2**32))
-def test_any_small_matrix(rows, seed):
-    same_for_small_matrix(rows, seed)
-
-
-@pytest.mark.deep
-@settings(max_examples=500)
-@given(small_matrices(), st.integers(0, 2**32))
-def test_any_of_many_small_matrices(rows, seed):
-    same_for_small_matrix(rows, seed)
 
 
 @pytest.mark.parametrize("score", SCORES, ids=repr)

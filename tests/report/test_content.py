@@ -9,6 +9,7 @@ from evencover import EvencoverWarning, InputError, evaluate
 from evencover.predictors import make_predictor, method_names
 from evencover.report.content import report_content
 from evencover.report.groups import score_bins
+from evencover.report.sizes import coverage_by_size
 
 METHODS = method_names()
 
@@ -63,6 +64,62 @@ def test_every_count_is_what_counting_row_by_row_gives(fitted, test_rows):
     assert content["classes"]["size"] == [round(np.mean(size), 2) for size in sizes]
     assert content["classes"]["histogram"] == histogram.ravel().tolist()
     assert content["sizes"]["count"] == np.bincount(sets.sizes).tolist()
+
+
+def test_coverage_by_size_is_what_counting_row_by_row_gives(fitted, test_rows):
+    predictor, (rows, labels) = fitted["standard"], test_rows
+    sets = predictor.predict_set(rows)
+    table = report_content(predictor, rows, labels)["coverage_by_size"]
+    hits = [label in members for label, members in zip(labels, sets.to_lists(), strict=True)]
+    for line in table:
+        within = (sets.sizes >= line["from"]) & (sets.sizes <= line["to"])
+        assert line["rows"] == within.sum() > 0
+        assert line["covered"] == np.sum(within & np.array(hits))
+    assert sum(line["rows"] for line in table) == len(rows)
+    starts = [line["from"] for line in table]
+    assert starts == [start for start in (0, 1, 2, 3, 6, 11) if start in starts]
+
+
+def test_ranges_of_sizes_grow_and_end_with_the_classes():
+    table = coverage_by_size(np.ones(701, dtype=int), np.ones(701, dtype=int))
+    assert [(line["from"], line["to"]) for line in table][3:] == [
+        *((3, 5), (6, 10), (11, 20), (21, 50), (51, 100), (101, 200), (201, 500), (501, 700))
+    ]
+
+
+def test_many_empty_sets_are_told_with_the_way_to_avoid_them(data, test_rows):
+    sharp = {"alpha": 0.5, "score": "softmax"}
+    predictor = make_predictor("standard", **sharp).fit(data.rows[:2000], data.labels[:2000])
+    assert predictor.evaluate(*test_rows).empty_share > 0.01
+    text = report_content(predictor, *test_rows)["empty_sets"]
+    assert "of the sets are empty" in text
+    assert "allow_empty=False" in text
+    assert "--no-allow-empty" in text
+    full = make_predictor("standard", **sharp, allow_empty=False)
+    full.fit(data.rows[:2000], data.labels[:2000])
+    assert report_content(full, *test_rows)["empty_sets"] == ""
+
+
+def test_a_true_gap_that_is_not_known_does_not_stop_the_page(data):
+    predictor = make_predictor("standard").fit(data.rows[:2000], data.labels[:2000])
+    first = [int(np.flatnonzero(data.labels == k)[0]) for k in range(5)]
+    content = report_content(predictor, data.rows[first], data.labels[first])
+    assert content["metrics"]["true_gap"] is None
+    json.dumps(content, allow_nan=False)
+
+
+def test_edges_of_bins_can_be_told_apart(data, test_rows):
+    rows = data.rows**0.001  # probabilities that are all alike
+    rows /= rows.sum(axis=1, keepdims=True)
+    predictor = make_predictor("standard").fit(rows[:2000], data.labels[:2000])
+    edges = report_content(predictor, rows[2000:], data.labels[2000:])["groups"]["bin_edges"]
+    assert len(set(edges)) == len(edges)
+
+
+def test_a_guarantee_is_told_in_percent(fitted, test_rows):
+    assert "1 - alpha" in fitted["standard"].guarantee
+    guarantee = report_content(fitted["standard"], *test_rows)["guarantee"]
+    assert guarantee.startswith("Coverage of 90% is guaranteed on average")
 
 
 def test_scores_are_shown_in_the_units_of_their_thresholds(data, test_rows):

@@ -68,6 +68,30 @@ def test_names_stay_text(html):
     assert not re.search("[<>&\u2028\u2029]", data)
 
 
+def test_nobody_is_sure_and_nothing_is_promised(html):
+    text = re.sub(r"<script>/\* Vega.*?</script>", "", html, flags=re.DOTALL)
+    assert "likely below 90%" in text
+    assert not re.search(r"\bsurely\b|let down|\bpromise\b|\bbroken\b", text)
+    assert "no single class is promised anything" in text  # what is guaranteed is said to be
+
+
+def test_the_first_screen_has_coverage_size_and_gap(html, predictor, data):
+    report = predictor.evaluate(data.rows[300:], data.labels[300:])
+    top = html[html.index('<div class="answers">') : html.index('<dl class="numbers">')]
+    top = re.sub(r"<[^>]*>", "", top)
+    assert f"{100 * report.marginal_coverage:.1f}".removesuffix(".0") + "%" in top
+    assert f"{report.avg_size:.1f} of 6" in top
+    sizes = report.size_quantiles
+    assert f"The median is {sizes['50']}; 95% of the sets hold at most {sizes['95']}." in top
+    assert f"{report.true_gap:.1f} points" in top
+
+
+def test_what_is_drawn_has_a_name(html):
+    drawn = re.findall(r'<div[^>]*role="img"[^>]*>', html)
+    assert len(drawn) == 3
+    assert all("aria-label" in tag for tag in drawn)
+
+
 def test_nothing_is_asked_of_the_network(html):
     assert Elements(html).addresses == ["#main"]
     assert "default-src 'none'" in html

@@ -7,7 +7,7 @@ from evencover import CoverageReport
 from evencover.evaluation.report import Tally
 from evencover.predictors import make_predictor
 from evencover.report.remedies import Needs, remedies
-from evencover.report.verdict import class_states, expected_by_chance, usual_spread, verdict
+from evencover.report.verdict import class_states, likely_above, usual_spread, verdict
 
 
 def report_of(rows, covered, alpha=0.1, names=None):
@@ -25,38 +25,80 @@ def calibrated(method, counts, scores=None, **parameters):
     return make_predictor(method, **parameters).fit_scores(scores, labels, len(counts))
 
 
-def test_surely_means_that_the_whole_interval_is_on_one_side():
+def test_a_class_is_likely_below_likely_above_as_aimed_or_untested():
     report = report_of([100, 100, 100, 0], [80, 90, 99, 0])
     assert class_states(report).tolist() == [1, 2, 3, 0]
 
 
-def test_chance_is_what_simulation_shows():
+def test_classes_that_are_covered_as_aimed_are_hardly_ever_accused():
     counts = np.random.default_rng(1).integers(1, 60, 400)
-    rng, seen = np.random.default_rng(2), []
+    rng, accused, praised = np.random.default_rng(2), 0, 0
     for _ in range(300):
         report = report_of(counts, rng.binomial(counts, 0.9))
-        seen.append((class_states(report) == 1).sum())
-    # 300 draws of a count with a mean of 4.6: four standard errors are 0.5.
-    assert np.mean(seen) == pytest.approx(expected_by_chance(counts, 0.1), abs=0.5)
+        accused += report.likely_below.any()
+        praised += likely_above(report).any()
+        assert verdict(report, 1)["n_likely_below"] == report.likely_below.sum()
+    # Each happens in at most 5% of the draws, 15 of 300; 31 is four standard deviations more.
+    assert accused <= 30
+    assert praised <= 30
+
+
+def test_of_many_classes_named_few_are_innocent():
+    rng, innocent, named = np.random.default_rng(3), 0, 0
+    for _ in range(50):
+        truth = np.repeat([0.9, 0.6], [900, 100])
+        report = report_of([50] * 1000, rng.binomial(50, truth))
+        named += report.likely_below.sum()
+        innocent += report.likely_below[:900].sum()
+    assert named > 50 * 90  # nearly all that are below
+    assert innocent / named < 0.05
 
 
 @pytest.mark.parametrize(
     ("rows", "covered", "says"),
     [
-        ([1000] * 4, [905] * 4, "kept on average, and no class is surely let down"),
-        ([1000] * 4, [990, 990, 990, 700], "but surely broken for 1 of 4 classes"),
-        ([1000] * 4, [700] * 4, "broken on average, and surely for 4 of 4 classes"),
-        ([100] * 400, [90] * 399 + [80], "no more than chance would show"),
+        ([1000] * 4, [905] * 4, "met on average, and no class is likely below it"),
+        ([1000] * 4, [990, 990, 990, 700], "but coverage is likely below 90% for 1 of 4 classes"),
+        ([1000] * 4, [700] * 4, "short of 90% on average, and is likely below 90% for 4 of 4"),
+        ([40] * 100, [35] * 100, "short of 90% on average, although no single class"),
+        ([100] * 400, [90] * 399 + [80], "no class is likely below it"),  # one in 400 by chance
+        ([100] * 4 + [0], [90] * 3 + [60, 0], "for 1 of 4 tested classes"),
     ],
 )
 def test_the_headline_says_what_is_the_case(rows, covered, says):
     assert says in verdict(report_of(rows, covered), 0.01)["headline"]
 
 
-def test_noise_is_not_called_a_breach():
+def test_the_level_is_stated_where_classes_are_named():
+    named = verdict(report_of([1000] * 4, [990, 990, 990, 700]), 0.01)
+    assert "at most about 1 in 20" in named["by_chance"]
+    assert verdict(report_of([1000] * 4, [905] * 4), 0.01)["by_chance"] == ""
+
+
+def test_noise_is_not_called_a_shortfall():
     report = report_of([1000], [893])
-    assert verdict(report, 0.02)["is_kept_on_average"]
-    assert not verdict(report, 0.002)["is_kept_on_average"]
+    assert verdict(report, 0.02)["is_met_on_average"]
+    assert "within noise" in verdict(report, 0.02)["average"]
+    assert not verdict(report, 0.002)["is_met_on_average"]
+    assert "0.7 points short" in verdict(report, 0.002)["average"]
+    assert "larger than they have to be" in verdict(report_of([1000], [960]), 0.02)["average"]
+
+
+def test_the_worst_are_the_lowest_of_those_likely_below():
+    rows = [400, 10, 200, 60, 2, 100]
+    covered = [260, 0, 120, 40, 0, 90]
+    report = report_of(rows, covered)
+    assert report.likely_below.tolist() == [True, True, True, True, True, False]
+    # 0 of 10 before 0 of 2, of which less is known; then 60%, 65%, 67%.
+    assert verdict(report, 0.01)["worst"] == [1, 4, 2, 0, 3]
+
+
+def test_without_any_likely_below_those_come_that_could_be_highest_least():
+    report = report_of([400, 1, 100, 100], [356, 0, 88, 91])
+    assert not report.likely_below.any()
+    shown = verdict(report, 0.01)["worst"]
+    assert shown == sorted(shown, key=lambda index: report.class_coverage[index])
+    assert set(shown) == {view.class_index for view in report.worst_classes(5)}
 
 
 def test_the_usual_spread_counts_the_rows_that_calibrate():
@@ -74,13 +116,34 @@ def test_needs_are_the_smallest_counts_that_do():
 
 def test_standard_is_told_to_try_what_the_calibration_rows_allow():
     report = report_of([200] * 4, [100, 110, 120, 200], names=["a", "b", "c", "d"])
-    text = " ".join(remedies(calibrated("standard", [50, 20, 3, 400]), report))
-    assert "1 of the 3 had at least 34" in text
+    text = " ".join(remedies(calibrated("standard", [50, 20, 90, 400]), report))
+    assert "2 of the 3 had at least 34" in text
     assert "try classwise" in text
-    assert "2 of the 3 had fewer than 34" in text
+    assert "1 of the 3 had fewer than 34" in text
     assert "try pooled" in text
-    assert "about 45 more" in text  # 14 for b and 31 for c
-    assert "c (+31), b (+14)" in text
+    assert "about 14 more" in text
+    assert "Start with b (+14)." in text
+
+
+@pytest.mark.parametrize("method", ["standard", "pooled"])
+def test_classwise_is_not_advised_for_the_sake_of_a_few(method):
+    names = [str(k) for k in range(20)]
+    report = report_of([200] * 20, [100] * 15 + [190] * 5, names=names)
+    text = " ".join(remedies(calibrated(method, [50] + [12] * 19), report))
+    assert "classwise" not in text
+    assert "about 308 more" in text  # 22 for each of 14 classes
+
+
+def test_names_with_commas_are_told_apart():
+    report = report_of([200] * 3, [100, 100, 200], names=["Quechua, Cajamarca", "Even", "c"])
+    text = " ".join(remedies(calibrated("standard", [20, 30, 400]), report))
+    assert "Start with Quechua, Cajamarca (+14); Even (+4)." in text
+
+
+def test_one_class_is_spoken_of_as_one():
+    report = report_of([200] * 4, [100, 190, 190, 190])
+    text = " ".join(remedies(calibrated("standard", [50] * 4), report))
+    assert "It had at least 34 calibration rows, enough for a threshold of its own" in text
 
 
 def test_classwise_is_told_how_much_its_thresholds_vary():
@@ -111,12 +174,14 @@ def test_pooled_is_told_how_much_its_classes_speak_for_themselves():
     counts = [50, 20, 20, 20]
     predictor = calibrated("pooled", counts, rng.uniform(size=sum(counts)), strength=30)
     text = " ".join(remedies(predictor, report_of([200] * 4, [100, 190, 190, 190])))
-    assert "a say of 62%" in text  # 50 / (50 + 30)
+    assert "rows decide 62% of the threshold" in text  # 50 / (50 + 30)
     assert "It had at least 34 calibration rows" in text
 
 
-def test_nothing_is_advised_where_nothing_is_broken():
-    report = report_of([200] * 3, [181] * 3)
-    assert remedies(calibrated("standard", [50, 50, 50]), report) == [
-        "Nothing needs fixing: no class is surely below the promise."
+def test_nothing_is_advised_where_no_class_is_likely_below():
+    predictor = calibrated("standard", [50, 50, 50])
+    assert remedies(predictor, report_of([200] * 3, [181] * 3)) == [
+        "No class needs fixing: none is likely below 90%."
     ]
+    few = remedies(predictor, report_of([5] * 3, [4] * 3))
+    assert "With 5 test rows of a typical class, only a large shortfall would show." in few[0]

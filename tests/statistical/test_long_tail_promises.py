@@ -6,6 +6,7 @@ computed, not estimated. Seeds are fixed. Each test of a mean has a false-alarm 
 
 import numpy as np
 import pytest
+from depth import size
 
 from evencover import (
     ClasswisePredictor,
@@ -21,7 +22,7 @@ SIGMAS = 4
 SHAPE = np.array([0.3, 8.0, 0.6, 5.0, 1.0, 3.0])
 COUNTS = np.array([300, 12, 80, 15, 30, 20])  # the hard classes are the rare ones
 LABELS = np.repeat(np.arange(6), COUNTS)
-N_REPETITIONS = 400
+N_REPETITIONS = size(short=400, deep=4000)
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
@@ -81,7 +82,7 @@ def test_fuzzy_keeps_marginal_coverage(bandwidth, exact):
     rng = np.random.default_rng(3)
     chance = COUNTS / COUNTS.sum()
     covered = []
-    for repetition in range(600):
+    for repetition in range(size(short=600, deep=6000)):
         labels = rng.choice(6, 90, p=chance)
         scores = rng.random(90) ** (1 / SHAPE[labels])
         fitted = FuzzyPredictor(bandwidth=bandwidth, exact=exact, random_state=repetition)
@@ -126,7 +127,7 @@ def test_rc3p_covers_classes_with_many_rows_and_falls_short_with_few():
     for n in (10, 400):
         labels = np.repeat(np.arange(6), n)
         covered = []
-        for _ in range(300):
+        for _ in range(size(short=300, deep=3000)):
             scores, errors = rng.random(6 * n), rng.random(6 * n)
             ranks = np.ceil(6 * errors**4).astype(int).clip(1)  # not a function of the score
             fitted = RC3PPredictor().fit_scores(scores, labels, 6, ranks=ranks)

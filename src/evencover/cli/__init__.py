@@ -1,28 +1,51 @@
-"""The commands, thin: read, call the library, show. Results on stdout, notes on stderr."""
+"""The commands, thin: read, call the library, show. Results on stdout, notes on stderr.
+
+Nothing is imported here but what a sentence needs, so that an interruption is one from the start.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import cyclopts
-
-from evencover._validation import EvencoverWarning, InputError
-from evencover.cli import calibrate, compare, evaluate, info, predict, recommend, report
-from evencover.cli.console import note
-from evencover.cli.experiment import experiment
-from evencover.cli.shared import app
-
-COMMANDS: tuple[Any, ...] = (calibrate, predict, evaluate, report, info, recommend, compare)
-for command in COMMANDS:
-    app.command(command.run, name=command.__name__.rpartition(".")[2])
-app.command(experiment)
+from evencover.errors import EvencoverWarning, InputError
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; bad input is one sentence on stderr and exit code 2."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        _run(given)
+    except KeyboardInterrupt as stop:
+        print(f"evencover: interrupted; {_what_is_left(given, stop)}", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output went away
+        _discard_stdout()
+        sys.exit(141)
+    except SystemExit as stop:  # the same, met by rich, which prints help and tables
+        if isinstance(stop.__context__, BrokenPipeError):
+            sys.exit(141)
+        raise
+    except (InputError, OSError) as error:
+        _say(error)
+        if isinstance(error, OSError):  # perhaps stdout itself is full
+            _discard_stdout()
+        sys.exit(2)
+
+
+def _run(arguments: list[str]) -> None:
+    with _leaving_at_once():
+        import cyclopts
+
+        from evencover.cli.commands import app, name_choices
+        from evencover.cli.console import note
+
     shown: set[str] = set()
 
     def show_warning(message: Any, category: Any, *details: Any) -> None:
@@ -30,31 +53,47 @@ def main(arguments: list[str] | None = None) -> None:
             shown.add(str(message))
             note(str(message))
 
-    given = sys.argv[1:] if arguments is None else arguments
-    if {"--help", "-h"} & set(given):
-        _name_choices()
+    if {"--help", "-h"} & set(arguments):
+        name_choices()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", EvencoverWarning)
             warnings.showwarning = show_warning  # type: ignore[assignment]
             app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
             sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output went away
-        _discard_stdout()
-        sys.exit(141)
-    except (InputError, cyclopts.CycloptsError, OSError) as error:
-        print(f"evencover: {' '.join(str(error).split())}", file=sys.stderr)
-        if isinstance(error, OSError):  # perhaps stdout itself is full
-            _discard_stdout()
+    except cyclopts.CycloptsError as error:
+        _say(error)
         sys.exit(2)
 
 
-def _name_choices() -> None:
-    """Only a reader of the help needs the names of all methods, for which much is imported."""
-    from evencover.cli.choices import with_choices
+@contextmanager
+def _leaving_at_once() -> Iterator[None]:
+    """While modules are imported Ctrl-C just ends it: Python may lose an exception there."""
 
-    for command in COMMANDS:
-        command.run.__doc__ = with_choices(command.run.__doc__)
+    def leave(*_: object) -> None:
+        os.write(2, b"evencover: interrupted; nothing was written\n")
+        os._exit(130)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _say(error: Exception) -> None:
+    print(f"evencover: {' '.join(str(error).split())}", file=sys.stderr)
+
+
+def _what_is_left(arguments: list[str], stop: KeyboardInterrupt) -> str:
+    """What an interrupted command leaves behind, which it may say itself."""
+    if arguments[:1] == ["experiment"]:
+        return "what was finished is kept, and the same command goes on from there"
+    return str(stop) or "nothing was written"
 
 
 def _discard_stdout() -> None:

@@ -51,7 +51,7 @@ def run(
     Parameters
     ----------
     data
-        Probabilities and labels: .npz, .npy with --labels, .parquet or .arrow.
+        Probabilities and labels: a file, folder, pattern or address; {endings}.
     output
         Where to write the model (.safetensors).
     method

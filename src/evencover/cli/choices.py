@@ -77,6 +77,7 @@ def make_scores(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list
 def with_choices(help_text: str) -> str:
     """A help text with the names of all methods and scores filled in."""
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
+    from evencover.data.files import ARRAYS, TABLES
     from evencover.predictors import DEFAULT_METHOD, PREDICTORS, method_names
     from evencover.scores import SCORES, score_names
 
@@ -85,6 +86,7 @@ def with_choices(help_text: str) -> str:
         "methods": _listed({name: cls.summary for name, cls in PREDICTORS.items()}),
         "scores": _listed({name: cls.summary for name, cls in SCORES.items()}),
         "default_method": DEFAULT_METHOD,
+        "endings": ", ".join([*ARRAYS, *TABLES]),
         "more_methods": ", ".join(n for n in method_names() if n not in DEFAULT_METHODS),
         "more_scores": ", ".join(n for n in SCORES if n not in DEFAULT_SCORES),
     }

@@ -30,6 +30,8 @@ def run(
     n_splits: int = 10,
     calibration_fraction: float | None = None,
     n_per_class: int | None = None,
+    max_size: float | None = None,
+    min_coverage: float | None = None,
     groups: str | None = None,
     prevalence: str | None = None,
     settings: Settings = None,
@@ -59,6 +61,10 @@ def run(
         Share of the rows that calibrates; one half by default.
     n_per_class
         Calibrate on so many rows of each class instead.
+    max_size
+        Advise only what has sets of at most so many classes on average.
+    min_coverage
+        Advise only what covers at least this share of all rows.
     groups
         File with one group per class, for a method that takes 'groups' (.npy, .npz or text).
     prevalence
@@ -109,6 +115,8 @@ def run(
         n_splits=n_splits,
         calibration_fraction=calibration_fraction,
         n_per_class=n_per_class,
+        max_size=max_size,
+        min_coverage=min_coverage,
         temperature=temperature,
         random_state=seed,
     )
@@ -120,10 +128,7 @@ def run(
     if as_json:
         print_json(result.to_dict())
         return
-    titles, cells = result.table()
-    print_table(
-        [title.replace("Frac", "Frac\n") for title in titles], cells, title=result.heading()
-    )
+    print_table(*result.table(), title=result.heading())
     print(result.reason)
 
 

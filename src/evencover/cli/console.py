@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -94,19 +97,96 @@ def watch(source: Source, what: str) -> Source:
     return source
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a table: the first column to the left, numbers to the right, all of it in a pipe."""
+def print_text(text: str) -> None:
+    """Print lines, folded at words where a terminal is too narrow; a pipe gets them as they are."""
+    width = _terminal_width()
+    for line in text.split("\n"):
+        print(line if width is None else folded(line, width))
+
+
+def folded(line: str, width: int) -> str:
+    """A line as several; what follows stands below the last of its columns.
+
+    >>> print(folded("alpha   0.1   the share that may be missed", 32))
+    alpha   0.1   the share that may
+                  be missed
+    """
+    gaps = [gap.end() for gap in re.finditer(" {2,}", line[: width // 2])]
+    pieces = textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * (gaps[-1] if gaps else 0),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(pieces)
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str = "",
+    *,
+    least: Sequence[str] = (),
+) -> None:
+    """Print a table: the first column to the left, numbers to the right, all of it in a pipe.
+
+    On a terminal that is too narrow, columns are left out, and a line says which: those that are
+    `least` needed, in that order, then others from the right. No number is ever cut.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    width = _terminal_width()
+    kept = list(range(len(columns)))
+    if width is not None:
+        first_out = [list(columns).index(name) for name in least if name in columns]
+        by_need = [*first_out, *reversed(range(2, len(columns)))]
+        for column in dict.fromkeys(by_need):
+            if _least_width(columns, cells, kept) <= width:
+                break
+            kept.remove(column)
+    if title:
+        print_text(title)
+    text = _table([columns[c] for c in kept], [[row[c] for c in kept] for row in cells], width)
+    print(text, end="")
+    left_out = [name.replace("\n", "") for c, name in enumerate(columns) if c not in kept]
+    if left_out:
+        print_text(f"Left out, for want of room: {', '.join(left_out)}; --json shows all.")
+
+
+def _terminal_width() -> int | None:
+    """The width of the terminal that stdout is, or None."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+FOLDED_COLUMN = 20  # the first column, of words, may be made so narrow
+
+
+def _least_width(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], kept: Sequence[int]
+) -> int:
+    """How wide a table of these columns is if the first one is folded."""
+    widths = []
+    for column in kept:
+        texts = [*columns[column].split("\n"), *(row[column] for row in cells)]
+        widths.append(max(map(len, texts)))
+    return min(widths[0], FOLDED_COLUMN) + sum(widths[1:]) + 3 * len(kept)
+
+
+def _table(columns: Sequence[str], cells: Iterable[Sequence[str]], width: int | None) -> str:
+    """The table as text, in which no column but the first is folded."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number > 0)
-    for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
-    # Never cut a number: a pipe has no width, and a narrow terminal may break the line.
-    console = Console()
-    console.width = max(console.width, 120) if sys.stdout.isatty() else 200
-    console.print(table)
+    for row in cells:
+        table.add_row(*map(escape, row))
+    console = Console(width=10_000)
+    if width is not None:
+        console.width = max(width, 20)
+    with console.capture() as text:
+        console.print(table)
+    return text.get()

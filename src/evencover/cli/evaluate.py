@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evencover.cli.console import print_table
-from evencover.cli.shared import READ, Dask, Input, Json, executor, print_json
+from evencover.cli.console import print_table, print_text
+from evencover.cli.shared import READ, Dask, Input, Json, executor, print_json, refuse_swapped
 
 if TYPE_CHECKING:
     from evencover.evaluation.report import GroupCoverage
@@ -36,6 +36,7 @@ def run(
     """
     from evencover.persistence import load
 
+    refuse_swapped(model, data)
     predictor = load(model)
     source = read.open(data, "evaluating")
     with executor(dask) as workers:
@@ -43,12 +44,13 @@ def run(
     if as_json:
         print_json(report.to_dict())
         return
-    print(report)
+    print_text(str(report))
     groups = report.by_calibration_count()
     if report.cluster_of_class is not None:
         groups += report.by_cluster()
     titles = ["classes", "how many", "test rows", "coverage", "mean of classes", "CovGap"]
-    print_table(titles, [_group_cells(group) for group in groups])
+    least = ["mean of classes", "how many", "CovGap"]
+    print_table(titles, [_group_cells(group) for group in groups], least=least)
 
 
 def _group_cells(group: GroupCoverage) -> list[str]:

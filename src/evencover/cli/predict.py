@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from evencover._validation import InputError
-from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor
+from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, refuse_swapped
 from evencover.output.atomic import refuse_existing
+
+if TYPE_CHECKING:
+    from evencover.output.listing import Listed, Listing
 
 
 def run(
@@ -16,12 +20,15 @@ def run(
     /,
     *,
     output: Output,
+    order: Literal["probability", "index"] = "probability",
+    with_probabilities: Switch = False,
+    top: int | None = None,
     part_format: str = "parquet",
     dask: Dask = None,
     force: Switch = False,
     read: Input = READ,
 ) -> None:
-    """Write the prediction set of every row.
+    """Write the prediction set of every row, the most probable class first.
 
     Parameters
     ----------
@@ -33,6 +40,12 @@ def run(
         Where to write the sets: a file (.parquet, .npz, .jsonl or .csv), or a folder (a name
         without ending), which gets one file for each part of the input. After an interruption the
         same command adds to a folder what is missing.
+    order
+        How the classes of a set are listed: the most probable first, or by their index.
+    with_probabilities
+        Write the probability of each listed class too.
+    top
+        List at most so many classes of each set, the most probable ones, beside its full size.
     part_format
         The kind of files in a folder: parquet, npz, jsonl or csv.
     dask
@@ -40,40 +53,63 @@ def run(
     force
         Overwrite an existing file, or a folder made from another model or input.
     """
+    from evencover.output.listing import Listing
     from evencover.persistence import load
 
+    listing = Listing(order, with_probabilities, top)
     if output.is_dir() or not output.suffix:
-        _write_folder(load(model), data, output, part_format, dask, force, read)
+        refuse_swapped(model, data)
+        _write_folder(load(model), data, output, listing, part_format, dask, force, read)
         return
+    from evencover.output.folders import ids_of_rows
     from evencover.output.writers import check_sets_format, write_sets
 
     output = refuse_existing(output, force=force)
     check_sets_format(output)
+    refuse_swapped(model, data)
     predictor = load(model)
-    source = read.open(data, "predicting")
-    sizes = []
-
-    def counted(blocks: Any) -> Any:
-        for sets in blocks:
-            sizes.append((len(sets), len(sets.indices)))
-            yield sets
-
+    source, of_rows = read.open(data, "predicting"), read.of_rows()
+    counts = SetCounts()
     with executor(dask) as workers:
-        blocks = predictor.predict_set_blocks(source, **read.of_rows(), executor=workers)
-        n_rows = write_sets(output, counted(blocks), predictor.class_names_ or source.class_names)
-    average = sum(members for _, members in sizes) / n_rows
-    print(f"{output}: {n_rows} sets, {average:.2f} classes on average")
+        blocks = listing.blocks(predictor, source, **of_rows, executor=workers)
+        n_rows = write_sets(
+            output,
+            counts.watch(blocks),
+            predictor.class_names_ or source.class_names,
+            ids=ids_of_rows(source, of_rows["ids"]),
+        )
+    print(f"{output}: {n_rows} sets, {counts.n_members / n_rows:.2f} classes on average{counts}")
+
+
+class SetCounts:
+    """Counts members and empty sets while blocks pass by."""
+
+    def __init__(self) -> None:
+        self.n_members = self.n_empty = 0
+
+    def watch(self, blocks: Iterable[Listed]) -> Iterator[Listed]:
+        """The same blocks, counted."""
+        for listed in blocks:
+            self.n_members += int(listed.sizes.sum())
+            self.n_empty += int((listed.sizes == 0).sum())
+            yield listed
+
+    def __str__(self) -> str:
+        return f", {self.n_empty} empty" if self.n_empty else ""
 
 
 def _write_folder(
     predictor: Any,
     data: str,
     folder: Path,
+    listing: Listing,
     part_format: str,
     dask: str | None,
     force: bool,
     read: Input,
 ) -> None:
+    from dataclasses import asdict
+
     from evencover.output.folders import predict_to_folder
 
     if not folder.absolute().parent.is_dir():
@@ -84,6 +120,7 @@ def _write_folder(
             read.open(data, "predicting"),
             folder,
             **read.of_rows(),
+            **asdict(listing),
             executor=workers,
             ending=f".{part_format.lower().removeprefix('.')}",
             force=force,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from evencover._validation import InputError
 from evencover.cli.shared import READ, Input, Json, number_if_float, print_json
 
 
@@ -22,11 +19,7 @@ def run(data: str, /, *, alpha: str = "0.1", as_json: Json = False, read: Input 
     """
     from evencover.comparison.recommend import recommend
 
-    source = read.open(data, "reading")
-    if not source.has_labels:
-        raise InputError(f"Advice needs labels. Got none with {source.name}; pass --labels.")
-    labels = np.concatenate([np.asarray(block.labels) for block in source.blocks()])
-    advice = recommend(labels, source.n_classes, number_if_float(alpha))
+    advice = recommend(read.open(data, "reading"), alpha=number_if_float(alpha))
     if as_json:
         print_json(advice.to_dict())
     else:

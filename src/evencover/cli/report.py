@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor
+from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, refuse_swapped
 from evencover.data.location import as_location
 from evencover.output.atomic import refuse_existing
 
@@ -42,6 +42,7 @@ def run(
 
     require_extra()
     output = refuse_existing(output, force=force)
+    refuse_swapped(model, data)
     predictor = load(model)
     source = read.open(data, "reporting")
     title = f"Coverage of {as_location(data).name}" if title is None else title

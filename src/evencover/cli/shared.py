@@ -16,6 +16,7 @@ import evencover
 from evencover.cli.console import watch
 from evencover.data.opening import as_source
 from evencover.data.source import Source
+from evencover.errors import InputError
 
 app = App(
     name="evencover",
@@ -43,23 +44,51 @@ class Input:
     "File with one stable id per row; the same id always gets the same random choices."
     row_groups: str | None = None
     "File with the group of each row, for methods with a threshold for each group of rows."
+    probabilities_key: str | None = None
+    "What the numbers are called in the file; with one column per class, a pattern such as 'p_*'."
+    labels_key: str | None = None
+    "What the labels are called, in the file or in that of --labels."
+    ids_key: str | None = None
+    "What the ids are called, in the file or in that of --ids."
 
     def open(self, data: str | Path, what: str) -> Source:
         """The data as a source that shows its progress."""
-        return watch(as_source(data, self.labels, logits=True if self.logits else None), what)
+        source = as_source(
+            data,
+            self.labels,
+            logits=True if self.logits else None,
+            probabilities_key=self.probabilities_key,
+            labels_key=self.labels_key,
+            ids_key=None if self.ids else self.ids_key,
+        )
+        return watch(source, what)
 
     def of_rows(self) -> dict[str, Any]:
         """The rows' ids and groups, as `fit` and `predict_set` take them; None where not given."""
         from evencover.data.files import column_from_file
 
-        files = {"ids": self.ids, "groups": self.row_groups}
+        files, keys = {"ids": self.ids, "groups": self.row_groups}, {"ids": self.ids_key}
         return {
-            name: None if file is None else column_from_file(file, name)
+            name: None if file is None else column_from_file(file, keys.get(name) or name)
             for name, file in files.items()
         }
 
 
 READ = Input()
+
+
+def refuse_swapped(model: Path, data: str) -> None:
+    """Say so if the data come where the model belongs."""
+    from evencover.persistence import is_model
+
+    if not model.is_file():
+        return  # loading it says so
+    if not is_model(model) and Path(data).is_file() and is_model(data):
+        raise InputError(f"The model comes first, then the data. Got '{model}', then '{data}'.")
+    if model.suffix.lower() != ".safetensors":
+        raise InputError(
+            f"The model must be a file that calibrate wrote (.safetensors). Got '{model}' instead."
+        )
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Which method and score: compare() on the user's own rows, recommend() from the labels."""
 
-from evencover.comparison.compare import Candidate, Comparison, Difference, compare
+from evencover.comparison.compare import compare
 from evencover.comparison.recommend import Recommendation, recommend
+from evencover.comparison.result import Candidate, Comparison, Difference
 
 __all__ = ["Candidate", "Comparison", "Difference", "Recommendation", "compare", "recommend"]

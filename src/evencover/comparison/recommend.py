@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import os
+import warnings
+from dataclasses import asdict, dataclass, field
 from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
 
-from evencover._validation import InputError, IntArray, class_labels, plain_array, whole_number
+from evencover._types import Array, IntArray
+from evencover._validation import class_labels, plain_array, whole_number
+from evencover.comparison.splitting import calibration_split, other_rows
+from evencover.data.opening import as_source
+from evencover.data.source import Source
+from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.balance import class_balance
+from evencover.predictors import make_predictor
 from evencover.predictors.clustering import automatic_n_clusters, automatic_parameters, least_count
 from evencover.quantiles import Alpha, exact_fraction
 
+# Sizes are estimated from the first rows, about so many numbers.
+SIZE_NUMBERS = 1 << 24
 # The paper's boundaries, in examples per class at alpha = 0.1.
 VERY_FEW, MANY, PLENTY = 10, 75, 100
 BALANCED = 0.5
@@ -35,6 +45,8 @@ class Recommendation:
         The reason, what it will be like, and what would change the advice.
     n_rows, n_classes, examples_per_class, smallest_class, class_balance
         What the labels look like; the balance is the paper's metric, 1 for equal classes.
+    expected_sizes
+        Mean set sizes to expect by method, where probabilities were given.
     """
 
     method: str
@@ -49,10 +61,16 @@ class Recommendation:
     examples_per_class: float
     smallest_class: int
     class_balance: float
+    expected_sizes: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, ready for JSON."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
 
     def __str__(self) -> str:
         return "\n".join(
@@ -65,18 +83,30 @@ class Recommendation:
         )
 
 
-def recommend(labels: Any, n_classes: int | None = None, alpha: Alpha = 0.1) -> Recommendation:
+def recommend(
+    probabilities: Any,
+    labels: Any = None,
+    *,
+    n_classes: int | None = None,
+    alpha: Alpha = 0.1,
+    from_logits: bool = False,
+) -> Recommendation:
     """Choose a method from how many calibration rows each class has.
 
     Parameters
     ----------
+    probabilities
+        (N, K) array-like or the path of a file with the calibration rows. With them the advice
+        says how large sets will be. The labels alone will do, too, in their place.
     labels
-        (N,) class indices of the calibration rows.
+        (N,) class indices of the calibration rows; may come with the file.
     n_classes
-        The number of classes K; by default one more than the largest label.
+        The number of classes K, if only labels are given; by default one more than the largest.
     alpha
         The level. The paper's boundaries hold for 0.1; they move with 1/alpha, because what
         counts is the number of rows that a class may miss.
+    from_logits
+        The rows hold logits.
 
     >>> advice = recommend([0] * 400 + [1] * 300 + [2] * 200)
     >>> advice.method, advice.regime
@@ -84,15 +114,19 @@ def recommend(labels: Any, n_classes: int | None = None, alpha: Alpha = 0.1) -> 
     >>> recommend(list(range(50)) * 20, alpha=0.1).method
     'pooled'
     """
-    values = plain_array(labels)
-    if n_classes is None:
-        n_classes = int(values.max()) + 1 if values.size and values.dtype.kind in "iu" else 2
-    n_classes = max(whole_number(n_classes, "n_classes", "recommend", 1), 2)
-    indices = class_labels(values, n_classes, None)
-    if len(indices) == 0:
-        raise InputError("There must be at least one label. Got none.")
-    counts = np.bincount(indices, minlength=n_classes)
     level = float(exact_fraction(alpha, "recommend"))
+    sizes: dict[str, float] = {}
+    if labels is None and _are_labels(probabilities):
+        indices, n_classes = _checked(probabilities, n_classes)
+    else:
+        source = as_source(probabilities, labels)
+        if not source.has_labels:
+            raise InputError(f"Advice needs labels. Got none with {source.name}; pass 'labels'.")
+        rows, indices = _some_rows(source)
+        n_classes = source.n_classes
+        logits = from_logits if source.logits is None else source.logits
+        sizes = _sizes(rows, indices, alpha, logits)
+    counts = np.bincount(indices, minlength=n_classes)
     regime = _regime(counts, level)
     paper_method = _paper_method(counts, alpha, regime)
     method = "classwise" if regime == "extremely high" else "pooled"
@@ -102,13 +136,71 @@ def recommend(labels: Any, n_classes: int | None = None, alpha: Alpha = 0.1) -> 
         regime=regime,
         paper_method=paper_method,
         why=_why(counts, regime, paper_method),
-        expect=_expect(counts, level, method),
+        expect=_expect(counts, level, method) + _expect_sizes(sizes, method, n_classes),
         would_change=_would_change(counts, level, regime),
         n_rows=len(indices),
         n_classes=n_classes,
         examples_per_class=float(counts.mean()),
         smallest_class=int(counts.min()),
         class_balance=class_balance(counts),
+        expected_sizes=sizes,
+    )
+
+
+def _are_labels(values: Any) -> bool:
+    """Whether these are labels, and not rows, a file or a source."""
+    if isinstance(values, list | tuple):
+        return not values or not isinstance(values[0], str | os.PathLike | list | tuple)
+    return getattr(values, "ndim", None) == 1
+
+
+def _checked(labels: Any, n_classes: int | None) -> tuple[IntArray, int]:
+    values = plain_array(labels)
+    if n_classes is None:
+        n_classes = int(values.max()) + 1 if values.size and values.dtype.kind in "iu" else 2
+    n_classes = max(whole_number(n_classes, "n_classes", "recommend", 1), 2)
+    indices = class_labels(values, n_classes, None)
+    if len(indices) == 0:
+        raise InputError("There must be at least one label. Got none.")
+    return indices, n_classes
+
+
+def _some_rows(source: Source) -> tuple[Array, IntArray]:
+    """All labels, and the first rows, which are enough to tell how large sets will be."""
+    rows: list[Array] = []
+    labels: list[Array] = []
+    for block in source.blocks():
+        assert block.labels is not None
+        labels.append(block.labels)
+        if sum(map(len, rows)) * source.n_classes < SIZE_NUMBERS:
+            rows.append(np.array(block.rows))
+    return np.concatenate(rows), np.concatenate(labels)
+
+
+def _sizes(rows: Array, labels: IntArray, alpha: Alpha, logits: bool) -> dict[str, float]:
+    """Mean set sizes on rows that did not calibrate: half of these rows calibrate at a time."""
+    known, found = labels[: len(rows)], {}
+    if len(rows) < 4:
+        return {}
+    first = calibration_split(known, 0)
+    others = np.flatnonzero(other_rows(first, len(rows)))
+    with warnings.catch_warnings():  # what a half lacks is no news
+        warnings.simplefilter("ignore", EvencoverWarning)
+        for method in ("standard", "classwise", "pooled"):
+            predictor = make_predictor(method, alpha=alpha, from_logits=logits)
+            predictor.fit(rows[first], known[first])
+            found[method] = float(predictor.predict_set(rows[others]).sizes.mean())
+    return found
+
+
+def _expect_sizes(sizes: dict[str, float], method: str, n_classes: int) -> str:
+    """What half of the rows led to, as a sentence."""
+    if not sizes:
+        return ""
+    others = ", ".join(f"{name} {size:.1f}" for name, size in sizes.items() if name != method)
+    return (
+        f" Sets will hold about {sizes[method]:.1f} of the {n_classes} classes ({others}), as "
+        "calibrating on half of these rows showed."
     )
 
 
@@ -140,16 +232,16 @@ def _why(counts: IntArray, regime: str, paper_method: str) -> str:
     if regime == "extremely high":
         return (
             f"{have}: enough for every class to stand alone, and classwise is the one method "
-            "that guarantees coverage to each of them (the paper's advice too)."
+            "that guarantees coverage to each of them (the advice of Ding et al. 2023, too)."
         )
     limits = {
         "standard": "which ignores that classes differ",
         "clustered": "which spends most rows on finding clusters and leaves out small classes",
     }[paper_method]
     return (
-        f"{have}. That is the paper's {regime}-data regime, where it advises {paper_method}, "
-        f"{limits}; pooled uses every row for every class, and in our study it was never "
-        "noticeably worse than the best of the paper's methods and usually better."
+        f"{have}. That is the {regime}-data regime of Ding et al. (2023), who advise "
+        f"{paper_method}, {limits}; pooled uses every row for every class, and in our study its "
+        "coverage was the most even of the four methods in 123 of 126 settings."
     )
 
 
@@ -175,7 +267,7 @@ def _would_change(counts: IntArray, alpha: float, regime: str) -> str:
     plenty = ceil(PLENTY * 0.1 / alpha)
     if regime == "extremely high":
         return (
-            "nothing but less data: with new classes, or fewer than "
+            "only having less data: with new classes, or fewer than "
             f"{plenty} rows in some, use pooled."
         )
     short = counts < plenty
@@ -184,6 +276,6 @@ def _would_change(counts: IntArray, alpha: float, regime: str) -> str:
     first = f"Begin with the {unseen} classes without any. " if unseen else ""
     return (
         f"{missing} more labels, to give the {int(short.sum())} classes below {plenty} rows that "
-        f"many; then classwise can guarantee coverage to every class. {first}If sets are too "
-        "large or too uneven, try the raps score; 'evencover compare' measures it on your data."
+        f"many; then classwise can guarantee coverage to every class. {first}To weigh size against "
+        "evenness on your data, compare methods and scores ('evencover compare')."
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -12,11 +15,14 @@ from evencover.data.folder import PartsSource
 from evencover.data.formats.arrays import ArraysSource, OpenArrays, array_column
 from evencover.data.formats.arrow import ArrowSource, ParquetSource, TableSource
 from evencover.data.formats.hdf5 import hdf5_arrays
+from evencover.data.formats.json_lines import JsonLinesSource
 from evencover.data.formats.numpy_files import npy_arrays, npz_arrays
 from evencover.data.formats.safetensors_files import safetensors_arrays
 from evencover.data.formats.text import TextSource, text_column
+from evencover.data.formats.torch_files import torch_arrays
 from evencover.data.formats.zarr_stores import is_zarr, zarr_arrays
 from evencover.data.location import Address, Location, as_location, existing_file, expand
+from evencover.data.names import USUAL, Keys
 from evencover.data.reading import reading
 from evencover.data.source import Source
 from evencover.errors import InputError
@@ -29,45 +35,49 @@ ARRAYS: dict[str, OpenArrays] = {
     ".h5": hdf5_arrays,
     ".hdf5": hdf5_arrays,
     ".zarr": zarr_arrays,
+    ".pt": torch_arrays,
+    ".pth": torch_arrays,
 }
-TABLES: dict[str, type[TableSource] | type[TextSource]] = {
+TABLES: dict[str, type[TableSource] | type[TextSource] | type[JsonLinesSource]] = {
     ".parquet": ParquetSource,
     ".arrow": ArrowSource,
     ".feather": ArrowSource,
     ".csv": TextSource,
     ".tsv": TextSource,
+    ".jsonl": JsonLinesSource,
+    ".ndjson": JsonLinesSource,
 }
 
 
-def open_file(path: str | os.PathLike[str] | Address) -> Source:
+def open_file(path: str | os.PathLike[str] | Address, keys: Keys = USUAL) -> Source:
     """A source that reads a file, or the files of a folder or a pattern, block by block."""
     location = as_location(path)
     if _is_zarr(location):
-        return ArraysSource(location, zarr_arrays)
+        return ArraysSource(location, zarr_arrays, keys)
     many = expand(location)
     if many is None:
-        return _open_one(existing_file(location))
-    return _open_many(location, many)
+        return _open_one(existing_file(location), keys)
+    return _open_many(location, many, keys)
 
 
-def open_files(paths: Sequence[str | os.PathLike[str]]) -> Source:
+def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Source:
     """Several files as one source, in the order given."""
-    return PartsSource([open_file(path) for path in paths], ", ".join(map(str, paths[:3])))
+    return PartsSource([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
 
 
-def _open_one(location: Location) -> Source:
+def _open_one(location: Location, keys: Keys) -> Source:
     ending = location.suffix.lower()
     if ending in ARRAYS:
-        return ArraysSource(location, ARRAYS[ending])
+        return ArraysSource(location, ARRAYS[ending], keys)
     if ending in TABLES:
-        return TABLES[ending](location)
+        return TABLES[ending](location, keys)
     raise InputError(
         f"Cannot read '{location}': its ending must be one of {', '.join([*ARRAYS, *TABLES])}. "
         f"Got {ending or 'none'!r} instead."
     )
 
 
-def _open_many(location: Location, files: list[Location]) -> Source:
+def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
     known = {*ARRAYS, *TABLES}
     if location.is_dir():  # notes and manifests may lie beside the data; a pattern is meant as said
         files = [file for file in files if file.suffix.lower() in known]
@@ -82,7 +92,7 @@ def _open_many(location: Location, files: list[Location]) -> Source:
             f"Cannot read '{location}': its parts must be of one kind. Got {', '.join(endings)}; "
             f"choose one with a pattern such as '*{endings[0]}'."
         )
-    return PartsSource([_open_one(file) for file in files], str(location))
+    return PartsSource([_open_one(file, keys) for file in files], str(location))
 
 
 def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
@@ -94,13 +104,29 @@ def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels"
     return _joined([_column(file, key) for file in _files(as_location(path))])
 
 
-def labels_for(source: Source, path: str | os.PathLike[str] | Address) -> Array:
-    """The labels of all rows; of many files, each must fit the part beside it."""
+@dataclass(frozen=True)
+class LabelPlaces:
+    """What a message calls a label: its file, and its row there."""
+
+    files: list[str]
+    starts: list[int]
+
+    def __call__(self, row: int) -> str:
+        """The name of a row, counted over all files."""
+        which = bisect_right(self.starts, row) - 1
+        return f"row {row - self.starts[which]} of '{self.files[which]}'"
+
+
+def labels_for(
+    source: Source, path: str | os.PathLike[str] | Address, key: str = "labels"
+) -> tuple[Array, LabelPlaces]:
+    """The labels of all rows and their places; of many files, each must fit the part beside it."""
     files = _files(as_location(path))
-    columns = [_column(file, "labels") for file in files]
+    columns = [_column(file, key) for file in files]
     if len(files) > 1 and isinstance(source, PartsSource):
         source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
-    return _joined(columns)
+    starts = accumulate((len(column) for column in columns[:-1]), initial=0)
+    return _joined(columns), LabelPlaces([str(file) for file in files], list(starts))
 
 
 def _joined(columns: list[Array]) -> Array:
@@ -125,6 +151,6 @@ def _column(location: Location, key: str) -> Array:
         if ending in ARRAYS or _is_zarr(location):
             return array_column(location, ARRAYS.get(ending, zarr_arrays), key)
         source = TABLES.get(ending)
-        if source is not None and issubclass(source, TableSource):
+        if source is not None and issubclass(source, TableSource | JsonLinesSource):
             return source.column_of(location, key)
         return text_column(location, key)

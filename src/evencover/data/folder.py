@@ -7,6 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import numpy as np
+
 from evencover._validation import Array, InputError
 from evencover.data.source import Source
 
@@ -23,12 +25,23 @@ class PartsSource(Source):
         self._starts = list(accumulate((s.n_rows or 0 for s in self.sources), initial=0))
         self.n_rows, self.n_classes = self._starts[-1], first.n_classes
         self.class_names, self.logits = first.class_names, first.logits
-        self.has_labels = first.has_labels
+        self.has_labels, self.may_be_ranked = first.has_labels, first.may_be_ranked
+        self.used, self.left_out = first.used, first.left_out
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """The blocks of each file."""
         for source in self.sources:
-            yield from source.labelled_blocks()
+            start = 0
+            for rows, labels in source.labelled_blocks():
+                if labels is not None and source.numbers_are_names:
+                    labels = source._check_labels(labels, len(rows), start)
+                yield rows, labels
+                start += len(rows)
+
+    def _read_ids(self) -> Array | None:
+        found = [source.ids for source in self.sources]
+        known = [ids for ids in found if ids is not None]
+        return np.concatenate(known) if len(known) == len(found) else None
 
     def split(self) -> list[Source]:
         """The parts of each file."""

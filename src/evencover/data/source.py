@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import Array, InputError, IntArray, class_labels, plain_array, score_rows
+from evencover._validation import (
+    Array,
+    InputError,
+    IntArray,
+    label_indices,
+    plain_array,
+    score_rows,
+)
+from evencover.data.columns import by_rank
 from evencover.data.fingerprint import Fingerprint
+from evencover.data.objects import unpacked
 
 # About 16 MB of float32: threads that hand over smaller blocks wait for each other.
 BLOCK_ELEMENTS = 1 << 22
@@ -60,6 +70,16 @@ class Source(ABC):
         Labels of all rows if they are kept apart from the rows, else None.
     has_labels
         Whether blocks come with labels.
+    labels_given
+        Whether the labels were given apart, rather than found with the rows.
+    labels_by_name
+        Whether the labels that are kept apart were class names.
+    numbers_are_names
+        Whether the classes are called by whole numbers, and labels that are numbers are names.
+    may_be_ranked
+        Whether the rows may hold a few best classes by rank, as top-k files do; they are refused.
+    used, left_out
+        What columns or arrays were taken for, and why others were not; for `evencover info`.
     first_row
         Number of the first row in the file, for messages; not 0 in a part of a file.
     offset
@@ -77,10 +97,29 @@ class Source(ABC):
     name: str = "the input"
     labels: Array | None = None
     has_labels: bool = False
+    labels_given: bool = False
+    labels_by_name: bool = False
+    numbers_are_names: bool = False
+    may_be_ranked: bool = False
+    used: Mapping[str, str] = MappingProxyType({})
+    left_out: Mapping[str, str] = MappingProxyType({})
     first_row: int = 0
     offset: int = 0
     rows_read: Fingerprint | None = None
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None
+    _ids: Array | None = None
+    _label_place: Callable[[int], str] | None = None
+    _labels_checked: bool = False
+
+    @property
+    def ids(self) -> Array | None:
+        """(N,) ids found with the rows, as they are; read when they are asked for."""
+        if self._ids is None:
+            self._ids = self._read_ids()
+        return self._ids
+
+    def _read_ids(self) -> Array | None:
+        return None
 
     @abstractmethod
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
@@ -100,9 +139,11 @@ class Source(ABC):
         start = 0
         for part in parts or ():
             part.class_names, part.logits, part.watch = self.class_names, self.logits, None
+            part._ids, part._label_place = None, None  # the engine sends the ids, as numbers
             assert part.n_rows is not None
             if self.labels is not None:
                 part.labels, part.has_labels = self.labels[start : start + part.n_rows], True
+                part._labels_checked = self._labels_checked
             start += part.n_rows
         return parts
 
@@ -115,17 +156,26 @@ class Source(ABC):
         of_file = "" if self.name == Source.name else f" of {self.name}"
         return f"row {self.first_row + row}{of_file}"
 
-    def attach_labels(self, labels: Any) -> None:
+    def attach_labels(self, labels: Any, place: Callable[[int], str] | None = None) -> None:
         """Use these labels, one per row, instead of any that come with the rows.
 
         Class indices are kept in as few bytes as their number allows: parts take them along.
+        Messages call a label by what `place` makes of its row's number.
         """
-        self.labels = plain_array(labels)
-        self.has_labels = True
-        names_to_come = self.class_names is None and self.labels.dtype.kind in "UO"
-        if self.n_rows is not None and not names_to_come:
-            checked = self._check_labels(self.labels, self.n_rows)
-            self.labels = checked.astype(np.min_scalar_type(max(0, self.n_classes - 1)))
+        self.labels, self._label_place = plain_array(labels), place
+        self.has_labels, self._labels_checked = True, False
+        self.labels_by_name = self.labels.dtype.kind in "UOT" or self.numbers_are_names
+        self.check_kept_labels()
+
+    def check_kept_labels(self) -> None:
+        """Turn labels that are kept apart into class indices, unless names are still to come."""
+        if self.labels is None or self.n_rows is None or self._labels_checked:
+            return
+        if self.class_names is None and self.labels.dtype.kind in "UOT":
+            return
+        checked = self._check_labels(self.labels, self.n_rows)
+        self.labels = checked.astype(np.min_scalar_type(max(0, self.n_classes - 1)))
+        self._labels_checked = True
 
     def blocks(self) -> Iterator[Block]:
         """Checked blocks: right number of columns, labels that are class indices."""
@@ -147,6 +197,8 @@ class Source(ABC):
                     f"Got {rows.shape[1]} from {self.place(start)} on."
                 )
             stop = start + len(rows)
+            if start == 0 and self.may_be_ranked and _is_ranked(rows):
+                raise by_rank(self.name, f"{len(rows)} rows of {rows.shape[1]} falling numbers")
             if labels is not None:
                 labels = self._check_labels(labels, len(rows), start)
             block = Block(self.offset + start, rows, labels, self)
@@ -175,24 +227,15 @@ class Source(ABC):
 
     def _check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
         """Labels as class indices; `start` is the row of the first of them."""
-        values = plain_array(labels)
-        if self.class_names is not None and values.dtype.kind in "UO":
-            index_of_name = {name: index for index, name in enumerate(self.class_names)}
-            names = [str(name) for name in values.tolist()]
-            indices = [index_of_name.get(name, -1) for name in names]
-            if -1 in indices:
-                row = indices.index(-1)
-                raise InputError(
-                    f"Every label must be one of the {self.n_classes} class names. "
-                    f"Got {names[row]!r} in {self.place(start + row)}."
-                )
-            values = np.array(indices, dtype=np.int64)
-        return class_labels(
-            values,
+        place = self._label_place or self.place
+        return label_indices(
+            labels,
+            self.class_names,
             self.n_classes,
             n_rows,
             f"'labels' of {self.name}",
-            lambda row: self.place(start + row),
+            lambda row: place(start + row),
+            numbers_are_names=self.numbers_are_names and not self._labels_checked,
         )
 
 
@@ -225,6 +268,16 @@ class ArraySource(Source):
         return ((rows, None) for rows in slices(self.rows))
 
 
+def _is_ranked(rows: Array) -> bool:
+    """Whether the numbers of every row fall; by chance one row in K! does."""
+    return (
+        rows.shape[1] > 2
+        and len(rows) > 4
+        and all(bool((part[:, 1:] <= part[:, :-1]).all()) for part in (rows[:5], rows))
+        and bool((rows[:, 0] > rows[:, -1]).any())
+    )
+
+
 class IterableSource(Source):
     """Blocks that somebody else makes, such as the batches of a data loader; read once."""
 
@@ -234,15 +287,17 @@ class IterableSource(Source):
         if first is None:
             raise InputError("There must be at least one block of rows. Got none.")
         self._stream = itertools.chain([first], stream)
-        rows, labels = rows_and_labels(first)
-        self.n_classes = score_rows(rows).shape[1]
-        self.has_labels = labels is not None
+        found = unpacked(first)
+        self.n_classes = score_rows(found.rows).shape[1]
+        self.has_labels = found.labels is not None
+        self.class_names = self._first_names = found.class_names
+        self.logits, self.numbers_are_names = found.logits, found.numbers_are_names
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """The blocks, cut where they are too large."""
         for block in self._stream:
-            rows, labels = rows_and_labels(block)
-            rows = score_rows(rows)
+            found = unpacked(block)
+            rows, labels = score_rows(found.rows), found.labels
             if (labels is not None) != self.has_labels and self.labels is None:
                 raise InputError("All blocks must come with labels, or none.")
             if labels is not None and len(labels) != len(rows):
@@ -250,16 +305,13 @@ class IterableSource(Source):
                     f"Each block must have one label per row. Got {len(labels)} labels "
                     f"for {len(rows)} rows."
                 )
+            if found.class_names is not None and self._first_names != found.class_names:
+                raise InputError(
+                    "All blocks must have the same columns in the same order. "
+                    f"Got {', '.join(found.class_names[:5])}, ... in one of them."
+                )
             start = 0
             for part in slices(rows):
                 stop = start + len(part)
                 yield part, None if labels is None else plain_array(labels)[start:stop]
                 start = stop
-
-
-def rows_and_labels(block: Any) -> tuple[Any, Any]:
-    """A block and its labels; a torch DataLoader makes lists of two tensors, not tuples."""
-    is_pair = isinstance(block, tuple | list) and len(block) == 2
-    if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
-        return block[0], block[1]
-    return block, None

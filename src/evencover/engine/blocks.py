@@ -124,7 +124,7 @@ def map_source(
 ) -> Iterator[Result]:
     """Yield ``function(block, row ids)`` of each block or, on an executor, merged for each part.
 
-    The ids are None if the user gave none.
+    The ids are None if the user gave none and none came with the rows.
     """
     known = known_ids(source, ids)
     if executor is None:
@@ -175,7 +175,8 @@ def _as_one_part(source: Source, ids: Array | None) -> Iterator[tuple[Block, Arr
 
 
 def known_ids(source: Source, ids: Any) -> Array | None:
-    """The user's ids as numbers, if there are any."""
+    """The user's ids as numbers, else those found with the rows; None if there are none."""
+    ids = source.ids if ids is None else ids
     if ids is None:
         return None
     return row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)

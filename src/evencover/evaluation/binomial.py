@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._types import FloatArray, IntArray
+from evencover._types import Array, FloatArray, IntArray
 from evencover.quantiles import exact_fraction
 
 
@@ -23,6 +23,27 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> Fl
     low = np.where(successes > 0, betaincinv(np.maximum(successes, 1), failures + 1, tail), 0.0)
     high = np.where(failures > 0, betaincinv(successes + 1, np.maximum(failures, 1), 1 - tail), 1.0)
     return np.stack([low, high], axis=-1)
+
+
+def likely_below(covered: IntArray, counts: IntArray, alpha: float, rate: float = 0.05) -> Array:
+    """Which classes are likely covered less than 1 - alpha (K,), false discoveries held at `rate`.
+
+    Benjamini and Hochberg (1995) on P(Binomial(n, 1 - alpha) <= covered). These p-values are of
+    separate rows, so the procedure holds as it stands, and discreteness makes it stricter.
+
+    >>> likely_below(np.array([2, 9]), np.array([10, 10]), 0.1).tolist()
+    [True, False]
+    """
+    from scipy.special import bdtr
+
+    p = bdtr(covered.astype(float), counts, float(1 - exact_fraction(alpha)))
+    tested = np.flatnonzero(counts > 0)
+    order = tested[np.argsort(p[tested], kind="stable")]
+    passes = np.flatnonzero(p[order] <= rate * np.arange(1, len(order) + 1) / max(1, len(order)))
+    named: Array = np.zeros(len(counts), dtype=bool)
+    if len(passes):
+        named[order[: passes[-1] + 1]] = True
+    return named
 
 
 def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._types import FloatArray, IntArray
-from evencover._validation import class_labels, import_pandas, whole_number
+from evencover._validation import import_pandas, label_indices, whole_number
 from evencover.errors import InputError
 from evencover.evaluation.binomial import clopper_pearson
 from evencover.evaluation.confusions import Confusions
@@ -66,7 +66,7 @@ def evaluate(
     sets
         The sets of N rows.
     labels
-        (N,) true class indices.
+        (N,) true class indices, or class names.
     alpha
         The level the sets were made for.
     class_names
@@ -87,11 +87,12 @@ def evaluate(
         )
     if len(sets) == 0:
         raise InputError("There must be at least one row to evaluate. Got none.")
-    labels = class_labels(labels, sets.n_classes, len(sets))
+    names = sets.class_names if class_names is None else class_names
+    labels = label_indices(labels, names, sets.n_classes, len(sets))
     return CoverageReport.from_tally(
         Tally.of(sets, labels),
         alpha,
-        class_names=sets.class_names if class_names is None else class_names,
+        class_names=names,
         calibration_counts=calibration_counts,
         cluster_of_class=cluster_of_class,
     )

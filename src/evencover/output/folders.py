@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,15 +14,15 @@ import numpy as np
 from evencover._validation import Array, InputError, plain_array
 from evencover.data.location import Address, Location, size_of
 from evencover.data.reading import reading
-from evencover.data.source import Block, IterableSource
+from evencover.data.source import IterableSource, Source
 from evencover.engine.blocks import Part, cut, known_ids, map_blocks
 from evencover.engine.workers import as_workers, one_of_many
+from evencover.output.listing import Listing, Order, RuleAndListing
 from evencover.output.manifest import PlannedFolder
-from evencover.output.writers import check_sets_format, write_sets
+from evencover.output.writers import check_sets_format, ids_to_write, write_sets
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.content import digest
 from evencover.predictors.matching import like_calibration
-from evencover.sets import PredictionSets
 
 
 class FolderOfSets(NamedTuple):
@@ -42,13 +42,16 @@ def predict_to_folder(
     groups: Any = None,
     executor: Any = None,
     ending: str = ".parquet",
+    order: Order = "probability",
+    with_probabilities: bool = False,
+    top: int | None = None,
     force: bool = False,
 ) -> FolderOfSets:
     """Write the prediction set of every row, one file for each part of the input.
 
     Each file appears whole or not at all, and `_manifest.json` when all are there. After an
     interruption the same call makes only what is missing. A folder that was begun with another
-    model or input is refused.
+    model or input, or that lists classes in another way, is refused.
 
     Parameters
     ----------
@@ -61,6 +64,12 @@ def predict_to_folder(
         Where the files go.
     ending
         Their format: ".parquet", ".npz", ".jsonl" or ".csv".
+    order
+        "probability" lists the most probable class of each set first, "index" the lowest index.
+    with_probabilities
+        Write the probability of each listed class too.
+    top
+        List at most so many classes of each set, the most probable ones, beside its size.
     force
         Write anew what another model or input made.
 
@@ -77,6 +86,7 @@ def predict_to_folder(
             "A folder of parts is made from files or arrays, which can be read again. "
             "Got an iterator; use predict_set_blocks."
         )
+    listing = Listing(order, with_probabilities, top)
     parts = list(cut(source, known_ids(source, ids)))
     about_input = [_identity(part) for part in parts]
     if groups is not None:
@@ -84,26 +94,54 @@ def predict_to_folder(
     identity = hashlib.blake2b(repr(about_input).encode(), digest_size=16)
     plan = PlannedFolder(
         folder,
-        {"model": digest(predictor), "input": identity.hexdigest()},
+        {
+            "model": digest(predictor),
+            "input": identity.hexdigest(),
+            "way of listing classes": str(listing),
+        },
         [_record(part, ending) for part in parts],
     )
     missing = plan.begin(force=force)
     todo = [part for part in parts if _record(part, ending) in missing]
-    rule = predictor.rule(logits=source.logits, groups=groups)
-    write = PartWriter(folder, ending, rule.sets, source.class_names)
-    if executor is not None and todo:
-        as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
-    else:  # one file after the other, each with all threads
-        for part in todo:
-            write(part)
+    listed = RuleAndListing(predictor.rule(logits=source.logits, groups=groups), listing)
+    write = PartWriter(folder, ending, listed, source.class_names)
+    try:
+        _write_parts(write, _with_own_ids(todo, ids_of_rows(source, ids)), executor)
+    except KeyboardInterrupt:
+        there = len(parts) - len(plan.missing())
+        raise KeyboardInterrupt(
+            f"{there} of {len(parts)} files are in '{folder}', and the same again makes the rest"
+        ) from None
     plan.finish()
     n_rows = parts[-1].start + (parts[-1].source.n_rows or 0)
     return FolderOfSets(n_rows, len(parts), len(parts) - len(todo))
 
 
+def ids_of_rows(source: Source, ids: Any) -> Array | None:
+    """The ids to write beside the sets: those given, else those that come with the input."""
+    own = getattr(source, "ids", None) if ids is None else ids
+    return None if own is None else ids_to_write(own)
+
+
 def _record(part: Part, ending: str) -> dict[str, Any]:
     file = f"part-{part.number:05d}{ending}"
     return {"file": file, "first_row": part.start, "rows": part.source.n_rows}
+
+
+class PartToWrite(NamedTuple):
+    """A part of the input, as in the engine, with the ids that are written beside its sets."""
+
+    source: Source
+    ids: Array | None
+    number: int
+    written_ids: Array | None
+
+
+def _with_own_ids(parts: Sequence[Part], ids: Array | None) -> list[PartToWrite]:
+    def own(part: Part) -> Array | None:
+        return None if ids is None else ids[part.start : part.start + (part.source.n_rows or 0)]
+
+    return [PartToWrite(*part, own(part)) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -112,19 +150,30 @@ class PartWriter:
 
     folder: Path
     ending: str
-    on_block: Callable[[Block, Array | None], PredictionSets]
+    on_block: RuleAndListing
     class_names: Sequence[str] | None
 
-    def __call__(self, part: Part) -> int:
+    def __call__(self, item: PartToWrite) -> int:
         """Read the part block by block, write its file, return the number of rows."""
+        part = Part(item.source, item.ids, item.number)
         path = self.folder / _record(part, self.ending)["file"]
-        blocks = map_blocks(lambda item: self.on_block(*item), part.blocks())
-        return write_sets(path, blocks, self.class_names, first_row=part.start)
+        blocks = map_blocks(lambda pair: self.on_block(*pair), part.blocks())
+        return write_sets(
+            path, blocks, self.class_names, ids=item.written_ids, first_row=part.start
+        )
 
-    def alone(self, part: Part) -> int:
+    def alone(self, item: PartToWrite) -> int:
         """The same as a task among others."""
         with one_of_many():
-            return self(part)
+            return self(item)
+
+
+def _write_parts(write: PartWriter, todo: Sequence[PartToWrite], executor: Any) -> None:
+    if executor is not None and todo:
+        as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
+    else:  # one file after the other, each with all threads
+        for part in todo:
+            write(part)
 
 
 def _identity(part: Part) -> tuple[Any, ...]:

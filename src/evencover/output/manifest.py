@@ -48,6 +48,10 @@ class PlannedFolder:
         if known != plan:
             make_folder(self.folder)
             write_record(self.folder / PLAN, plan)
+        return self.missing()
+
+    def missing(self) -> list[dict[str, Any]]:
+        """The parts that are not there yet."""
         return [part for part in self.parts if not (self.folder / part["file"]).exists()]
 
     def finish(self) -> None:

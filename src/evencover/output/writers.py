@@ -1,4 +1,8 @@
-"""Prediction sets to files, written as they are made."""
+"""Prediction sets to files, written as they are made.
+
+All formats have ``size`` (of the whole set) and ``set`` (the listed class indices), and ``id``,
+``names`` and ``probabilities`` where they are known or wanted.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,19 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from evencover._arrow import import_pyarrow
+from evencover._types import Array, IntArray
+from evencover._validation import plain_array
 from evencover.errors import InputError
 from evencover.output.atomic import atomic_path
+from evencover.output.listing import Listed
 from evencover.sets import PredictionSets
 
 
@@ -32,99 +40,192 @@ def check_sets_format(path: str | os.PathLike[str]) -> None:
         import_pyarrow()
 
 
+class _Rows(NamedTuple):
+    """What is written beside the sets: class names, row ids, and the place of the first row."""
+
+    names: Sequence[str] | None
+    ids: Array | None
+    first: int
+
+
 def write_sets(
     path: str | os.PathLike[str],
-    blocks: Iterable[PredictionSets],
+    blocks: Iterable[Listed | PredictionSets],
     class_names: Sequence[str] | None = None,
     *,
+    ids: Any = None,
     first_row: int = 0,
 ) -> int:
     """Write a stream of sets in the format of the path's ending; return the number of rows.
 
-    `first_row` is the place of the first one in the whole input, where formats number rows.
+    `ids` are those of all rows. `first_row` is the place of the first one in the whole input,
+    where formats number rows.
     """
     check_sets_format(path)
+    about = _Rows(class_names, None if ids is None else ids_to_write(ids), first_row)
+    listed = (Listed.of_sets(b) if isinstance(b, PredictionSets) else b for b in blocks)
     with atomic_path(path) as temporary:
-        return WRITERS[Path(path).suffix.lower()](temporary, blocks, class_names, first_row)
+        return WRITERS[Path(path).suffix.lower()](temporary, listed, about)
 
 
-def _write_parquet(path: Path, blocks: Iterable[PredictionSets], names: Any, _: int) -> int:
-    """Columns ``set`` (class indices) and, if there are names, ``names``."""
+def ids_to_write(ids: Any) -> Array:
+    """Integers as they are, and everything else as text."""
+    values = plain_array(ids)
+    return values if values.dtype.kind in "iuU" else np.array([str(v) for v in values.tolist()])
+
+
+def _with_ids(blocks: Iterable[Listed], ids: Array | None) -> Iterator[tuple[Listed, Array | None]]:
+    """Each block, and the ids of its rows."""
+    start = 0
+    for listed in blocks:
+        stop = start + len(listed)
+        if ids is not None and stop > len(ids):
+            raise InputError(f"'ids' must have one entry per row. Got only {len(ids)}.")
+        yield listed, None if ids is None else ids[start:stop]
+        start = stop
+
+
+def _write_parquet(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
+    """Columns ``id``, ``size``, ``set`` (class indices), ``names`` and ``probabilities``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    fields = [pa.field("set", pa.large_list(pa.int32()))]
-    if names is not None:
-        dictionary = pa.array(names, pa.string())
-        fields.append(pa.field("names", pa.large_list(pa.string())))
-    n_rows = 0
-    with pq.ParquetWriter(path, pa.schema(fields)) as writer:
-        for sets in blocks:
-            columns = [sets.to_arrow()]
-            if names is not None:
-                flat = dictionary.take(pa.array(sets.indices))
-                columns.append(pa.LargeListArray.from_arrays(pa.array(sets.indptr), flat))
-            writer.write_batch(pa.record_batch(columns, schema=writer.schema))
-            n_rows += len(sets)
+    dictionary = None if about.names is None else pa.array(about.names, pa.string())
+    n_rows, writer = 0, None
+    try:
+        for listed, ids in _with_ids(blocks, about.ids):
+            columns = {} if ids is None else {"id": pa.array(ids.tolist(), _id_type(ids))}
+            columns["size"] = pa.array(listed.sizes, pa.int32())
+            ends = pa.array(_bounds(listed.counts))
+            flat = {"set": pa.array(listed.classes, pa.int32())}
+            if dictionary is not None:
+                flat["names"] = dictionary.take(flat["set"])
+            if listed.probabilities is not None:
+                flat["probabilities"] = pa.array(listed.probabilities)
+            for name, values in flat.items():
+                columns[name] = pa.LargeListArray.from_arrays(ends, values)
+            batch = pa.record_batch(columns)
+            writer = writer or pq.ParquetWriter(path, batch.schema)
+            writer.write_batch(batch)
+            n_rows += len(listed)
+    finally:
+        if writer is not None:
+            writer.close()
     return n_rows
 
 
-def _write_npz(path: Path, blocks: Iterable[PredictionSets], names: Any, _: int) -> int:
-    """Arrays ``indptr``, ``indices``, ``n_classes`` and, if there are names, ``class_names``."""
-    sizes, n_classes, total = [np.zeros(1, dtype=np.int64)], 0, 0
-    with tempfile.TemporaryFile(dir=path.parent) as indices:  # an archive has one open member
-        for sets in blocks:
-            sizes.append(sets.sizes)
-            n_classes = sets.n_classes
-            total += len(sets.indices)
-            indices.write(sets.indices.astype("<i4", copy=False).tobytes())
-        indices.seek(0)
-        indptr = np.cumsum(np.concatenate(sizes))
+def _id_type(ids: Array) -> Any:
+    import pyarrow as pa
+
+    return pa.string() if ids.dtype.kind == "U" else pa.from_numpy_dtype(ids.dtype)
+
+
+def _bounds(counts: IntArray) -> IntArray:
+    """Where each row's classes begin and end, from how many there are."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _write_npz(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
+    """Arrays ``indptr``, ``indices``, ``n_classes``, ``size`` and what else is known.
+
+    That is ``class_names``, ``id``, and ``probabilities``, one for each of the ``indices``.
+    """
+    sizes, counts, n_classes, has_probabilities = [], [], 0, False
+    # An archive has one open member: what is long waits in files of its own.
+    with _waiting(path) as indices, _waiting(path) as probabilities:
+        for listed, _ in _with_ids(blocks, about.ids):
+            sizes.append(listed.sizes)
+            counts.append(listed.counts)
+            n_classes = listed.n_classes
+            indices.write(listed.classes.astype("<i4", copy=False).tobytes())
+            if listed.probabilities is not None:
+                has_probabilities = True
+                probabilities.write(listed.probabilities.astype("<f8", copy=False).tobytes())
+        small = {
+            "indptr": _bounds(np.concatenate([*counts, np.zeros(0, dtype=np.int64)])),
+            "size": np.concatenate([*sizes, np.zeros(0, dtype=np.int64)]),
+            "n_classes": np.array(n_classes),
+        }
+        if about.names is not None:
+            small["class_names"] = np.array(list(about.names))
+        if about.ids is not None:
+            small["id"] = about.ids
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            with archive.open("indices.npy", "w", force_zip64=True) as member:
-                header = {"descr": "<i4", "fortran_order": False, "shape": (total,)}
-                np.lib.format.write_array_header_1_0(member, header)
-                shutil.copyfileobj(indices, member)
-            small = {"indptr": indptr, "n_classes": np.array(n_classes)}
-            if names is not None:
-                small["class_names"] = np.array(list(names))
+            _copy_member(archive, "indices", indices, "<i4")
+            if has_probabilities:
+                _copy_member(archive, "probabilities", probabilities, "<f8")
             for key, values in small.items():
                 with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, values, allow_pickle=False)
-    return len(indptr) - 1
+    return len(small["size"])
 
 
-def _write_jsonl(path: Path, blocks: Iterable[PredictionSets], names: Any, first: int) -> int:
-    """One object per row: ``row``, ``set`` and, if there are names, ``names``."""
+def _waiting(path: Path) -> IO[bytes]:
+    """A file without a name beside the output, gone when it is closed."""
+    return tempfile.TemporaryFile(dir=path.parent)
+
+
+def _copy_member(archive: zipfile.ZipFile, name: str, numbers: IO[bytes], kind: str) -> None:
+    """Numbers that wait in a file become an array of the archive."""
+    total = numbers.tell() // np.dtype(kind).itemsize
+    numbers.seek(0)
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        header = {"descr": kind, "fortran_order": False, "shape": (total,)}
+        np.lib.format.write_array_header_1_0(member, header)
+        shutil.copyfileobj(numbers, member)
+
+
+def _records(blocks: Iterable[Listed], about: _Rows) -> Iterator[dict[str, Any]]:
+    """Each row as ``row``, ``id``, ``size``, ``set``, ``names``, ``probabilities``."""
+    row = about.first
+    for listed, ids in _with_ids(blocks, about.ids):
+        bounds = pairwise(_bounds(listed.counts).tolist())
+        classes, sizes = listed.classes.tolist(), listed.sizes.tolist()
+        values = None if listed.probabilities is None else listed.probabilities.tolist()
+        names = None if ids is None else ids.tolist()
+        for place, (a, b) in enumerate(bounds):
+            record: dict[str, Any] = {"row": row}
+            if names is not None:
+                record["id"] = names[place]
+            record |= {"size": sizes[place], "set": classes[a:b]}
+            if about.names is not None:
+                record["names"] = [about.names[index] for index in classes[a:b]]
+            if values is not None:
+                record["probabilities"] = [float(f"{value:.6g}") for value in values[a:b]]
+            yield record
+            row += 1
+
+
+def _write_jsonl(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
+    """One object per row; probabilities have six digits."""
     n_rows = 0
     with path.open("w", encoding="utf-8") as file:
-        for sets in blocks:
-            for members in sets.to_lists():
-                record = {"row": first + n_rows, "set": members}
-                if names is not None:
-                    record["names"] = [names[index] for index in members]
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
-                n_rows += 1
+        for record in _records(blocks, about):
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            n_rows += 1
     return n_rows
 
 
-def _write_csv(path: Path, blocks: Iterable[PredictionSets], names: Any, first: int) -> int:
-    """One line per row: ``row``, ``size``, ``set`` (separated by spaces), ``names`` (by bars)."""
+def _write_csv(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
+    """One line per row; names are separated by bars, classes and probabilities by spaces."""
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["row", "size", "set", *([] if names is None else ["names"])])
-        for sets in blocks:
-            for members in sets.to_lists():
-                line = [first + n_rows, len(members), " ".join(map(str, members))]
-                if names is not None:
-                    line.append("|".join(names[index] for index in members))
-                writer.writerow(line)
-                n_rows += 1
+        for record in _records(blocks, about):
+            if n_rows == 0:
+                writer.writerow(record)
+            writer.writerow(_cell(name, value) for name, value in record.items())
+            n_rows += 1
     return n_rows
 
 
-WRITERS: dict[str, Callable[[Path, Iterable[PredictionSets], Any, int], int]] = {
+def _cell(name: str, value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return ("|" if name == "names" else " ").join(map(str, value))
+
+
+WRITERS: dict[str, Callable[[Path, Iterable[Listed], _Rows], int]] = {
     ".parquet": _write_parquet,
     ".npz": _write_npz,
     ".jsonl": _write_jsonl,

@@ -31,6 +31,7 @@ from evencover.predictors.explanation import CALIBRATION_ROWS, Explanation
 from evencover.predictors.fitting import (
     calibration_source,
     gathered_rows,
+    note_large_alpha,
     rows_of_scores,
     scattered_rows,
 )
@@ -128,6 +129,7 @@ class BasePredictor(Method):
             has no p-values.
         """
         self._check_parameters()
+        note_large_alpha(self.alpha)
         self._check_groups(groups)
         source = calibration_source(probabilities, labels, class_names)
         if flag(gather, "gather", "fit"):
@@ -290,15 +292,22 @@ class BasePredictor(Method):
         return {"thresholds": self.thresholds_}
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
-        """Why a class has its threshold and, for one that is let down, the cause and a remedy."""
+        """Why a class has its threshold and, if it is covered too little, why and what to try."""
+        view, sharing = report.class_view(class_index), self._sharing()
         n_rows = int(self.class_counts_[class_index])
-        rows = f"{n_rows:,} calibration row{'' if n_rows == 1 else 's'}"
-        weights = {name: float(shares[class_index]) for name, shares in self._weights().items()}
+        origin = self.origin.replace(
+            CALIBRATION_ROWS, f"{n_rows:,} calibration row{'' if n_rows == 1 else 's'}"
+        )
+        if sharing is not None:
+            group = int(sharing.group_of_class[class_index])
+            n_scores = int(sharing.scores.counts[group])
+            origin = f"The threshold comes from {n_scores:,} calibration scores "
+            origin += f"{sharing.whose[group]}."
         return Explanation(
-            class_index,
-            float(report.class_view(class_index).threshold or np.inf),
-            self.origin.replace(CALIBRATION_ROWS, rows),
-            weights,
+            view.name,
+            view.threshold,
+            origin,
+            {name: float(shares[class_index]) for name, shares in self._weights().items()},
             self._cause(np.array([class_index])),
         )
 

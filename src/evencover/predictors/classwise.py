@@ -29,8 +29,8 @@ class ClasswisePredictor(GroupPredictor):
     method: ClassVar[str] = "classwise"
     summary: ClassVar[str] = "one threshold per class, from its own rows alone"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed to every class, on average over calibration sets; "
-        "with few rows of a class, this one calibration may be far from it."
+        "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets; "
+        "for a class with few rows, any one calibration may be far from it."
     )
     fate_of_missing_classes: ClassVar[str] = "classwise puts them in every set"
 
@@ -43,9 +43,11 @@ class ClasswisePredictor(GroupPredictor):
         typical = int(np.median(self.class_counts_[under]))
         spread = 200 * np.sqrt(alpha * (1 - alpha) / (typical + 2))
         cause = (
-            f"Each class has a threshold of its own; with {typical:,} calibration rows (the median "
-            f"here) coverage still varies by about {spread:.0f} points either way."
+            f"Each class has a threshold of its own; with {typical:,} calibration rows (typical "
+            f"here) its coverage still varies by about {spread:.0f} points either way."
         )
         if spread >= 4:
-            return f"{cause} Pooled steadies it by leaning on other classes."
-        return f"{cause} More than that suggests test rows that differ from the calibration rows."
+            return f"{cause} Pooled steadies it by borrowing from other classes."
+        return (
+            f"{cause} A larger shortfall suggests test rows that differ from the calibration rows."
+        )

@@ -204,25 +204,26 @@ class ClusteredPredictor(GroupPredictor):
     def _cause(self, under: IntArray) -> str:
         needs, counts = Needs.at(self.alpha), self.class_counts_[under]
         if not self.n_clusters_:
-            cause = "One threshold serves all classes, so hard classes get too little and easy ones"
-            return f"{cause} too much. {ways_out(counts, needs)}"
+            cause = "One threshold serves all classes, so hard classes are covered less and easy"
+            return f"{cause} ones more. {ways_out(counts, needs)}"
         null = self.cluster_of_class_[under] < 0
         sentences = []
         if null.any():
             gamma = max(self.gamma_, 0.01)  # of the rows, a share of which must be enough
             sentences.append(
                 f"{some_of(int(null.sum()), counts)} had too few calibration rows to join a "
-                "cluster, and use the threshold of everyone. With about "
+                "cluster, and use the threshold of all classes. With about "
                 f"{ceil(least_count(self.alpha) / gamma)} rows each they would."
             )
         inside = counts[~null]
         if len(inside):
             text = (
                 f"{some_of(len(inside), counts)} share a threshold with classes that are easier "
-                f"than they are: pooled, or more clusters than {self.n_clusters_}, may part them"
+                f"than they are: pooled, or more clusters than {self.n_clusters_}, may tell them "
+                "apart"
             )
             rich = int((inside >= needs.enough).sum())
-            if rich:
+            if rich and 2 * rich >= len(counts):
                 text += (
                     f"; {'all' if rich == len(inside) else f'{rich:,}'} of these had at least "
                     f"{needs.enough} calibration rows, enough to try classwise"

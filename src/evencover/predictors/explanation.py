@@ -1,4 +1,4 @@
-"""Why a class has its threshold, why it may be let down, and what would help."""
+"""Why a class has its threshold, why it may be covered too little, and what would help."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ class Details(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """One class: how it comes by its threshold, who has a say in it, and what would help.
+    """One class: how it comes by its threshold, what that rests on, and what would help.
 
     ``weights`` are shares that add up to 1 for methods that blend several sources, else empty.
-    ``cause`` says why it is let down, if it is, and what to try.
+    ``cause`` says why it is covered too little, if it is, and what to try.
     """
 
-    class_index: int
-    threshold: float
+    name: str
+    threshold: float | None
     origin: str
     weights: dict[str, float]
     cause: str
@@ -124,16 +124,24 @@ def some_of(part: int, whole: Sequence[int] | IntArray) -> str:
 
 def ways_out(counts: IntArray, needs: Needs) -> str:
     """What classes with so many calibration rows might try."""
-    rich = int((counts >= needs.enough).sum())
-    ways = []
-    if rich:
+    poor = int((counts < needs.enough).sum())
+    ways = [enough_for_classwise(counts, needs)]
+    if poor:
         ways.append(
-            f"{some_of(rich, counts)} had at least {needs.enough} calibration rows, enough for "
-            "thresholds of their own: try classwise"
+            f"{some_of(poor, counts)} had fewer than {needs.enough} calibration rows, and can "
+            "borrow from other classes: try pooled"
         )
-    if rich < len(counts):
-        ways.append(
-            f"{some_of(len(counts) - rich, counts)} had fewer than {needs.enough}, and can lean on "
-            "other classes: try pooled"
-        )
+    ways = [way for way in ways if way]
     return f"{'; '.join(ways)}." if ways else "A method that adapts to classes may help."
+
+
+def enough_for_classwise(counts: IntArray, needs: Needs) -> str:
+    """Advice to give classes thresholds of their own; empty unless at least half have the rows."""
+    rich = int((counts >= needs.enough).sum())
+    if rich == 0 or 2 * rich < len(counts):
+        return ""
+    own = "a threshold of its own" if rich == 1 else "thresholds of their own"
+    return (
+        f"{some_of(rich, counts)} had at least {needs.enough} calibration rows, enough for {own}: "
+        "try classwise"
+    )

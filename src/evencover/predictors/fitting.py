@@ -25,7 +25,7 @@ from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.matching import require_labels
 from evencover.predictors.method import Method
 from evencover.predictors.scoring import Scoring
-from evencover.quantiles import calibration_scores
+from evencover.quantiles import calibration_scores, exact_fraction
 from evencover.randomness import places, row_ids
 from evencover.scores import make_score
 
@@ -55,6 +55,7 @@ def gathered_rows(
     method: Method, source: Source, ids: Any, groups: Any, executor: Any
 ) -> CalibrationRows:
     """Read and score all rows, and bring the scores here."""
+    ids = known_ids(source, ids)
     score = TrueLabels(method.scoring(source), "ranks" in method.needs)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *ranks = gathered(parts, source.n_rows)
@@ -88,6 +89,15 @@ def scattered_rows(
     with workers_of(executor) as workers:
         work = Work(TrueLabels(method.scoring(source), with_ranks=False), joined)
         yield ScatteredRows.score(workers, work, cut(source, known_ids(source, ids)))
+
+
+def note_large_alpha(alpha: Any) -> None:
+    """Say what alpha is to whoever seems to mean the coverage."""
+    if exact_fraction(alpha, "fit") > 0.5:
+        warn_caller(
+            f"alpha is {alpha}, the share of rows whose class may be missing from its set; for "
+            f"coverage {alpha} use alpha={float(1 - exact_fraction(alpha, 'fit')):g}."
+        )
 
 
 def calibration_source(

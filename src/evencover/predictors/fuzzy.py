@@ -65,8 +65,8 @@ class FuzzyPredictor(BasePredictor):
     method: ClassVar[str] = "fuzzy"
     summary: ClassVar[str] = "each class borrows from those that are about as frequent"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha on average over all rows is guaranteed; no single class is promised "
-        "anything."
+        "Coverage of 1 - alpha is guaranteed on average over all rows; no single class is "
+        "promised anything."
     )
     fate_of_missing_classes: ClassVar[str] = "they borrow from the rarest classes"
     state: ClassVar[dict[str, Field]] = {
@@ -116,7 +116,7 @@ class FuzzyPredictor(BasePredictor):
 
     def _cause(self, under: IntArray) -> str:
         return (
-            "Each class leans on those that are about as frequent, which may be easier. "
+            "Each class borrows from those that are about as frequent, which may be easier. "
             f"{ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
         )
 

@@ -157,7 +157,7 @@ class GroupedPredictor(OverGroups):
     method: ClassVar[str] = "grouped"
     summary: ClassVar[str] = "one threshold per group of classes that you name"
     guarantee: ClassVar[str] = (
-        "Each group of classes is promised what the method over groups promises a class (with "
+        "Each group of classes has the guarantee that the method over groups gives a class (with "
         "classwise: coverage of 1 - alpha); a class within its group is promised nothing."
     )
     fate_of_missing_classes: ClassVar[str] = "they use the threshold of their group"
@@ -179,7 +179,7 @@ class GroupedPredictor(OverGroups):
 
     def _cause(self, under: IntArray) -> str:
         return (
-            "The classes of a group share a threshold, so the hard ones among them get too little. "
+            "The classes of a group share a threshold, so the hard ones are covered less. "
             f"{ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
         )
 

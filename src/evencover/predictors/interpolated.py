@@ -48,7 +48,7 @@ class InterpolatedPredictor(ByClassPredictor):
     method: ClassVar[str] = "interpolated"
     summary: ClassVar[str] = "thresholds between the class's own and everyone's"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - 2 alpha on average over all rows is guaranteed; no single class is "
+        "Coverage of 1 - 2 alpha is guaranteed on average over all rows; no single class is "
         "promised anything."
     )
     supports_exact: ClassVar[bool] = False
@@ -94,7 +94,7 @@ class InterpolatedPredictor(ByClassPredictor):
     def _cause(self, under: IntArray) -> str:
         return (
             "Each threshold lies between the class's own and that of everyone, so hard classes "
-            f"still get too little. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            f"are still covered less. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
         )
 
 

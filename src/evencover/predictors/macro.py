@@ -80,8 +80,8 @@ class MacroPredictor(BasePredictor):
 
     def _cause(self, under: IntArray) -> str:
         return (
-            "One threshold serves all classes, so hard classes get too little and easy ones too "
-            f"much. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            "One threshold serves all classes, so hard classes are covered less and easy ones "
+            f"more. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
         )
 
     def _check_state(self) -> str | None:

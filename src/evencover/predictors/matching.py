@@ -1,13 +1,16 @@
-"""New rows must be like the calibration rows: as many classes, with the same names in order."""
+"""New rows must be like the calibration rows: as many classes, with the same names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
 from evencover._validation import InputError, NotFittedError
 from evencover.data.opening import as_source
+from evencover.data.reordered import in_order
 from evencover.data.source import Source
+from evencover.errors import warn_caller
 from evencover.predictors.method import Method
 
 
@@ -21,31 +24,62 @@ def require_fitted(predictor: Method) -> None:
 
 
 def like_calibration(predictor: Method, probabilities: Any, labels: Any = None) -> Source:
-    """The rows as a source that has the predictor's classes; the caller's own is left alone."""
+    """The rows as a source that has the predictor's classes; the caller's own is left alone.
+
+    Columns with names are put into the order of the calibration data. Labels that are numbers
+    count the classes in that order, too.
+    """
     require_fitted(predictor)
-    source = as_source(probabilities, labels)
+    source = as_source(probabilities)
+    names = _names_of_classes(predictor, source)
+    if source.class_names is not None and names is not None:
+        source = _put_in_order(source, names)
     if source.n_classes != predictor.n_classes_:
         raise InputError(
             f"The input must have the {predictor.n_classes_} classes of the calibration data. "
             f"Got {source.n_classes} classes in {source.name}."
         )
+    if source is probabilities:
+        source = copy(source)
     if source.class_names is None or predictor.class_names_ is None:
-        if source is probabilities:
-            source = copy(source)
         source.class_names = predictor.class_names_ or source.class_names
-    else:
-        _refuse_other_names(source, predictor.class_names_)
-    return source
+        source.check_kept_labels()
+    return source if labels is None else as_source(source, labels)
 
 
-def _refuse_other_names(source: Source, names: Any) -> None:
+def _names_of_classes(predictor: Method, source: Source) -> Sequence[str] | None:
+    """The names of the calibration classes; their numbers, if the input names them by these."""
+    names: Sequence[str] | None = predictor.class_names_
+    if names is None and source.class_names is not None:
+        numbers = [str(number) for number in range(predictor.n_classes_)]
+        return numbers if set(source.class_names) == set(numbers) else None
+    return names
+
+
+def _put_in_order(source: Source, names: Sequence[str]) -> Source:
     assert source.class_names is not None
-    for index, pair in enumerate(zip(source.class_names, names, strict=True)):
-        if pair[0] != pair[1]:
-            raise InputError(
-                "The classes must have the names and the order of the calibration data. "
-                f"Got {pair[0]!r} as class {index} of {source.name}, which was {pair[1]!r}."
-            )
+    if list(source.class_names) == list(names):
+        return source
+    missing = [name for name in names if name not in set(source.class_names)]
+    unknown = [name for name in source.class_names if name not in set(names)]
+    if missing or unknown or len(source.class_names) != len(names):
+        found = [f"no {_listed(missing)}"] * bool(missing)
+        found += [f"{_listed(unknown)}, which it has not"] * bool(unknown)
+        raise InputError(
+            f"{source.name[0].upper()}{source.name[1:]} must have the {len(names)} classes of the "
+            f"calibration data, by name. Got {' and '.join(found) or 'a name twice'}; rename the "
+            "columns, or pass the numbers without names if their order is the same."
+        )
+    counting = "; labels that are numbers count in that order" if source.labels_given else ""
+    warn_caller(
+        f"The columns of {source.name} were put into the order of the calibration data{counting}."
+    )
+    return in_order(source, names)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(map(repr, names[:3])) + more
 
 
 def is_calibration_data(predictor: Method, source: Source) -> bool:

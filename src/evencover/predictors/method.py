@@ -95,7 +95,7 @@ class Method(Parameters):
         return {}
 
     def _cause(self, under: IntArray) -> str:
-        """Why the classes `under` may be let down by this method, and what to try."""
+        """Why this method may cover the classes `under` too little, and what to try."""
         cause = "Thresholds learnt from other classes may not suit these."
         return f"{cause} {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
 

@@ -22,7 +22,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.checks import NOT_FOLLOWING, same_array, unlike, wrong_order
 from evencover.predictors.crossfit import RankedRows, blend_of, crossfit, ingredient_weights
-from evencover.predictors.explanation import Needs, some_of
+from evencover.predictors.explanation import Needs, enough_for_classwise
 from evencover.predictors.pooling import FINE_BINS, Blend, ClusterPrior, NormalPrior, OwnRows
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds, exact_fraction
@@ -46,7 +46,7 @@ class PooledPredictor(BasePredictor):
     *level* of these distributions, chosen so that the sets hold 1 - alpha of held-out labels.
     How to blend is decided by cross-fitting on the calibration rows: every prior and strength is
     weighted by how well it predicts the held-out rows' quantile (pinball loss in ranks), and all
-    that are within noise of the best have a say.
+    that are within noise of the best count.
 
     Guarantee. ``split="holdout"``: marginal coverage P(Y in C(X)) >= 1 - alpha, exact in finite
     samples, for exchangeable rows, because the level is learnt from rows that had no other part
@@ -88,11 +88,9 @@ class PooledPredictor(BasePredictor):
     summary: ClassVar[str] = "one threshold per class, learnt from everybody's rows"
     guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha for every class is the aim, not a guarantee; on average over all "
-        "rows it is guaranteed with split='holdout', and close to it otherwise."
+        "rows it is guaranteed with split='holdout', and otherwise close to 1 - alpha."
     )
-    fate_of_missing_classes: ClassVar[str] = (
-        "they are given the distribution that the others lead one to expect"
-    )
+    fate_of_missing_classes: ClassVar[str] = "their thresholds are predicted from the other classes"
     state: ClassVar[dict[str, Field]] = {
         "pooled_scores_": Field(float, "N", for_p_values=True),
         "own_places_": Field(int, "N", for_p_values=True),
@@ -213,18 +211,12 @@ class PooledPredictor(BasePredictor):
     def _cause(self, under: IntArray) -> str:
         weight = 100 * float(np.median(self.own_weight_[under]))
         cause = (
-            "Each class has a threshold of its own that leans on all classes; its own calibration "
-            f"rows have a say of {weight:.0f}% here (the median), and they are harder than "
-            "expected."
+            f"For {'this class' if len(under) == 1 else 'a typical one of these classes'} its own "
+            f"calibration rows decide {weight:.0f}% of the threshold; its test rows were harder "
+            "than predicted."
         )
-        needs = Needs.at(self.alpha)
-        rich = int((self.class_counts_[under] >= needs.enough).sum())
-        if not rich:
-            return cause
-        return (
-            f"{cause} {some_of(rich, under)} had at least {needs.enough} calibration rows, enough "
-            "for thresholds of their own: try classwise."
-        )
+        on_their_own = enough_for_classwise(self.class_counts_[under], Needs.at(self.alpha))
+        return f"{cause} {on_their_own}." if on_their_own else cause
 
     # ---- files -------------------------------------------------------------------------------
 

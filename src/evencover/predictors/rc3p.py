@@ -51,8 +51,9 @@ class RC3PPredictor(ByClassPredictor):
     method: ClassVar[str] = "rc3p"
     summary: ClassVar[str] = "one threshold and one limit on the rank per class"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed to every class if the share of its labels beyond the "
-        "rank limit were known; it is estimated, so classes with few rows are covered less."
+        "Coverage of 1 - alpha would be guaranteed for every class if the share of its labels "
+        "beyond the rank limit were known; it is estimated, so classes with few rows may be "
+        "covered less."
     )
     needs: ClassVar[tuple[str, ...]] = ("ranks",)
     supports_exact: ClassVar[bool] = False

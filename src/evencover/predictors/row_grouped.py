@@ -120,7 +120,7 @@ class RowGroupedPredictor(OverGroups):
     method: ClassVar[str] = "row-grouped"
     summary: ClassVar[str] = "one threshold per group of rows, such as a hospital or a camera"
     guarantee: ClassVar[str] = (
-        "Each group of rows is promised what the method over groups promises a class (with "
+        "Each group of rows has the guarantee that the method over groups gives a class (with "
         "classwise: coverage of 1 - alpha); no class is promised anything."
     )
     needs: ClassVar[tuple[str, ...]] = ("row groups",)
@@ -186,8 +186,8 @@ class RowGroupedPredictor(OverGroups):
 
     def _cause(self, under: IntArray) -> str:
         return (
-            "All classes share the threshold of the row's group, so hard classes get too little "
-            "and easy ones too much. A method that adapts to classes may help: try pooled."
+            "All classes share the threshold of the row's group, so hard classes are covered less "
+            "and easy ones more. A method that adapts to classes may help: try pooled."
         )
 
     def _check_state(self) -> str | None:

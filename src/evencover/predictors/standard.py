@@ -31,8 +31,8 @@ class StandardPredictor(GroupPredictor):
     method: ClassVar[str] = "standard"
     summary: ClassVar[str] = "one threshold for all classes"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha on average over all rows is guaranteed; no single class is promised "
-        "anything."
+        "Coverage of 1 - alpha is guaranteed on average over all rows; no single class is "
+        "promised anything."
     )
 
     def _group(self, rows: Rows) -> tuple[RankedScores, IntArray]:
@@ -41,6 +41,6 @@ class StandardPredictor(GroupPredictor):
 
     def _cause(self, under: IntArray) -> str:
         return (
-            "One threshold serves all classes, so hard classes get too little and easy ones too "
-            f"much. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            "One threshold serves all classes, so hard classes are covered less and easy ones "
+            f"more. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
         )

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from evencover.comparison.compare import Comparison
+from evencover.comparison.result import Comparison
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors.base import BasePredictor
 from evencover.report.comparison import comparison_content

@@ -12,7 +12,6 @@ from evencover.evaluation.metrics import find_metric
 
 # Names of the parameters that hold colours; the page reads the CSS variable of the same name.
 COLOURS = ("ink", "muted", "line", "calm", "warn", "paper")
-SURELY_UNDER = "datum.state == 1"
 
 
 def report_charts(target: float) -> dict[str, Any]:
@@ -72,9 +71,9 @@ def _colour(name: str) -> Any:
 
 
 def _by_state() -> dict[str, Any]:
-    """Colour of a class: one for those surely let down, one for all others."""
+    """Colour of a class: one for those likely below the aim, one for all others."""
     calm = {"expr": "calm"}
-    return {"condition": {"test": SURELY_UNDER, "value": {"expr": "warn"}}, "value": calm}
+    return {"condition": {"test": "datum.below", "value": {"expr": "warn"}}, "value": calm}
 
 
 def _fading(shown: float | dict[str, str]) -> dict[str, Any]:
@@ -94,10 +93,10 @@ def _picked() -> Any:
 
 
 def _target(target: float) -> Any:
-    """The promised coverage, as a dashed line with its name."""
+    """The coverage aimed at, as a dashed line with its name."""
     import altair as alt
 
-    data = alt.InlineData(values=[{"y": target, "text": f"promised {100 * target:g}%"}])
+    data = alt.InlineData(values=[{"y": target, "text": f"aim: {100 * target:g}%"}])
     base = alt.Chart(data).encode(y="y:Q")
     line = base.mark_rule(strokeDash=[4, 3], color=_colour("ink"))
     return line + _label(base, stroke=_colour("paper"), strokeWidth=4) + _label(base)
@@ -273,11 +272,11 @@ def score_distribution() -> Any:
 
 
 def pareto() -> Any:
-    """CovGap against AvgSize of every candidate with standard errors, and the Pareto front."""
+    """True gap against AvgSize of every candidate with standard errors, and the Pareto front."""
     import altair as alt
 
     size = f"{find_metric('avg_size', 'comparison').title}: classes in a set (smaller is better)"
-    gap = f"{find_metric('covgap', 'comparison').title} in points (lower is more even)"
+    gap = f"{find_metric('true_gap', 'comparison').title} in points (lower is more even)"
     x = alt.X(
         "avg_size:Q",
         title=size,
@@ -285,7 +284,7 @@ def pareto() -> Any:
         axis=alt.Axis(grid=False, values=alt.ExprRef("ticks"), format="~r"),
     )
     y = alt.Y(
-        "covgap:Q",
+        "true_gap:Q",
         title=gap,
         scale=alt.Scale(zero=False, padding=24),
         axis=alt.Axis(tickCount=6),
@@ -297,10 +296,8 @@ def pareto() -> Any:
         .encode(x=x, y=y, order="avg_size:Q")
     )
     errors = data.mark_rule(color=_colour("muted"), opacity=0.7)
-    vertical = errors.encode(x=x, y=alt.Y("covgap_low:Q", title=gap), y2="covgap_high:Q")
+    vertical = errors.encode(x=x, y=alt.Y("gap_low:Q", title=gap), y2="gap_high:Q")
     horizontal = errors.encode(y=y, x=alt.X("size_low:Q", title=size), x2="size_high:Q")
-    floor = alt.Chart(alt.NamedData("floor")).encode(y=alt.Y("y:Q", title=gap))
-    floor_line = floor.mark_rule(strokeDash=[4, 3], color=_colour("ink")) + _label(floor)
     dots = _candidate_dots(data).encode(x=x, y=y)
     # The page places each name where it meets no other one.
     names = data.mark_text(
@@ -311,7 +308,7 @@ def pareto() -> Any:
         color=_colour("ink"),
     ).encode(x=x, y=y, text="name:N")
     ticks = alt.param(name="ticks", value=[1, 10, 100])
-    layers = front + vertical + horizontal + floor_line + dots + names
+    layers = front + vertical + horizontal + dots + names
     return layers.properties(height=400).add_params(ticks)
 
 

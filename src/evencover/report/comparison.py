@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evencover.comparison.compare import Comparison
+from evencover.comparison.result import Comparison
 from evencover.evaluation.metrics import descriptions
 
 
@@ -13,25 +13,22 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
     content = comparison.to_dict()
     for row, candidate in zip(content["candidates"], comparison.candidates, strict=True):
         row["name"] = candidate.name
-        row["is_best"] = candidate is comparison.best
         row["is_pick"] = candidate is comparison.pick
     content["pick_name"] = comparison.pick.name
     content["headline"] = _headline(comparison)
-    content["metrics"] = descriptions("comparison", "the promise")
+    content["metrics"] = descriptions("comparison", "the aim")
     return content
 
 
 def _headline(comparison: Comparison) -> str:
-    tied = [
-        candidate
-        for candidate in comparison.candidates
-        if not comparison.difference_to_best(candidate).is_clear
-    ]
     name = comparison.pick.name
     if len(comparison.candidates) == 1:
         return f"Only {name} was tried."
-    if len(tied) == 1:
-        return f"Use {name}: it treats classes most evenly."
-    if len(tied) == len(comparison.candidates):
-        return f"Nothing is clearly best; {name} has the smallest sets."
-    return f"Use {name}: as even as the best, with the smallest sets."
+    equal = [
+        candidate
+        for candidate in comparison.allowed
+        if not comparison.difference_to_best(candidate).is_clear
+    ]
+    if len(equal) == len(comparison.allowed):
+        return f"Nothing is clearly best; {name} has the lowest cost."
+    return f"Use {name}: the best balance of even coverage and small sets."

@@ -19,7 +19,8 @@ from evencover.report.groups import (
 )
 from evencover.report.page import percent
 from evencover.report.remedies import remedies
-from evencover.report.verdict import class_states, usual_spread, verdict
+from evencover.report.sizes import about_empty_sets, coverage_by_size, size_histogram
+from evencover.report.verdict import State, class_states, usual_spread, verdict
 from evencover.scores import make_score
 
 
@@ -51,21 +52,40 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
         "n_calibration": predictor.n_calibration_,
-        "guarantee": predictor.guarantee,
+        "guarantee": in_percent(predictor.guarantee, report.alpha),
         "has_thresholds": report.thresholds is not None,
         "origin": predictor.origin,
         "weights": weight_columns(predictor),
         "facts": predictor._class_facts(),
         "is_calibration_data": seen.is_calibration_data,
-        "metrics": report.metrics(),
+        "metrics": {name: _or_none(value) for name, value in report.metrics().items()},
         "numbers": descriptions("report", percent(1 - report.alpha), report),
+        "true_gap_error": _or_none(report.true_gap_parts.standard_error),
         "size_quantiles": report.size_quantiles,
         "sizes": size_histogram(report.size_counts),
+        "coverage_by_size": coverage_by_size(report.size_counts, seen.covered_by_size),
+        "empty_sets": about_empty_sets(predictor, report),
+        "states": [state.name.lower() for state in State],
         "verdict": verdict(report, spread),
         "remedies": remedies(predictor, report),
         "classes": class_columns(seen) | threshold_columns(predictor, report),
         "groups": group_columns(predictor),
     }
+
+
+def in_percent(sentence: str, alpha: float) -> str:
+    """A sentence about 1 - alpha with the number in its place.
+
+    >>> in_percent("Coverage of 1 - alpha is guaranteed, not of 1 - 2 alpha.", 0.1)
+    'Coverage of 90% is guaranteed, not of 80%.'
+    """
+    twice = percent(max(0.0, 1 - 2 * alpha))
+    return sentence.replace("1 - 2 alpha", twice).replace("1 - alpha", percent(1 - alpha))
+
+
+def _or_none(value: float) -> float | None:
+    """JSON has no NaN; a true gap is unknown where no class has two test rows."""
+    return None if np.isnan(value) else value
 
 
 def _calibrating_rows(predictor: BasePredictor) -> tuple[IntArray, IntArray]:
@@ -111,17 +131,3 @@ def class_names(report: CoverageReport) -> list[str]:
     given = [""] * report.n_classes if report.class_names is None else report.class_names
     names = (str(name) for name in given)
     return [name if name.strip() else f"class {place}" for place, name in enumerate(names)]
-
-
-def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:
-    """Sets counted by size, in at most about `most` bars of equal width.
-
-    >>> size_histogram(np.array([1, 5, 2, 0]))
-    {'from': [0, 1, 2], 'to': [0, 1, 2], 'count': [1, 5, 2]}
-    """
-    largest = int(np.flatnonzero(size_counts)[-1])
-    width = max(1, -(-(largest + 1) // most))
-    starts = np.arange(0, largest + 1, width)
-    counts = np.add.reduceat(size_counts[: largest + 1], starts)
-    ends = np.minimum(starts + width - 1, len(size_counts) - 1)
-    return {"from": starts.tolist(), "to": ends.tolist(), "count": counts.tolist()}

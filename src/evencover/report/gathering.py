@@ -30,12 +30,13 @@ class Gathered(NamedTuple):
     """What one pass over the test rows leaves behind.
 
     ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`; ``size_sums`` (K,)
-    adds up their set sizes.
+    adds up their set sizes; ``covered_by_size`` (K + 1,) counts covered rows by their set's size.
     """
 
     report: CoverageReport
     histogram: IntArray
     size_sums: IntArray
+    covered_by_size: IntArray
     examples: Examples
     is_calibration_data: bool
 
@@ -59,6 +60,7 @@ class Seen(NamedTuple):
     confusions: Confusions
     histogram: IntArray
     size_sums: IntArray
+    covered_by_size: IntArray
     examples: list[Example]
 
 
@@ -100,6 +102,7 @@ class Together:
         tally, confusions = Tally.zeros(self.n_classes), [Confusions.none(self.n_classes)]
         histogram = np.zeros((self.n_classes, self.n_bins), dtype=np.int64)
         size_sums = np.zeros(self.n_classes, dtype=np.int64)
+        covered_by_size = np.zeros(self.n_classes + 1, dtype=np.int64)
         examples = Examples(self.n_classes)
         for part in parts:
             if isinstance(part, Seen):
@@ -107,6 +110,7 @@ class Together:
                 confusions.append(part.confusions)
                 histogram += part.histogram
                 size_sums += part.size_sums
+                covered_by_size += part.covered_by_size
                 examples.take(part.examples)
                 continue
             labels, sizes = part.block.labels, part.sets.sizes
@@ -115,13 +119,14 @@ class Together:
             confusions.append(Confusions.of(labels, part.top_classes, self.n_classes))
             np.add.at(histogram, (labels, part.bins), 1)
             np.add.at(size_sums, labels, sizes)
+            np.add.at(covered_by_size, sizes[part.is_covered], 1)
             examples.take(
                 examples.among(part.block, part.sets, part.is_covered, part.names, part.temperature)
             )
             if len(confusions) == 256:  # memory must not grow with the number of rows
                 confusions = [Confusions.total(confusions)]
         together = Confusions.total(confusions)
-        return Seen(tally, together, histogram, size_sums, examples.in_order())
+        return Seen(tally, together, histogram, size_sums, covered_by_size, examples.in_order())
 
 
 def gather(
@@ -146,7 +151,7 @@ def gather(
     examples = Examples(n_classes)
     examples.take(seen.examples)
     is_same = is_calibration_data(predictor, source)
-    return Gathered(report, seen.histogram, seen.size_sums, examples, is_same)
+    return Gathered(report, seen.histogram, seen.size_sums, seen.covered_by_size, examples, is_same)
 
 
 def most_confused(seen: Seen) -> Seen:

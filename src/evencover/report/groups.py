@@ -109,9 +109,23 @@ def group_columns(predictor: BasePredictor) -> dict[str, Any]:
         "rows": groups.counts.tolist(),
         "rank": ranks.tolist(),
         "histogram": [int(count) for group in counts for count in group],
-        "bin_edges": [float(f"{edge:.4g}") for edge in bins.edges.tolist()],
+        "bin_edges": _distinct(bins.edges),
         "bin_places": bins.places.round(4).tolist(),
     }
+
+
+def _distinct(edges: FloatArray) -> list[float]:
+    """Edges with four digits, or as many as it takes to tell them apart.
+
+    >>> _distinct(np.array([0.123456, 0.99996, 1.0]))
+    [0.12346, 0.99996, 1.0]
+    """
+    short = edges.tolist()
+    for digits in range(4, 17):
+        short = [float(f"{edge:.{digits}g}") for edge in edges.tolist()]
+        if len(set(short)) == len(short):
+            break
+    return short
 
 
 def sharing_of(predictor: BasePredictor) -> Sharing:

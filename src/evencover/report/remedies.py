@@ -1,4 +1,4 @@
-"""What would fix it: sentences that follow from the method and the calibration rows."""
+"""What would help: sentences that follow from the method and the calibration rows."""
 
 from __future__ import annotations
 
@@ -8,49 +8,48 @@ from evencover._validation import IntArray
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import Needs
-from evencover.report.verdict import SURELY_UNDER, class_states, expected_by_chance
+from evencover.report.page import percent
 
 
 def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
     """One to four sentences or short paragraphs, the most useful first."""
-    under = np.flatnonzero(class_states(report) == SURELY_UNDER)
+    below = np.flatnonzero(report.likely_below)
     needs = Needs.at(predictor.alpha)
-    sentences: list[str] = []
-    if len(under) == 0:
-        sentences.append("Nothing needs fixing: no class is surely below the promise.")
-    elif _is_chance(report, len(under)):
-        sentences.append(
-            "Nothing clearly needs fixing: so few classes would look let down by chance alone. "
-            "More test rows would tell."
-        )
+    if len(below) == 0:
+        sentences = [_nothing_to_fix(report, needs)]
     else:
-        sentences.append(predictor._cause(under))
-        sentences += _more_labels(predictor, report, under, needs)
+        sentences = [predictor._cause(below), *_more_labels(predictor, report, below, needs)]
     return sentences + _costs(predictor, report)
 
 
-def _is_chance(report: CoverageReport, n_under: int) -> bool:
-    chance = expected_by_chance(report.class_counts, report.alpha)
-    return n_under <= chance + 2 * float(np.sqrt(chance))
+def _nothing_to_fix(report: CoverageReport, needs: Needs) -> str:
+    """No class is named; with few test rows that says little."""
+    fine = f"No class needs fixing: none is likely below {percent(1 - report.alpha)}."
+    typical = int(np.median(report.class_counts[report.evaluated]))
+    if typical >= needs.enough:
+        return fine
+    rows = "1 test row" if typical == 1 else f"{typical:,} test rows"
+    return f"{fine} With {rows} of a typical class, only a large shortfall would show."
 
 
 def _more_labels(
-    predictor: BasePredictor, report: CoverageReport, under: IntArray, needs: Needs
+    predictor: BasePredictor, report: CoverageReport, below: IntArray, needs: Needs
 ) -> list[str]:
     """How many more labelled rows, and for which classes first."""
-    missing = np.maximum(needs.enough - predictor.class_counts_[under], 0)
+    missing = np.maximum(needs.enough - predictor.class_counts_[below], 0)
     short = np.flatnonzero(missing)
     if len(short) == 0:
         return []
     first = short[np.argsort(-missing[short], kind="stable")][:3]
-    names = ", ".join(
-        f"{_name(report, int(under[place]))} (+{missing[place]})" for place in first.tolist()
+    names = "; ".join(  # a name may hold a comma
+        f"{_name(report, int(below[place]))} (+{missing[place]})" for place in first.tolist()
     )
     more = " and others" if len(short) > len(first) else ""
+    all_of_them = "all of them" if len(below) > 1 else "it"
     return [
-        f"Collect labels: about {int(missing.sum()):,} more calibration rows would bring all of "
-        f"them to {needs.enough}, which holds a class within about 10 points by itself. First: "
-        f"{names}{more}."
+        f"Collect labels: about {int(missing.sum()):,} more calibration rows would bring "
+        f"{all_of_them} to {needs.enough}, enough to hold a class within about 10 points on its "
+        f"own. Start with {names}{more}."
     ]
 
 
@@ -68,8 +67,8 @@ def _costs(predictor: BasePredictor, report: CoverageReport) -> list[str]:
     needs = Needs.at(predictor.alpha)
     classes = f"{n_everywhere:,} classes are" if n_everywhere > 1 else "1 class is"
     return [
-        f"{classes} in every set, because fewer than {needs.least} calibration scores cannot "
-        f"support a threshold; that adds {n_everywhere:,} to the size of each set."
+        f"{classes} in every set, because a threshold needs at least {needs.least} calibration "
+        f"scores; that adds {n_everywhere:,} to the size of each set."
     ]
 
 

@@ -1,57 +1,60 @@
-"""The ten-second answer: is the promise kept on average, and for which classes is it broken."""
+"""The ten-second answer: is the aim met on average, and which classes are likely below it."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from evencover._validation import IntArray
-from evencover.evaluation.binomial import clopper_pearson
+from evencover._validation import Array, IntArray
+from evencover.evaluation.binomial import likely_below
 from evencover.evaluation.report import CoverageReport
 from evencover.quantiles import exact_fraction
+from evencover.report.page import percent
 
-# States of a class, as the page knows them.
-UNTESTED, SURELY_UNDER, AS_PROMISED, SURELY_OVER = range(4)
+# Stated once on the page; the rate is that of `CoverageReport.likely_below`.
+BY_CHANCE = "Of the classes named, at most about 1 in 20 is expected to be named by chance."
+
+
+class State(IntEnum):
+    """What the test rows say of a class; the page knows these by their names in small letters."""
+
+    UNTESTED = 0
+    BELOW = 1
+    AS_AIMED = 2
+    ABOVE = 3
+
+
+def likely_above(report: CoverageReport) -> Array:
+    """Which classes are likely covered more than 1 - alpha (K,): the test of `likely_below` turned.
+
+    >>> from evencover import PredictionSets, evaluate
+    >>> sets = PredictionSets.from_mask([[True, False]] * 60)
+    >>> likely_above(evaluate(sets, [0] * 50 + [1] * 10)).tolist()
+    [True, False]
+    """
+    missed = report.class_counts - report.class_covered
+    return likely_below(missed, report.class_counts, float(1 - exact_fraction(report.alpha)))
 
 
 def class_states(report: CoverageReport) -> IntArray:
-    """The state of each class (K,): surely under or over means the whole 95% interval is.
+    """The `State` of each class (K,).
 
     >>> from evencover import PredictionSets, evaluate
     >>> sets = PredictionSets.from_mask([[True, False, False]] * 60)
     >>> class_states(evaluate(sets, [0] * 50 + [1] * 10)).tolist()
     [3, 1, 0]
     """
-    low, high = report.class_coverage_interval.T
-    target = 1 - report.alpha
-    states = np.full(report.n_classes, AS_PROMISED)
-    states[high < target] = SURELY_UNDER
-    states[low > target] = SURELY_OVER
-    states[~report.evaluated] = UNTESTED
+    states = np.full(report.n_classes, int(State.AS_AIMED))
+    states[report.likely_below] = State.BELOW
+    states[likely_above(report)] = State.ABOVE
+    states[~report.evaluated] = State.UNTESTED
     return states
 
 
-def expected_by_chance(class_counts: IntArray, alpha: float) -> float:
-    """How many classes would look surely undercovered if all had exactly 1 - alpha.
-
-    A class of n rows does if at most c are covered, c being the largest count with
-    P(Binomial(n, 1 - alpha) <= c) < 0.025; exact limits make this less than 2.5% of the classes.
-
-    >>> round(expected_by_chance(np.full(1000, 20), 0.1), 1)
-    11.3
-    """
-    from scipy.special import bdtr
-
-    level, total = float(1 - exact_fraction(alpha)), 0.0
-    for n, repeats in zip(*np.unique(class_counts, return_counts=True), strict=True):
-        below = bdtr(np.arange(n + 1), n, level)  # the distribution function at 0..n
-        total += repeats * below[below < 0.025].max(initial=0.0)
-    return float(total)
-
-
 def usual_spread(report: CoverageReport, group_of_class: IntArray, group_rows: IntArray) -> float:
-    """Two standard deviations of the average coverage that a promise kept would show.
+    """Two standard deviations of the average coverage, if the aim is met.
 
     Given its calibration rows, a group of n has a coverage that is Beta distributed around
     1 - alpha, with variance alpha (1 - alpha) / (n + 2); test rows add their own noise. CLUSTERED
@@ -66,59 +69,60 @@ def usual_spread(report: CoverageReport, group_of_class: IntArray, group_rows: I
 def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
     """Sentences and numbers for the top of the page; `spread` is the `usual_spread`."""
     states = class_states(report)
-    n_under, n_over = int((states == SURELY_UNDER).sum()), int((states == SURELY_OVER).sum())
-    chance = expected_by_chance(report.class_counts, report.alpha)
-    is_chance = n_under <= chance + 2 * np.sqrt(chance)
-    average, is_kept = _on_average(report, spread)
+    n_below = int((states == State.BELOW).sum())
+    average, is_met = _on_average(report, spread)
     return {
-        "headline": _headline(n_under, report.n_classes_evaluated, is_chance, is_kept),
-        "is_kept_on_average": is_kept,
+        "headline": _headline(report, n_below, is_met),
+        "is_met_on_average": is_met,
         "average": average,
-        "average_limits": _marginal_limits(report),
-        "n_surely_under": n_under,
-        "n_surely_over": n_over,
-        "expected_by_chance": chance,
-        "is_no_more_than_chance": bool(is_chance),
-        "worst": [view.class_index for view in report.worst_classes(5)],
+        "n_likely_below": n_below,
+        "n_likely_above": int((states == State.ABOVE).sum()),
+        "by_chance": BY_CHANCE if n_below else "",
+        "worst": worst(report).tolist(),
     }
 
 
-def _marginal_limits(report: CoverageReport) -> list[float]:
-    return clopper_pearson(int(report.class_covered.sum()), report.n_rows).tolist()
+def worst(report: CoverageReport, most: int = 5) -> IntArray:
+    """The classes to look at first, lowest coverage first.
+
+    They are the lowest of those likely below the aim. If there are none, they are the classes with
+    the lowest upper limits: of these, low coverage is least likely to be bad luck.
+    """
+    high = report.class_coverage_interval[:, 1]
+    classes = np.flatnonzero(report.likely_below)
+    if len(classes) == 0:
+        classes = np.array([view.class_index for view in report.worst_classes(most)])
+    order = np.lexsort((classes, high[classes], report.class_coverage[classes]))
+    return classes[order][:most]
 
 
 def _on_average(report: CoverageReport, spread: float) -> tuple[str, bool]:
-    """Whether the promise is kept over all rows, in words; noise is not called a breach."""
-    shortfall = 1 - report.alpha - report.marginal_coverage
-    if shortfall <= 0:
-        return "The promise is kept.", True
-    if shortfall <= spread:
-        return (
-            "The promise is kept as far as one can tell: give or take "
-            f"{100 * spread:.1f} points is usual with so many rows.",
-            True,
-        )
+    """How the coverage of all rows compares with the aim, in words; noise is no shortfall."""
+    excess = report.marginal_coverage - (1 - report.alpha)
+    points, usual = f"{100 * abs(excess):.1f} points", f"{100 * spread:.1f}"
+    if excess > spread:
+        return f"That is {points} more than needed, so sets are larger than they have to be.", True
+    if excess >= 0:
+        return "", True
+    if -excess <= spread:
+        return f"That is within noise: up to {usual} points either way are usual here.", True
     return (
-        f"The promise is broken: {100 * shortfall:.1f} points short, where give or take "
-        f"{100 * spread:.1f} is usual. The test rows may differ from the calibration rows.",
+        f"That is {points} short, where up to {usual} are usual. "
+        "The test rows may differ from the calibration rows.",
         False,
     )
 
 
-def _headline(n_under: int, n_classes: int, is_chance: bool, is_kept: bool) -> str:
-    if n_under == 0:
-        others = "no class is surely let down"
+def _headline(report: CoverageReport, n_below: int, is_met: bool) -> str:
+    aim, n_classes = percent(1 - report.alpha), report.n_classes_evaluated
+    tested = "" if n_classes == report.n_classes else "tested "
+    classes = f"{n_below:,} of {n_classes:,} {tested}classes"
+    if is_met and n_below:
         return (
-            f"The promise is kept on average, and {others}."
-            if is_kept
-            else f"The promise is broken on average, although {others}."
+            f"The aim of {aim} is met on average, but coverage is likely below {aim} for {classes}."
         )
-    classes = f"{n_under:,} of {n_classes:,} classes"
-    if not is_kept:
-        return f"The promise is broken on average, and surely for {classes}."
-    if is_chance:
-        return (
-            f"The promise is kept on average; {classes} look let down, "
-            "no more than chance would show."
-        )
-    return f"The promise is kept on average, but surely broken for {classes}."
+    if is_met:
+        return f"The aim of {aim} is met on average, and no class is likely below it."
+    if n_below:
+        return f"Coverage falls short of {aim} on average, and is likely below {aim} for {classes}."
+    return f"Coverage falls short of {aim} on average, although no single class is likely below it."

@@ -11,13 +11,11 @@ import numpy as np
 
 from evencover._validation import Array, InputError
 from evencover.data.location import Location
+from evencover.data.names import ID_KEYS, LABEL_KEYS, NAMES_KEY, USUAL, Keys, holds_logits
+from evencover.data.objects import found_key, matrix_key
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
-PROBABILITY_KEYS = ("probs", "probabilities", "softmax")
-LOGIT_KEY = "logits"
-LABEL_KEYS = ("labels", "label")
-NAMES_KEY = "class_names"
 ONLY_ARRAY = ""  # the name of an array in a file that holds no other
 
 
@@ -52,6 +50,13 @@ class LazyArrays(Mapping[str, Any]):
         return len(self._keys)
 
 
+class Shapes(LazyArrays):
+    """The shapes of arrays, looked up when somebody wants to know."""
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        super().__init__(arrays, lambda key: tuple(getattr(arrays[key], "shape", ())))
+
+
 OpenArrays = Callable[[Location], AbstractContextManager[Mapping[str, Any]]]
 
 
@@ -61,17 +66,23 @@ class ArraysSource(Source):
     Only the location is kept, and which rows are meant: the file is opened to be read.
     """
 
-    def __init__(self, location: Location, open_arrays: OpenArrays) -> None:
+    def __init__(self, location: Location, open_arrays: OpenArrays, keys: Keys = USUAL) -> None:
         self.location, self.name, self._open = location, f"'{location}'", open_arrays
         with reading(location), open_arrays(location) as arrays:
-            self._key = matrix_key(list(arrays), self.name)
+            self._key = matrix_key(Shapes(arrays), self.name, keys)
             matrix = arrays[self._key]
-            self.logits = None if self._key == ONLY_ARRAY else self._key == LOGIT_KEY
+            self.logits = holds_logits(self._key, arrays)
             self.n_rows, self.n_classes = _matrix_shape(matrix.shape, matrix.dtype, self.name)
             self._unit = 0 if getattr(matrix, "in_order", False) else _chunk_rows(matrix)
             names = whole(arrays, NAMES_KEY)
-            label_key = next((key for key in LABEL_KEYS if key in arrays), None)
+            label_key = found_key(arrays, keys.labels, LABEL_KEYS, self.name, "labels_key")
             labels = None if label_key is None else whole(arrays, label_key)
+            id_key = found_key(arrays, keys.ids, ID_KEYS, self.name, "ids_key")
+            ids = None if id_key is None else whole(arrays, id_key)
+            if ids is not None and (ids.shape != (self.n_rows,) or ids.dtype.kind not in "iuU"):
+                id_key = ids = None  # of something else
+            self._ids = ids
+            self._describe_use(list(arrays), label_key, id_key)
         if names is not None:
             self.class_names = [str(name) for name in names.tolist()]
             if len(self.class_names) != self.n_classes:
@@ -81,6 +92,13 @@ class ArraysSource(Source):
                 )
         if labels is not None:
             self.attach_labels(labels)
+
+    def _describe_use(self, held: list[str], label_key: str | None, id_key: str | None) -> None:
+        uses = {"numbers": self._key, "labels": label_key, "ids": id_key}
+        names = NAMES_KEY if NAMES_KEY in held else None
+        self.used = {use: key for use, key in {**uses, "class names": names}.items() if key}
+        others = [key for key in held if key not in (self._key, label_key, id_key, names)]
+        self.left_out = dict.fromkeys(others, "not a name that is known")
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Slices of the matrix that follow its chunks, so that none is read twice.
@@ -112,20 +130,10 @@ class ArraysSource(Source):
         return parts
 
 
-def matrix_key(keys: list[str], name: str) -> str:
-    """The name of the one matrix."""
-    found = [key for key in (*PROBABILITY_KEYS, LOGIT_KEY, ONLY_ARRAY) if key in keys]
-    if len(found) != 1:
-        raise InputError(
-            f"{name} must hold one matrix under {', '.join(map(repr, PROBABILITY_KEYS))} or "
-            f"'{LOGIT_KEY}'. Got the keys {', '.join(keys) or 'none'}."
-        )
-    return found[0]
-
-
 def column_keys(key: str) -> tuple[str, ...]:
     """The names under which a column may be stored."""
-    return (key, *(other for other in LABEL_KEYS if key in LABEL_KEYS and other != key))
+    usual = next((keys for keys in (LABEL_KEYS, ID_KEYS) if key in keys), ())
+    return (key, *(other for other in usual if other != key))
 
 
 def array_column(location: Location, open_arrays: OpenArrays, key: str) -> Array:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evencover._arrow import import_pyarrow, is_list, matrix_from_arrow, rows_of
+from evencover._arrow import arrow_kind, import_pyarrow, matrix_from_arrow, rows_of
 from evencover._validation import Array, InputError
-from evencover.data.formats.arrays import LABEL_KEYS, LOGIT_KEY, PROBABILITY_KEYS, column_keys
+from evencover.data.columns import Column, choose, note_left_out
+from evencover.data.formats.arrays import column_keys
 from evencover.data.formats.read_ahead import read_ahead
+from evencover.data.frames import index_ids
 from evencover.data.location import Location
+from evencover.data.names import USUAL, Keys, are_numbers, is_saved_index
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
@@ -23,27 +26,20 @@ LIST_ELEMENTS, COLUMN_ELEMENTS = 1 << 20, 1 << 23
 RawBlocks = list[tuple[Array, Array | None]]
 
 
-def _is_list_of_numbers(kind: Any) -> bool:
-    types = import_pyarrow().types
-    return is_list(kind) and bool(
-        types.is_floating(kind.value_type) or types.is_integer(kind.value_type)
-    )
-
-
 class TableSource(Source):
     """What Arrow and Parquet files share: which columns are which, and pieces that are read whole.
 
     Only the location is kept, and which pieces (row groups or record batches) are meant.
     """
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, keys: Keys = USUAL) -> None:
         import_pyarrow()
         self.location, self.name = location, f"'{location}'"
         with reading(location):
             schema, self._piece_rows = self._describe()
             self._pieces = range(len(self._piece_rows))
             self.n_rows = sum(self._piece_rows)
-            self._read_schema(schema)
+            self._read_schema(schema, keys)
             self.n_classes = self._count_classes(schema)
         if self.n_rows and self.n_classes < 2:
             raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
@@ -56,38 +52,34 @@ class TableSource(Source):
         """Record batches of at most about `n_rows` rows."""
         raise NotImplementedError
 
-    def _read_schema(self, schema: Any) -> None:
-        names = list(schema.names)
-        self._label_column = next((name for name in LABEL_KEYS if name in names), None)
-        lists = [name for name in names if _is_list_of_numbers(schema.field(name).type)]
-        named = [name for name in (*PROBABILITY_KEYS, LOGIT_KEY) if name in lists] or lists
-        if len(named) > 1:
-            raise InputError(
-                f"{self.name} must have one list column of probabilities. "
-                f"Got {', '.join(map(repr, named))}."
-            )
-        types = import_pyarrow().types
-        self._columns = named or [
-            name
-            for name in names
-            if name != self._label_column and types.is_floating(schema.field(name).type)
-        ]
-        if not self._columns:
-            raise InputError(
-                f"{self.name} must have a list column of probabilities, or one column of "
-                f"probabilities per class. Got the columns {', '.join(names) or 'none'}."
-            )
-        if named:
-            self.logits = {LOGIT_KEY: True}.get(
-                named[0], False if named[0] in PROBABILITY_KEYS else None
-            )
-        else:
-            self.class_names = self._columns
+    def _read_schema(self, schema: Any, keys: Keys) -> None:
+        columns = [Column(field.name, arrow_kind(field.type)) for field in schema]
+        layout = choose(columns, keys, self.name)
+        note_left_out(layout, self.name)
+        self._columns = [columns[place].name for place in layout.matrix]
+        self._is_list = columns[layout.matrix[0]].kind.endswith("list")
+        self._label_column = None if layout.label is None else columns[layout.label].name
+        self._id_column = None if layout.ids is None else columns[layout.ids].name
         self.has_labels = self._label_column is not None
+        self.class_names, self.logits = layout.class_names, layout.logits
+        self.numbers_are_names = are_numbers(self.class_names or [""])
+        self.may_be_ranked = True
+        self.used, self.left_out = layout.used(columns), layout.left_out
+
+    def _read_ids(self) -> Array | None:
+        if self._id_column is None:
+            return None
+        with reading(self.location):
+            batches = list(self._batches(self._pieces, [self._id_column], 1 << 20))
+            chunks = [batch.column(0) for batch in batches if batch.num_rows]
+            if not chunks:
+                return None
+            ids = matrix_from_arrow(import_pyarrow().chunked_array(chunks), self.name)
+        return index_ids(ids) if is_saved_index(self._id_column) else ids
 
     def _count_classes(self, schema: Any) -> int:
-        if self.class_names is not None:
-            return len(self.class_names)
+        if not self._is_list:
+            return len(self._columns)
         kind = schema.field(self._columns[0]).type
         if import_pyarrow().types.is_fixed_size_list(kind):
             return int(kind.list_size)
@@ -114,7 +106,7 @@ class TableSource(Source):
 
     def _read(self) -> Iterator[RawBlocks]:
         """Lists of blocks, as they are read together."""
-        n_elements = LIST_ELEMENTS if len(self._columns) == 1 else COLUMN_ELEMENTS
+        n_elements = LIST_ELEMENTS if self._is_list else COLUMN_ELEMENTS
         n_rows = max(1, n_elements // max(1, self.n_classes))
         first = self.first_row
         for batch in self._batches(self._pieces, self._wanted(), n_rows):

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import Array, InputError
+from evencover.data.columns import choose, note_left_out
+from evencover.data.frames import frame_columns
+from evencover.data.names import USUAL, Keys, are_numbers
 from evencover.data.source import Source, slices
 
 
@@ -41,6 +44,31 @@ class DaskArraySource(Source):
             DaskChunkSource(chunk, int(start), int(n_rows), self.n_classes)
             for chunk, start, n_rows in zip(chunks, starts, lengths, strict=True)
         ]
+
+
+class DaskFrameSource(DaskArraySource):
+    """A Dask frame: its numbers are read chunk by chunk, its labels and ids are brought here."""
+
+    name = "the Dask frame"
+
+    def __init__(self, frame: Any, keys: Keys = USUAL) -> None:
+        columns = frame_columns(frame._meta)
+        layout = choose(columns, keys, self.name)
+        note_left_out(layout, self.name)
+        if columns[layout.matrix[0]].kind.endswith("list"):
+            raise InputError(
+                "A Dask frame must have one column per class. "
+                f"Got lists in {columns[layout.matrix[0]].name!r}; write it to Parquet first."
+            )
+        names = [frame.columns[place] for place in range(len(columns))]
+        super().__init__(frame[[names[i] for i in layout.matrix]].to_dask_array(lengths=True))
+        self.class_names = layout.class_names
+        self.numbers_are_names = are_numbers(self.class_names or [""])
+        self.used, self.left_out = layout.used(columns), layout.left_out
+        if layout.ids is not None:
+            self._ids = np.asarray(frame[names[layout.ids]].compute())
+        if layout.label is not None:
+            self.attach_labels(np.asarray(frame[names[layout.label]].compute()))
 
 
 class DaskChunkSource(Source):

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from evencover.data.formats.arrays import NAMES_KEY, LazyArrays
+from evencover.data.formats.arrays import LazyArrays
 from evencover.data.formats.plain_array import PlainArray
 from evencover.data.location import Location
+from evencover.data.names import NAMES_KEY
 from evencover.errors import needs
 
 

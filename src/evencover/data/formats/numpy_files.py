@@ -104,6 +104,7 @@ def _header(file: IO[bytes], name: str) -> Header:
     if dtype.hasobject:
         raise InputError(
             f"{name} must hold plain numbers or text. Got pickled Python objects, "
-            "which are never loaded; save it again with a numeric or text type."
+            "which are never loaded; save it again as text or numbers, with .astype(str) or "
+            ".astype(float)."
         )
     return shape, fortran, dtype

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import InputError
-from evencover.data.formats.arrays import NAMES_KEY
 from evencover.data.formats.plain_array import BFLOAT16, PlainArray
 from evencover.data.location import Location
+from evencover.data.names import NAMES_KEY
 
 _TYPES = {
     "BOOL": np.dtype("?"),

@@ -1,4 +1,4 @@
-"""CSV and TSV, for small files: one column per class, and perhaps one of labels."""
+"""CSV and TSV, for small files: one column per class or one of lists, and perhaps labels."""
 
 from __future__ import annotations
 
@@ -6,51 +6,64 @@ import copy
 import csv
 import io
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from evencover._validation import Array, InputError
-from evencover.data.formats.arrays import LABEL_KEYS, column_keys
+from evencover.data.columns import Column, choose, note_left_out
+from evencover.data.formats.arrays import column_keys
+from evencover.data.formats.text_cells import Scan, column_from_text, is_number, list_cells
 from evencover.data.location import Location
+from evencover.data.names import ID_KEYS, LABEL_KEYS, USUAL, Keys, are_numbers, count_up
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
 
-ID_KEYS = ("id", "ids")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 class TextSource(Source):
     """Lines of numbers; a first line with anything else in it names the columns.
 
-    The file is read twice: first the labels and the number of rows, then the numbers.
+    The file is read twice: first the labels, the kinds of columns and the number of rows, then the
+    numbers.
     """
 
-    def __init__(self, location: Location) -> None:
+    may_be_ranked = True
+
+    def __init__(self, location: Location, keys: Keys = USUAL) -> None:
         self.location, self.name = location, f"'{location}'"
         with reading(location):
             lines = _lines(location)
             first = next(lines, [])
             self._has_header = not _are_numbers(first) or _count_up(first)
-            names = first if self._has_header else [""] * len(first)
             self._width = len(first)
-            self._columns = [i for i, n in enumerate(names) if n not in (*LABEL_KEYS, *ID_KEYS)]
-            at = next((names.index(key) for key in LABEL_KEYS if key in names), None)
-            labels = [] if self._has_header or at is None else [first[at]]
-            self.n_rows = 0 if self._has_header or not first else 1
-            for line in lines:
-                if at is not None:
-                    labels.append(line[at].strip() if at < len(line) else "")
-                self.n_rows += 1
-        self.n_classes = len(self._columns)
+            if not first:
+                raise InputError(f"{self.name} must have at least 2 classes (columns). Got 0.")
+            names = [f"column {place}" for place in range(self._width)]
+            names = [name.strip() for name in first] if self._has_header else names
+            rest = lines if self._has_header or not first else chain([first], lines)
+            known = {*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids}
+            scan = Scan([place for place, name in enumerate(names) if name in known])
+            self.n_rows = scan.read(rest, self._width)
+        columns = [Column(*pair) for pair in zip(names, scan.kinds, strict=True)]
+        layout = choose(columns, keys, self.name, named=self._has_header)
+        note_left_out(layout, self.name)
+        self._columns = layout.matrix
+        self._is_list = columns[layout.matrix[0]].kind.endswith("list")
+        self.n_classes = scan.list_length(layout.matrix[0]) if self._is_list else len(self._columns)
         if self.n_classes < 2:
             raise InputError(
                 f"{self.name} must have at least 2 classes (columns). Got {self.n_classes}."
             )
-        if self._has_header:
-            self.class_names = [names[i] for i in self._columns]
-        if at is not None:
-            self.attach_labels(column_from_text(labels))
+        self.class_names, self.logits = layout.class_names, layout.logits
+        self.numbers_are_names = are_numbers(self.class_names or [""])
+        self.used, self.left_out = layout.used(columns), layout.left_out
+        if layout.ids is not None:
+            self._ids = column_from_text(scan.kept[layout.ids])
+        if layout.label is not None:
+            self.attach_labels(column_from_text(scan.kept[layout.label]))
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """As many lines as make a block."""
@@ -59,15 +72,10 @@ class TextSource(Source):
             lines = _lines(self.location)
             if self._has_header:
                 next(lines, None)
-            block: list[list[str]] = []
             start = 0
-            for line in lines:
-                block.append(line)
-                if len(block) == step:
-                    yield self._numbers(block, start), None
-                    start, block = start + step, []
-            if block:
+            while block := list(islice(lines, step)):
                 yield self._numbers(block, start), None
+                start += step
 
     def split(self) -> list[Source]:
         """The whole file: where a line begins is not known."""
@@ -80,15 +88,24 @@ class TextSource(Source):
                     f"Every line of {self.name} must have {self._width} columns. "
                     f"Got {len(line)} in row {row}."
                 )
+        cells = [[line[i] for i in self._columns] for line in lines]
+        if self._is_list:
+            cells = [list_cells(line[0]) for line in cells]
+            short = next((r for r, line in enumerate(cells) if len(line) != self.n_classes), None)
+            if short is not None:
+                raise InputError(
+                    f"Every row of {self.name} must have {self.n_classes} classes. "
+                    f"Got {len(cells[short])} in row {start + short}."
+                )
         try:
-            return np.array([[line[i] for i in self._columns] for line in lines], dtype=np.float64)
+            return np.array(cells, dtype=np.float64)
         except ValueError:
             pass
         row, cell = next(
-            (row, line[i])
-            for row, line in enumerate(lines, start)
-            for i in self._columns
-            if not _is_number(line[i])
+            (row, cell)
+            for row, line in enumerate(cells, start)
+            for cell in line
+            if not is_number(cell)
         )
         raise InputError(
             f"Every column of {self.name} but 'labels' and 'id' must hold numbers, one per class. "
@@ -113,14 +130,6 @@ def text_column(location: Location, key: str) -> Array:
     return column_from_text([line[at or 0].strip() for line in values])
 
 
-def column_from_text(values: list[str]) -> Array:
-    """Whole numbers if all are, else the texts."""
-    try:
-        return np.array([int(value) for value in values], dtype=np.int64)
-    except (ValueError, OverflowError):
-        return np.array(values)
-
-
 def _lines(location: Location) -> Iterator[list[str]]:
     """The cells of each line that is not empty."""
     delimiter = _DELIMITERS[location.suffix.lower()]
@@ -129,18 +138,10 @@ def _lines(location: Location) -> Iterator[list[str]]:
         yield from (line for line in csv.reader(text, delimiter=delimiter, strict=True) if line)
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def _are_numbers(cells: list[Any]) -> bool:
-    return all(_is_number(cell) for cell in cells)
+    return all(is_number(cell) for cell in cells)
 
 
 def _count_up(cells: list[str]) -> bool:
     """Whether they are 0, 1, 2, ...: names of columns as pandas gives them, not probabilities."""
-    return len(cells) > 2 and [cell.strip() for cell in cells] == list(map(str, range(len(cells))))
+    return len(cells) > 2 and count_up(cell.strip() for cell in cells)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from evencover.data.formats.arrays import NAMES_KEY, ONLY_ARRAY, LazyArrays
+from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
 from evencover.data.location import Location
+from evencover.data.names import NAMES_KEY
 from evencover.errors import needs
 
 _MARKS = ("zarr.json", ".zgroup", ".zarray")

@@ -29,7 +29,8 @@ async function drawChart(name, { data, signals = {}, label, crowded = false, tip
   // Vega has said "Vega visualization" here; a sentence about what is shown says more.
   container.setAttribute("role", "img");
   container.removeAttribute("aria-roledescription");
-  if (label) container.setAttribute("aria-label", label);
+  container.removeAttribute("aria-labelledby"); // the caption, until there is this sentence
+  container.setAttribute("aria-label", label);
   const datumAt = (event, item) => {
     if (!nearest) return item?.datum;
     const x = event.clientX - container.getBoundingClientRect().left - view.origin()[0];

@@ -1,24 +1,27 @@
 // The page about a comparison: the Pareto chart and the table of candidates.
 
 const rows = D.candidates;
-const order = { key: "covgap", down: false };
+const order = { key: "cost", down: false };
 
 // What the chart is about; all other metrics are only columns.
-const [GAP, SIZE] = ["covgap", "avg_size"].map((name) => D.metrics.find((metric) => metric.name === name));
+const [GAP, SIZE] = ["true_gap", "avg_size"].map((name) => D.metrics.find((metric) => metric.name === name));
 
 const text = (row, { name, digits }) => row[name].toFixed(digits);
 const error = (row, { name, digits }) => `± ${row[`${name}_se`].toFixed(digits)}`;
 const withError = (row, metric) => el("span", {}, text(row, metric), " ", el("small", {}, error(row, metric)));
 
-const ABOVE_BEST = {
-  key: "covgap_above_best", title: "Above best", number: true,
-  cell: (row) => row.is_best ? "lowest" : el("span", { class: row.clearly_above_best ? null : "faint" }, `+${row.covgap_above_best.toFixed(2)}${row.clearly_above_best ? "" : " (noise)"}`),
+const COST = {
+  key: "cost", title: "Cost", number: true,
+  cell: (row) => el("span", { class: row.clearly_above_best || row.is_pick ? null : "faint" }, row.cost.toFixed(1)),
 };
+const NOTE = { key: "note", title: "Note", cell: (row) => row.note };
 const metricColumn = (metric) => ({ key: metric.name, title: metric.title, number: true, cell: (row) => withError(row, metric) });
 
 const COLUMNS = [
   { key: "name", title: "Candidate", cell: (row) => isolated(row.name) },
-  ...D.metrics.flatMap((metric) => metric === GAP ? [metricColumn(metric), ABOVE_BEST] : [metricColumn(metric)]),
+  COST,
+  NOTE,
+  ...D.metrics.map(metricColumn),
 ];
 
 function drawTable() {
@@ -36,7 +39,6 @@ function drawTable() {
   table.tBodies[0].replaceChildren(...sorted.map((row) => {
     const line = el("tr", { class: row.is_pick && "pick" });
     for (const column of COLUMNS) line.append(el("td", { class: column.number && "number" }, column.cell(row)));
-    if (row.is_pick) line.cells[0].append(" ", el("small", {}, "the pick"));
     return line;
   }));
 }
@@ -56,14 +58,14 @@ const sizeTicks = () => {
 
 const candidateRows = (places) => rows.map((row, k) => ({
   ...row, ...places[k],
-  covgap_low: row.covgap - row.covgap_se, covgap_high: row.covgap + row.covgap_se,
+  gap_low: row.true_gap - row.true_gap_se, gap_high: row.true_gap + row.true_gap_se,
   size_low: row.avg_size - row.avg_size_se, size_high: row.avg_size + row.avg_size_se,
 }));
 
 // Put each name where it meets no other name and no dot: to the right or left, above or below.
 function placeNames(view) {
   const [x, y] = [view.scale("x"), view.scale("y")];
-  const dots = rows.map((row) => ({ x: x(row.avg_size), y: y(row.covgap) }));
+  const dots = rows.map((row) => ({ x: x(row.avg_size), y: y(row.true_gap) }));
   const taken = dots.map((dot) => [dot.x - 7, dot.x + 7, dot.y - 7, dot.y + 7]);
   const choices = ["left", "right"].flatMap((align) => [-10, 13, -24, 27].map((dy) => ({ align, dx: align === "left" ? 9 : -9, dy })));
   const places = new Array(rows.length);
@@ -89,10 +91,10 @@ function placeNames(view) {
 async function drawPareto() {
   const nowhere = rows.map(() => ({ align: "left", dx: 9, dy: -10 }));
   const view = await drawChart("pareto", {
-    data: { candidates: candidateRows(nowhere), floor: [{ y: D.noise_floor, text: `noise floor ${D.noise_floor.toFixed(2)}: a perfect method` }] },
+    data: { candidates: candidateRows(nowhere) },
     signals: { ticks: sizeTicks() },
     label: `${GAP.title} against ${SIZE.title}. ${rows.map((row) => `${row.name}: ${text(row, GAP)} at ${text(row, SIZE)}`).join("; ")}.`,
-    tipOf: (d) => d.covgap !== undefined && [
+    tipOf: (d) => d.true_gap !== undefined && [
       d.name,
       `${GAP.title} ${text(d, GAP)} ${error(d, GAP)}`,
       `${text(d, SIZE)} ${error(d, SIZE)} classes in a set`,

@@ -48,8 +48,8 @@ function drawDetail(i) {
     el("dl", { class: "facts" }, ...facts(i)),
     el("h4", {}, "Why it has this threshold"),
     el("p", {}, whyThreshold(i)),
-    ...(C.rows[i] ? [el("h4", {}, "How hard its test rows are"), el("div", { id: "chart-scores", class: "chart", role: "img" }), el("p", { class: "caption" }, scoreCaption(i))] : []),
-    el("h4", {}, "What the model takes it for"),
+    ...(C.rows[i] ? [el("h4", {}, "How hard its test rows are"), el("div", { id: "chart-scores", class: "chart", role: "img", "aria-label": `Scores of ${C.name[i]}` }), el("p", { class: "caption" }, scoreCaption(i))] : []),
+    el("h4", {}, "What the model mistakes it for"),
     confusionList(i),
     el("h4", {}, "Examples"),
     exampleList(i),
@@ -57,22 +57,27 @@ function drawDetail(i) {
   if (C.rows[i]) drawScores(i);
 }
 
-const SAYING = {
-  0: "There are no test rows of this class, so its coverage is not known.",
-  1: "surely less than promised.",
-  2: "as promised, as far as so few rows can tell.",
-  3: "surely more than promised.",
-};
+const WIDE = 0.1; // limits further apart than this come from few rows
+
+// What the test rows say of a class. Its own limits may exclude the aim although it is not named:
+// among many classes a few look like that by chance.
+function saying(i) {
+  if (stateOf(i) === "below") return `likely below ${AIM}.`;
+  if (stateOf(i) === "above") return `likely above ${AIM}.`;
+  if (C.high[i] < TARGET) return `low, but among ${count(D.n_classes_evaluated, "class", "classes")} chance alone may do that.`;
+  if (C.low[i] > TARGET) return `high, but among ${count(D.n_classes_evaluated, "class", "classes")} chance alone may do that.`;
+  if (C.high[i] - C.low[i] > WIDE) return `in line with the aim of ${AIM}, as far as ${count(C.rows[i], "row")} can tell.`;
+  return `in line with the aim of ${AIM}.`;
+}
 
 function coverageParts(i) {
-  if (!C.rows[i]) return [el("p", { class: "say" }, SAYING[0])];
-  const isUnder = C.state[i] === UNDER;
+  if (!C.rows[i]) return [el("p", { class: "say" }, "There are no test rows of this class, so its coverage is not known.")];
   const limits = `${percent(C.low[i])} to ${percent(C.high[i])}`;
   return [
     el("p", { class: "say" },
       `${whole.format(C.covered[i])} of ${count(C.rows[i], "test row")} covered, ${percent(coverage[i], 1)} (95% interval ${limits}): `,
-      el("span", { class: isUnder && "under-tag" }, SAYING[C.state[i]])),
-    el("div", { class: isUnder && "under" }, intervalBar(i, 340, 20)),
+      el("span", { class: isBelow(i) && "below-tag" }, saying(i))),
+    el("div", { class: isBelow(i) && "below" }, intervalBar(i, 340, 20)),
   ];
 }
 
@@ -90,17 +95,19 @@ const ordinal = (n) => {
   return `${whole.format(n)}${ending}`;
 };
 
-function whoHasASay(i) {
+const listed = (parts) => parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
+
+function restsOn(i) {
   const says = Object.entries(D.weights).filter(([, shares]) => shares[i] >= 0.005);
   if (!says.length) return "";
-  return ` Its score distribution is ${says.map(([of, shares]) => `${percent(shares[i])} ${of}`).join(", ")}.`;
+  return ` It rests on ${listed(says.map(([of, shares]) => `${of} (${percent(shares[i])})`))}.`;
 }
 
 function whyThreshold(i) {
   const g = G.of_class[i];
-  if (g < 0) return D.origin.replace("{rows}", count(C.calibration[i], "calibration row")) + whoHasASay(i);
+  if (g < 0) return D.origin.replace("{rows}", count(C.calibration[i], "calibration row")) + restsOn(i);
   if (threshold(i) === null) {
-    return `It has only ${count(G.rows[g], "calibration score")} ${G.whose[g]}. A promise of ${percent(TARGET, 1)} needs more, so the class is put into every set.`;
+    return `It has only ${count(G.rows[g], "calibration score")} ${G.whose[g]}. A coverage of ${AIM} needs more, so the class is in every set.`;
   }
   return `A class is in a set if its score is at most the threshold: the ${ordinal(G.rank[g])} smallest of ${whole.format(G.rows[g])} calibration scores ${G.whose[g]}.`;
 }
@@ -115,6 +122,16 @@ function bars(histogram, start, total) {
   });
 }
 
+// Numbers with two digits, or as many as it takes to tell them apart.
+function distinct(numbers) {
+  let texts = [];
+  for (let digits = 2; digits < 17; digits++) {
+    texts = numbers.map((number) => String(+number.toPrecision(digits)));
+    if (new Set(texts).size === numbers.length) break;
+  }
+  return texts;
+}
+
 function drawScores(i) {
   const g = G.of_class[i];
   const place = C.place[i];
@@ -122,8 +139,9 @@ function drawScores(i) {
   for (const bar of own) bar.missed = place !== null && (bar.left + bar.right) / 2 > place;
   const group = g < 0 ? allTestRows() : bars(G.histogram, g * N_BINS, G.rows[g]);
   const outline = [...group, { ...group[N_BINS - 1], left: 1 }];
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((wish) => G.bin_places.reduce((best, p) => (Math.abs(p - wish) < Math.abs(best - wish) ? p : best)));
-  const labels = ticks.map((p) => G.bin_edges[G.bin_places.indexOf(p)].toPrecision(2));
+  const nearest = (wish) => G.bin_places.reduce((best, p) => (Math.abs(p - wish) < Math.abs(best - wish) ? p : best));
+  const ticks = [...new Set([0, 0.25, 0.5, 0.75, 1].map(nearest))];
+  const labels = distinct(ticks.map((p) => G.bin_edges[G.bin_places.indexOf(p)]));
   drawLatestScores({
     data: { bars: own, outline, threshold: place === null ? [] : [{ place, text: "threshold" }] },
     signals: { ticks, labels },
@@ -166,7 +184,7 @@ function scoreCaption(i) {
 function confusionList(i) {
   const pairs = C.confused[i];
   if (!C.rows[i]) return el("p", { class: "nothing" }, "Not known without test rows.");
-  if (!pairs.length) return el("p", { class: "nothing" }, "Nothing else: in all its test rows it comes first.");
+  if (!pairs.length) return el("p", { class: "nothing" }, "Nothing: it comes first in all its test rows.");
   const list = el("ul", { class: "confusions" });
   for (let k = 0; k < pairs.length; k += 2) {
     list.append(el("li", {}, linkTo(pairs[k]), el("span", { class: "faint" }, `${whole.format(pairs[k + 1])} of ${whole.format(C.rows[i])}`)));

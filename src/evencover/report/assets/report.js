@@ -13,7 +13,7 @@ const ranked = Array.from({ length: K }, (_, i) => i)
 
 // Vega marks the rows it is given as its own, so every chart gets new ones.
 const classRows = () => ranked.map((i, place) => ({
-  i, rank: place + 1, match: isMatch(i), state: Number(C.state[i]),
+  i, rank: place + 1, match: isMatch(i), below: isBelow(i),
   coverage: coverage[i], low: C.low[i], high: C.high[i], calibration: C.calibration[i],
 }));
 
@@ -23,10 +23,9 @@ function refillClassCharts() {
 }
 
 function drawWorst() {
-  const worst = D.verdict.n_surely_under ? D.verdict.worst.slice(0, D.verdict.n_surely_under) : D.verdict.worst;
-  for (const i of worst) {
+  for (const i of D.verdict.worst) {
     const name = el("span", { class: "name", title: C.name[i] }, isolated(C.name[i]));
-    const open = el("button", { type: "button", class: C.state[i] === UNDER && "under", onclick: () => show(i) },
+    const open = el("button", { type: "button", class: isBelow(i) && "below", onclick: () => show(i) },
       name, intervalBar(i, 96), el("span", { class: "value" }, percent(coverage[i])));
     byId("worst").append(el("li", {}, open));
   }
@@ -66,7 +65,7 @@ async function drawCharts() {
   const coverageChart = drawChart("coverage", {
     data: { classes: classRows() },
     signals: { bottom, n: ranked.length, haze: K > 3000 ? 0.06 : 0.28, dot: K > 3000 ? 6 : K > 600 ? 12 : 20 },
-    label: `Coverage of ${count(ranked.length, "class", "classes")}, from ${percent(coverage[ranked[0]])} to ${percent(coverage[ranked.at(-1)])}; ${whole.format(D.verdict.n_surely_under)} are surely below ${percent(TARGET, 1)}. The table below has the same numbers.`,
+    label: `Coverage of ${count(ranked.length, "class", "classes")}, from ${percent(coverage[ranked[0]])} to ${percent(coverage[ranked.at(-1)])}; ${whole.format(D.verdict.n_likely_below)} likely below ${AIM}. The table below has the same numbers.`,
     crowded: isCrowded, tipOf: tipOfClass, onClick,
     nearest: (rank) => ({ i: ranked[Math.max(0, Math.min(ranked.length, Math.round(rank)) - 1)] }),
   });

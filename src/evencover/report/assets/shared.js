@@ -48,11 +48,18 @@ const themeButton = byId("theme");
 
 function useTheme(theme) {
   root.dataset.theme = theme;
-  themeButton.setAttribute("aria-pressed", String(theme === "dark"));
+  nameThemeButton();
   recolourCharts();
 }
 
-themeButton.setAttribute("aria-pressed", String(root.dataset.theme === "dark"));
+// The button says what it will do.
+function nameThemeButton() {
+  const other = root.dataset.theme === "dark" ? "light" : "dark";
+  themeButton.textContent = other === "dark" ? "Dark" : "Light";
+  themeButton.title = `Switch to ${other} colours`;
+}
+
+nameThemeButton();
 themeButton.addEventListener("click", () => {
   const theme = root.dataset.theme === "dark" ? "light" : "dark";
   try { localStorage.setItem("evencover-theme", theme); } catch { /* for this visit only */ }

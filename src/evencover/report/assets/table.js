@@ -2,9 +2,12 @@
 
 const C = D.classes;
 const K = C.name.length;
-const UNDER = "1";
 const TARGET = 1 - D.alpha;
+const AIM = percent(TARGET, 1);
 const PAGE = 50;
+
+const stateOf = (i) => D.states[C.state[i]];
+const isBelow = (i) => stateOf(i) === "below";
 
 const coverage = Array.from({ length: K }, (_, i) => (C.rows[i] ? C.covered[i] / C.rows[i] : null));
 const threshold = (i) => C.threshold[i];
@@ -13,7 +16,7 @@ const clusterName = (m) => (m < 0 ? "no cluster" : `cluster ${m}`);
 const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 const folded = C.name.map(fold);
 
-const state = { query: "", cluster: "", least: 0, most: Infinity, under: false, sort: "limits", down: false, page: 0, picked: -1 };
+const state = { query: "", cluster: "", least: 0, most: Infinity, below: false, sort: "coverage", down: false, page: 0, picked: -1 };
 let matching = [];
 
 const collator = new Intl.Collator("en", { numeric: true });
@@ -24,7 +27,7 @@ Array.from({ length: K }, (_, i) => i)
 
 const COLUMNS = [
   { key: "name", title: "Class", value: (i) => nameRank[i], cell: nameCell },
-  { key: "coverage", title: "Coverage", value: (i) => coverage[i], cell: coverageCell },
+  { key: "coverage", title: "Coverage", value: (i) => (C.rows[i] ? coverage[i] + C.high[i] / 1e6 : null), cell: coverageCell },
   { key: "limits", title: "95% limits", number: true, wide: true, value: (i) => (C.rows[i] ? C.high[i] + C.low[i] / 1e4 : null),
     cell: (i) => (C.rows[i] ? `${Math.round(100 * C.low[i])}–${percent(C.high[i])}` : "–") },
   { key: "rows", title: "Test rows", number: true, value: (i) => C.rows[i], cell: (i) => whole.format(C.rows[i]) },
@@ -36,7 +39,7 @@ const COLUMNS = [
     ? [{ key: "cluster", title: "Cluster", number: true, wide: true, value: (i) => C.cluster[i], cell: (i) => (C.cluster[i] < 0 ? "none" : String(C.cluster[i])) }]
     : []),
   { key: "size", title: "Set size", number: true, wide: true, value: (i) => C.size[i], cell: (i) => (C.size[i] === null ? "–" : C.size[i].toFixed(1)) },
-  { key: "confused", title: "Mostly confused with", wide: true, grow: true,
+  { key: "confused", title: "Most often confused with", wide: true, grow: true,
     value: (i) => (C.confused[i].length ? nameRank[C.confused[i][0]] : null), cell: confusedCell },
 ];
 
@@ -56,7 +59,7 @@ function confusedCell(i) {
   return el("span", { title: C.name[C.confused[i][0]] }, isolated(C.name[C.confused[i][0]]));
 }
 
-// Coverage from 0 to 100%: its limits, itself, and a tick at what was promised.
+// Coverage from 0 to 100%: its limits, itself, and a tick at the aim.
 function intervalBar(i, width, height = 14) {
   const svg = (tag, attributes) => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -81,7 +84,7 @@ function isMatch(i) {
   return (!state.query || folded[i].includes(state.query))
     && (state.cluster === "" || C.cluster[i] === Number(state.cluster))
     && C.calibration[i] >= state.least && C.calibration[i] <= state.most
-    && (!state.under || C.state[i] === UNDER);
+    && (!state.below || isBelow(i));
 }
 
 function arrange() {
@@ -99,19 +102,20 @@ function arrange() {
 
 // ---- drawing
 
-function drawHead() {
+// On paper the titles are plain text: Chromium does not repeat a head that holds buttons.
+function drawHead(isPaper = false) {
   const head = el("tr");
   for (const column of COLUMNS) {
     const sorted = column.key === state.sort ? (state.down ? "descending" : "ascending") : "none";
     const classes = [column.number && "number", column.wide && "wide", column.grow && "grow"].filter(Boolean).join(" ");
     head.append(el("th", { scope: "col", class: classes || null, "aria-sort": sorted, "data-key": column.key },
-      el("button", { type: "button" }, column.title)));
+      isPaper ? column.title : el("button", { type: "button" }, column.title)));
   }
   byId("classes").tHead.replaceChildren(head);
 }
 
 function drawRow(i) {
-  const row = el("tr", { "data-class": i, class: C.state[i] === UNDER && "under", "aria-current": i === state.picked && "true" });
+  const row = el("tr", { "data-class": i, class: isBelow(i) && "below", "aria-current": i === state.picked && "true" });
   for (const column of COLUMNS) {
     const classes = [column.number && "number", column.wide && "wide", column.grow && "grow", column.key === "coverage" && "coverage"];
     row.append(el("td", { class: classes.filter(Boolean).join(" ") || null }, column.cell(i)));
@@ -141,16 +145,17 @@ function drawPages() {
 
 function drawHits() {
   const all = matching.length === K;
-  const under = matching.filter((i) => C.state[i] === UNDER).length;
-  byId("hits").textContent = `${all ? count(K, "class", "classes") : `${whole.format(matching.length)} of ${count(K, "class", "classes")}`}, ${whole.format(under)} surely undercovered`;
+  const below = matching.filter(isBelow).length;
+  byId("hits").textContent = `${all ? count(K, "class", "classes") : `${whole.format(matching.length)} of ${count(K, "class", "classes")}`}, ${whole.format(below)} likely below ${AIM}`;
 }
 
 // Paper has no pages to turn to: the first rows in the chosen order, and a word about the rest.
 function drawForPrint(most) {
   state.page = 0;
+  drawHead(true);
   drawRows(most);
   const left = matching.length - most;
-  byId("print-note").textContent = left > 0 ? `${count(left, "more class", "more classes")} in the page on screen.` : "";
+  byId("print-note").textContent = left > 0 ? `${count(left, "more class", "more classes")} on the screen page.` : "";
 }
 
 function update() {
@@ -170,7 +175,7 @@ function readFilters() {
   state.cluster = byId("cluster").value;
   state.least = byId("least").value === "" ? 0 : Number(byId("least").value);
   state.most = byId("most").value === "" ? Infinity : Number(byId("most").value);
-  state.under = byId("under").checked;
+  state.below = byId("below").checked;
   update();
   // The charts follow once the reader pauses.
   clearTimeout(fadeLater);
@@ -217,6 +222,6 @@ function startTable() {
   });
   table.tBodies[0].addEventListener("keydown", moveFocus);
   addEventListener("beforeprint", () => drawForPrint(100));
-  addEventListener("afterprint", () => drawRows());
+  addEventListener("afterprint", () => { drawHead(); drawRows(); });
   readFilters();
 }

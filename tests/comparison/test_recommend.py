@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evencover import ClusteredPredictor, InputError, recommend
+from evencover import ClusteredPredictor, InputError, PooledPredictor, recommend
 
 
 def labels_of(counts):
@@ -23,21 +23,21 @@ def labels_of(counts):
     ],
 )
 def test_regimes_of_the_paper(counts, regime, paper, method):
-    advice = recommend(labels_of(counts), len(counts))
+    advice = recommend(labels_of(counts), n_classes=len(counts))
     assert (advice.regime, advice.paper_method, advice.method) == (regime, paper, method)
 
 
 def test_boundaries_move_with_alpha():
     counts = [100] * 50
-    assert recommend(labels_of(counts), 50, alpha=0.1).regime == "extremely high"
-    assert recommend(labels_of(counts), 50, alpha=0.05).regime == "low"
-    assert recommend(labels_of(counts), 50, alpha=0.005).regime == "extremely low"
+    assert recommend(labels_of(counts), n_classes=50, alpha=0.1).regime == "extremely high"
+    assert recommend(labels_of(counts), n_classes=50, alpha=0.05).regime == "low"
+    assert recommend(labels_of(counts), n_classes=50, alpha=0.005).regime == "extremely low"
 
 
 def test_the_paper_method_is_clustered_only_where_clustering_happens():
     for counts in ([12] * 30, [12] * 100, [9] * 200, [40] * 4):
         labels = labels_of(counts)
-        advice = recommend(labels, len(counts))
+        advice = recommend(labels, n_classes=len(counts))
         if advice.paper_method == "clustered":
             scores = np.random.default_rng(0).random(len(labels))
             fitted = ClusteredPredictor().fit_scores(scores, labels, len(counts))
@@ -46,7 +46,7 @@ def test_the_paper_method_is_clustered_only_where_clustering_happens():
 
 def test_the_advice_counts_what_is_missing():
     counts = np.array([0, 0, 40] + [150] * 20)
-    advice = recommend(labels_of(counts), len(counts))
+    advice = recommend(labels_of(counts), n_classes=len(counts))
     assert advice.n_rows == counts.sum()
     assert advice.smallest_class == 0
     assert "260 more labels, to give the 3 classes below 100 rows" in advice.would_change
@@ -64,12 +64,12 @@ def test_the_advice_counts_what_is_missing():
 )
 def test_bad_labels_are_refused(labels, sentence):
     with pytest.raises(InputError, match=sentence):
-        recommend(labels, 5)
+        recommend(labels, n_classes=5)
 
 
 def test_bad_alpha_is_refused():
     with pytest.raises(InputError, match="'alpha'"):
-        recommend([0, 1], 2, alpha=1.5)
+        recommend([0, 1], n_classes=2, alpha=1.5)
 
 
 def test_the_balance_is_the_share_of_the_rarest_classes():
@@ -77,3 +77,20 @@ def test_the_balance_is_the_share_of_the_rarest_classes():
     # of 40 classes the two rarest have 3 rows, where 2 x 100 / 40 would be even
     counts = [1, 2] + [97 // 38] * 37 + [97 - 97 // 38 * 37]
     assert recommend(labels_of(counts)).class_balance == pytest.approx(3 / 5)
+
+
+def test_with_probabilities_it_says_how_large_sets_will_be(simulate):
+    rows, labels = simulate(600, 6, seed=1)
+    advice = recommend(rows, labels)
+    assert advice.method == recommend(labels).method
+    assert set(advice.expected_sizes) == {"standard", "classwise", "pooled"}
+    fitted = PooledPredictor().fit(rows[::2], labels[::2])
+    size = fitted.predict_set(rows[1::2]).sizes.mean()
+    assert advice.expected_sizes["pooled"] == pytest.approx(size, abs=0.5)
+    assert f"about {advice.expected_sizes['pooled']:.1f} of the 6 classes" in advice.expect
+    assert recommend(labels).expected_sizes == {}
+
+
+def test_rows_without_labels_are_refused(simulate):
+    with pytest.raises(InputError, match="Advice needs labels"):
+        recommend(simulate(60, 6).rows)

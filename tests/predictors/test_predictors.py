@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import oracle
 import pytest
+from depth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -90,9 +91,12 @@ CASES = {
     "1000 classes, long tail": (1000, 500, {"long_tail": True, "dtype": np.float32}),
     "1000 classes, saturated": (1000, 200, {"long_tail": True, "ties": "saturated"}),
 }
+LONG = ("100 classes, duplicated", "1000 classes", "1000 classes, saturated")
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.deep] if case in LONG else []) for case in CASES]
+)
 def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
     n_classes, n_rows, how = CASES[case]
     many = n_classes == 1000
@@ -128,6 +132,7 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
                 assert predictor.predict_set(test).to_lists() == expected
 
 
+@pytest.mark.filterwarnings("ignore:alpha is 0.6")
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("score", SCORES, ids=repr)
 def test_an_empty_set_is_given_the_most_probable_class(simulate, quietly, score, exact):
@@ -170,7 +175,7 @@ def make(method, **parameters):
     return cls(**own, **parameters)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(40))
 @anything
 def test_permuting_rows_with_their_ids_changes_nothing(
     simulate, quietly, method, score, exact, ties, alpha, seed
@@ -186,7 +191,7 @@ def test_permuting_rows_with_their_ids_changes_nothing(
     assert (a.predict_p(rows, ids=ids)[order] == b.predict_p(rows[order], ids=ids[order])).all()
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(40))
 @anything
 def test_any_split_into_blocks_gives_the_identical_result(
     simulate, quietly, method, score, exact, ties, alpha, seed
@@ -231,7 +236,7 @@ def test_one_thread_and_three_give_the_identical_result(
     assert results[0] == results[1]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(
     method=st.sampled_from(["standard", "classwise"]),
     score=st.sampled_from(SCORES),
@@ -281,7 +286,7 @@ def test_calibration_and_prediction_use_the_same_number(simulate, score, n_class
     assert covered.sum() >= 509
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(40))
 @anything
 def test_the_set_is_where_the_p_value_exceeds_alpha(
     simulate, quietly, method, score, exact, ties, alpha, seed

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import oracle
 import pytest
+from depth import size
 
 from evencover import (
     APS,
@@ -279,13 +280,14 @@ def test_interpolated_p_values_are_the_levels_at_which_classes_leave(simulate, t
 def test_rc3p_p_values_are_the_last_levels_that_hold_a_class(simulate):
     rows, labels = simulate(60, 6, seed=1, long_tail=True)
     p = RC3PPredictor().fit(rows, labels).predict_p(rows)
-    levels = [Fraction(k, 2000) for k in range(1, 2000)]
+    step = Fraction(1, size(short=250, deep=2000))
+    levels = [k * step for k in range(1, step.denominator)]
     last = np.zeros(p.shape)
     for level in levels:
         mask = RC3PPredictor(alpha=level).fit(rows, labels).predict_set(rows).to_mask()
         last[mask] = float(level)
     seen = np.bincount(labels, minlength=6) > 0
-    assert np.abs(last - p)[:, seen].max() <= 1 / 2000 + 1e-12
+    assert np.abs(last - p)[:, seen].max() <= float(step) + 1e-12
     assert (p[:, ~seen] == 1).all()
     assert (RC3PPredictor().fit(rows, labels).predict_set(rows).to_mask() <= (p > 0.1)).all()
 

@@ -1,0 +1,126 @@
+"""Is the advice of compare() any good? Advice from one half of the rows, judged on the other.
+
+    python scripts/advice_study.py FILE.npz ... -o FILE.md
+
+For every data set (the bundled languages, and files with `probs` and `labels`) half of the rows are
+set aside, several times. `compare` sees the other half only, and gives its advice. Then every
+candidate is calibrated on that half and judged on the rows set aside, by its cost in labels and its
+true gap. The regret of a choice is its cost above that of the best candidate in hindsight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pooled_study import from_file, languages
+
+from evencover import EvencoverWarning, compare
+from evencover.comparison.cost import costs
+from evencover.comparison.splitting import calibration_split, other_rows
+from evencover.comparison.trials import ScoredRows, Trial
+from evencover.data.opening import as_source
+from evencover.evaluation.report import CoverageReport
+from evencover.predictors import make_predictor
+from evencover.scores import make_score
+
+METHODS = ("standard", "classwise", "clustered", "pooled")
+SCORES = ("softmax", "aps", "raps")
+Choice = tuple[str, str]
+
+
+class Judged(NamedTuple):
+    """A candidate on the rows set aside."""
+
+    cost: float
+    gap: float
+    size: float
+    coverage: float
+
+
+def judge(rows: Any, labels: Any, half: Any, seed: int) -> dict[Choice, Judged]:
+    """Every candidate, calibrated on one half and judged on the other."""
+    scored = ScoredRows(
+        as_source(rows, labels),
+        [make_score(name) for name in SCORES],
+        from_logits=False,
+        temperature=1.0,
+        random_state=seed,
+    )
+    is_test, trials, names = other_rows(half, len(labels)), [], []
+    for score, method in product(scored.test_scores, METHODS):
+        predictor = make_predictor(method, score=score, random_state=seed)
+        scored.calibrate(predictor, score, half)
+        trials.append(Trial(score, predictor, is_test))
+        names.append((method, score.name))
+    reports = [CoverageReport.from_tally(tally, 0.1) for tally in scored.tally(trials)]
+    found = costs(scored, trials, [report.avg_size for report in reports])
+    return {
+        name: Judged(cost, report.true_gap, report.avg_size, report.marginal_coverage)
+        for name, cost, report in zip(names, found, reports, strict=True)
+    }
+
+
+def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
+    """Means over the draws: what was advised, what it costs, and what others would have."""
+    table: dict[str, list[float]] = {}
+    picks = []
+    for seed in range(n_draws):
+        half = calibration_split(labels, seed + 100)
+        advice = compare(
+            rows[half], labels[half], methods=METHODS, scores=SCORES, n_splits=5, random_state=seed
+        )
+        judged = judge(rows, labels, half, seed)
+        best = min(each.cost for each in judged.values())
+        pick = judged[advice.pick.method, advice.pick.score]
+        picks.append(advice.pick.name)
+        for name, value in {
+            "regret": pick.cost - best,
+            "relative": (pick.cost - best) / best,
+            "pooled": judged["pooled", "softmax"].cost - best,
+            "standard": judged["standard", "softmax"].cost - best,
+            "clustered": judged["clustered", "softmax"].cost - best,
+            "size": pick.size,
+            "gap": pick.gap,
+            "share": pick.size / rows.shape[1],
+            "best": best,
+        }.items():
+            table.setdefault(name, []).append(value)
+    means = {name: float(np.mean(values)) for name, values in table.items()}
+    return means | {"pick": max(set(picks), key=picks.count), "worst share": max(table["share"])}
+
+
+def main() -> None:
+    """Run the study and write its table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--draws", type=int, default=4)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", EvencoverWarning)
+    lines = [
+        "| data | classes | advice (most often) | its AvgSize | its TrueGap | cost of the best | "
+        "regret | of pooled with softmax | of clustered | of standard |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    loaders = {"languages": languages} | {
+        path.stem: lambda path=path: from_file(path) for path in options.files
+    }
+    for name, load in loaders.items():
+        rows, labels = load()
+        found = study(rows, labels, options.draws)
+        numbers = [f"{found[key]:.1f}" for key in ("size", "gap", "best")]
+        regret = f"{found['regret']:.2f} ({100 * found['relative']:.1f}%)"
+        others = [f"{found[key]:.2f}" for key in ("pooled", "clustered", "standard")]
+        cells = [name, str(rows.shape[1]), found["pick"], *numbers, regret, *others]
+        lines.append(f"| {' | '.join(cells)} |")
+        print(lines[-1], f"at most {found['worst share']:.2f} of the classes in a set", flush=True)
+    options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

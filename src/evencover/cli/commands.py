@@ -1,0 +1,26 @@
+"""The application with all its commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evencover.cli import calibrate, compare, evaluate, info, predict, recommend, report
+from evencover.cli.experiment import experiment
+from evencover.cli.shared import app as app
+
+COMMANDS: tuple[Any, ...] = (calibrate, predict, evaluate, report, info, recommend, compare)
+for command in COMMANDS:
+    app.command(command.run, name=command.__name__.rpartition(".")[2])
+app.command(experiment)
+app.register_install_completion_command(
+    help="Have bash, zsh or fish complete commands and options; asks nothing, changes its rc file."
+)
+app.suppress_keyboard_interrupt = False  # `main` says what became of the output
+
+
+def name_choices() -> None:
+    """Only a reader of the help needs the names of all methods, for which much is imported."""
+    from evencover.cli.choices import with_choices
+
+    for command in COMMANDS:
+        command.run.__doc__ = with_choices(command.run.__doc__)

@@ -1,0 +1,229 @@
+"""Which columns of a table are classes, which is the label or the id, and which are left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple
+
+from evencover.data.names import (
+    ID_KEYS,
+    LABEL_KEYS,
+    MATRIX_KEYS,
+    Keys,
+    count_up,
+    holds_logits,
+    is_index,
+    is_saved_index,
+    is_unnamed,
+)
+from evencover.errors import InputError, warn_caller
+
+Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
+
+_LEFT_OUT: dict[Kind, str] = {
+    "text": "text",
+    "flag": "true or false",
+    "list": "a list",
+    "integer list": "a list",
+    "text list": "a list",
+    "other": "no numbers",
+}
+_BY_RANK = re.compile(r"(index|label)_\d+")
+_REMEDY = "name the columns of the classes with probabilities_key='p_*' (--probabilities-key)"
+
+
+class Column(NamedTuple):
+    """A column's name, and what it holds."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass
+class Layout:
+    """Places of the columns by their use; ``matrix`` is one list column, or one per class."""
+
+    matrix: list[int]
+    class_names: list[str] | None = None
+    logits: bool | None = None
+    label: int | None = None
+    ids: int | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def used(self, columns: Sequence[Column]) -> dict[str, str]:
+        """What each use has, in words."""
+        names = [columns[place].name for place in self.matrix]
+        some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+        found = {"numbers": some if len(names) == 1 else f"{len(names)} columns: {some}"}
+        found |= {} if self.label is None else {"labels": columns[self.label].name}
+        return found | ({} if self.ids is None else {"ids": columns[self.ids].name})
+
+
+def choose(columns: Sequence[Column], keys: Keys, owner: str, *, named: bool = True) -> Layout:
+    """Tell the columns of a table apart; `owner` is what messages call it.
+
+    A class is a column of floating-point numbers, or a column of whole numbers where all are.
+    Text, truth values, unnamed columns and those with the names of labels, ids or an index are
+    none; whole numbers under any other name could be either, and are refused. Without `named` the
+    columns have places only.
+    """
+    _refuse_best_classes_only(columns, owner)
+    names = [column.name for column in columns]
+    label = _place(names, keys.labels, owner, "labels_key")
+    ids = _place(names, keys.ids, owner, "ids_key")
+    if named:
+        label = _labels(columns) if label is None else label
+        ids = _ids(columns) if ids is None else ids
+    lists = _lists(columns, keys, owner)
+    if lists:
+        layout = Layout(lists, label=label, ids=ids, logits=holds_logits(names[lists[0]], names))
+        layout.left_out = {
+            name: _LEFT_OUT.get(kind, "not the list of numbers")
+            for place, (name, kind) in enumerate(columns)
+            if place not in (*lists, label, ids)
+        }
+        return layout
+    layout = Layout([], label=label, ids=ids)
+    layout.matrix = _classes(columns, keys, layout, owner, named)
+    class_names = [names[place] for place in layout.matrix]
+    if named and not count_up(class_names):
+        _refuse_repeated(class_names, owner)
+        layout.class_names = class_names
+    return layout
+
+
+def note_left_out(layout: Layout, owner: str) -> None:
+    """Say which columns beside those of the classes were taken for none of them."""
+    if len(layout.matrix) > 1 and layout.left_out:
+        found = list(layout.left_out.items())
+        listed = ", ".join(f"{name!r} ({why})" for name, why in found[:5])
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        n_out = f"{len(found)} column{'' if len(found) == 1 else 's'}"
+        warn_caller(f"{n_out} of {owner} left out, taken for no class: {listed}{more}.")
+
+
+def _place(names: Sequence[str], key: str | None, owner: str, parameter: str) -> int | None:
+    if key is None:
+        return None
+    if key not in names:
+        raise InputError(
+            f"'{parameter}' must be a column of {owner}. Got {key!r}; "
+            f"there are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
+        )
+    return names.index(key)
+
+
+def _labels(columns: Sequence[Column]) -> int | None:
+    """The column of labels; a floating-point column 'y' is rather the class of that name."""
+    names = [column.name for column in columns]
+    for key in LABEL_KEYS:
+        if key in names:
+            kind = columns[names.index(key)].kind
+            if not kind.endswith("list") and (kind != "float" or key != "y"):
+                return names.index(key)
+    return None
+
+
+def _ids(columns: Sequence[Column]) -> int | None:
+    """The column of ids; a floating-point column 'id' is rather the class of that name."""
+    for key in (*ID_KEYS, "__index_level_0__"):
+        for place, (name, kind) in enumerate(columns):
+            if name == key and kind in ("integer", "text"):
+                return place
+    return None
+
+
+def _lists(columns: Sequence[Column], keys: Keys, owner: str) -> list[int]:
+    """The place of the one list column, if there is one."""
+    places = [place for place, c in enumerate(columns) if c.kind in ("list", "integer list")]
+    chosen = [place for place in places if columns[place].name == keys.probabilities]
+    if keys.probabilities is None:
+        known = [place for place in places if columns[place].name in MATRIX_KEYS]
+        floats = [place for place in places if columns[place].kind == "list"]
+        chosen = known or floats or places
+    if len(chosen) > 1:
+        found = ", ".join(repr(columns[place].name) for place in chosen)
+        raise InputError(
+            f"{owner} must have one list column of probabilities. Got {found}; "
+            "choose one with probabilities_key (--probabilities-key)."
+        )
+    return chosen
+
+
+def _classes(
+    columns: Sequence[Column], keys: Keys, layout: Layout, owner: str, named: bool
+) -> list[int]:
+    """The places of the classes' columns; the layout is told which others there are."""
+    floats: list[int] = []
+    integers: list[int] = []
+    for place, (name, kind) in enumerate(columns):
+        if place in (layout.label, layout.ids):
+            continue
+        if keys.probabilities is not None:
+            if not fnmatchcase(name, keys.probabilities):
+                layout.left_out[name] = "not asked for"
+            elif kind in ("float", "integer"):
+                floats.append(place)
+            else:
+                raise InputError(
+                    f"The columns {keys.probabilities!r} of {owner} must hold numbers. "
+                    f"Got {_LEFT_OUT[kind]} in {name!r}."
+                )
+        elif kind in _LEFT_OUT:
+            layout.left_out[name] = "an index" if is_index(name) else _LEFT_OUT[kind]
+        elif named and (is_unnamed(name) or is_saved_index(name)):
+            layout.left_out[name] = "an index"
+        elif kind == "float":
+            floats.append(place)
+        elif named and is_index(name):
+            layout.left_out[name] = "an index"
+        elif named and name in (*LABEL_KEYS, *ID_KEYS):
+            layout.left_out[name] = "more labels or ids"
+        else:
+            integers.append(place)
+    if floats and integers:
+        listed = ", ".join(repr(columns[place].name) for place in integers[:5])
+        many = len(integers) > 1
+        raise InputError(
+            f"Every class of {owner} must have floating-point numbers if any has. Got whole "
+            f"numbers in {listed}{' and others' if len(integers) > 5 else ''}, which "
+            f"{'look' if many else 'looks'} like an index or a label; leave "
+            f"{'them' if many else 'it'} out, say labels_key or ids_key (--labels-key, "
+            f"--ids-key), or {_REMEDY}."
+        )
+    if not floats and not integers:
+        names = ", ".join(column.name for column in columns)
+        raise InputError(
+            f"{owner} must have a list column of probabilities, or one column of "
+            f"probabilities per class. Got the columns {names or 'none'}; {_REMEDY}."
+        )
+    return floats or integers
+
+
+def _refuse_best_classes_only(columns: Sequence[Column], owner: str) -> None:
+    """Refuse what timm's inference.py writes with --topk: columns go by rank, not by class."""
+    ranks = [
+        name
+        for name, kind in columns
+        if (name in ("index", "label") and kind in ("integer list", "text list"))
+        or (_BY_RANK.fullmatch(name) and kind in ("integer", "text"))
+    ]
+    if ranks and any(kind in ("float", "list") for _, kind in columns):
+        raise by_rank(owner, f"{ranks[0]!r} beside the numbers")
+
+
+def by_rank(owner: str, found: str) -> InputError:
+    """The sentence for rows that hold the best few classes in the order of their rank."""
+    return InputError(
+        f"{owner} must hold the numbers of all classes, in the order of the classes. Got {found}: "
+        "the best classes of each row, sorted by rank; write all of them (with timm: --topk 0)."
+    )
+
+
+def _refuse_repeated(names: Sequence[str], owner: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InputError(f"Every class of {owner} must have one column. Got {twice!r} twice.")

@@ -1,0 +1,137 @@
+"""Frames of pandas, polars, Arrow and Dask: their columns, and the values in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evencover._arrow import arrow_kind, matrix_from_arrow
+from evencover._types import Array
+from evencover._validation import plain_array
+from evencover.data.columns import Column, Kind, Layout
+
+_BY_LETTER: dict[str, Kind] = {"f": "float", "i": "integer", "u": "integer", "b": "flag"}
+FRAME = "the frame"
+
+
+def is_frame(values: Any) -> bool:
+    """Whether it has columns with names: a frame of pandas or polars, or an Arrow table."""
+    has_columns = hasattr(values, "columns")
+    return has_columns and (_is_pandas(values) or _is_polars(values) or _is_arrow(values))
+
+
+def is_dask_frame(values: Any) -> bool:
+    """Whether it is a frame of Dask."""
+    return type(values).__module__.startswith("dask.") and hasattr(values, "to_dask_array")
+
+
+def _is_pandas(values: Any) -> bool:
+    return hasattr(values, "iloc") and hasattr(values, "dtypes")  # and what is made like it
+
+
+def _is_polars(values: Any) -> bool:
+    return type(values).__module__.startswith("polars") and hasattr(values, "columns")
+
+
+def _is_arrow(values: Any) -> bool:
+    return type(values).__module__.startswith("pyarrow") and hasattr(values, "schema")
+
+
+def collected(frame: Any) -> Any:
+    """The frame itself, computed if it was only planned."""
+    return frame.collect() if _is_polars(frame) and hasattr(frame, "collect") else frame
+
+
+def frame_columns(frame: Any) -> list[Column]:
+    """Names and kinds of all columns."""
+    if _is_arrow(frame):
+        return [Column(field.name, arrow_kind(field.type)) for field in frame.schema]
+    if _is_polars(frame):
+        return [Column(name, _polars_kind(kind)) for name, kind in frame.schema.items()]
+    return [
+        Column(str(name), _pandas_kind(frame, place)) for place, name in enumerate(frame.columns)
+    ]
+
+
+def _polars_kind(kind: Any) -> Kind:
+    text = str(kind).partition("(")[0]
+    if kind.is_float():
+        return "float"
+    if kind.is_integer():
+        return "integer"
+    if text in ("List", "Array"):
+        inner = _polars_kind(kind.inner)
+        lists: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
+        return lists.get(inner, "other")
+    names: dict[str, Kind] = {"Boolean": "flag", "String": "text"}
+    return names.get(text, "text" if text in ("Utf8", "Categorical", "Enum") else "other")
+
+
+def _pandas_kind(frame: Any, place: int) -> Kind:
+    kind = frame.dtypes.iloc[place]
+    letter = getattr(kind, "kind", "O")
+    if letter in _BY_LETTER:
+        return _BY_LETTER[letter]
+    if letter != "O":
+        return "other"
+    if str(kind) != "object":  # text and categories, or a type of Arrow's
+        return "list" if "list" in str(kind) else "text"
+    values = (value for value in frame.iloc[:, place] if value is not None)
+    first = next(values, "")
+    if isinstance(first, str):
+        return "text"
+    if not isinstance(first, list | tuple | np.ndarray):
+        return "other"
+    found = np.asarray(first).dtype.kind
+    return {"f": "list", "i": "integer list", "u": "integer list"}.get(found, "text list")  # type: ignore[return-value]
+
+
+def matrix_of(frame: Any, layout: Layout) -> Array:
+    """The numbers (N, K), uncopied where the frame keeps them together."""
+    places = layout.matrix
+    if _is_arrow(frame):
+        return matrix_from_arrow(frame.select(places), FRAME)
+    if layout.class_names is None and len(places) == 1:
+        return _lists_of(frame, places[0])
+    if _is_polars(frame):
+        return np.asarray(frame[:, places].to_numpy())
+    together = places == list(range(places[0], places[0] + len(places)))
+    chosen = frame.iloc[:, places[0] : places[-1] + 1] if together else frame.iloc[:, places]
+    values = np.asarray(chosen)
+    return values.astype(np.float64) if values.dtype.kind == "O" else values  # nullable numbers
+
+
+def _lists_of(frame: Any, place: int) -> Array:
+    if _is_polars(frame):
+        return matrix_from_arrow(frame[:, place].to_arrow(), FRAME)
+    return plain_array(frame.iloc[:, place].tolist())
+
+
+def column_of(frame: Any, place: int) -> Array:
+    """The values of one column (N,)."""
+    if _is_arrow(frame):
+        return matrix_from_arrow(frame.column(place), FRAME)
+    if _is_polars(frame):
+        return np.asarray(frame[:, place])
+    return np.asarray(frame.iloc[:, place])
+
+
+def ids_of(frame: Any, layout: Layout) -> Array | None:
+    """The column of ids; else the index of pandas if it was set, and tells the rows apart."""
+    if layout.ids is not None:
+        return column_of(frame, layout.ids)
+    index = getattr(frame, "index", None)
+    if index is None or not _is_pandas(frame) or getattr(index, "nlevels", 1) != 1:
+        return None
+    return index_ids(np.asarray(index))
+
+
+def index_ids(index: Array) -> Array | None:
+    """Values of an index as ids; None if it only counts, repeats itself, or is no key."""
+    is_text = index.dtype.kind in "UO" and all(isinstance(each, str) for each in index.tolist())
+    if index.dtype.kind not in "iu" and not is_text:
+        return None
+    if not is_text and np.array_equal(index, np.arange(len(index))):
+        return None
+    return index if len(np.unique(index)) == len(index) else None

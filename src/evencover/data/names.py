@@ -1,0 +1,79 @@
+"""The names under which tools keep probabilities, labels and ids, in files, frames and batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PROBABILITY_KEYS = (
+    "probs",
+    "probabilities",
+    "softmax",
+    "pred_probs",  # cleanlab
+    "prob",  # timm
+    "proba",
+    "predict_proba",
+    "y_proba",
+    "y_prob",
+)
+LOGIT_KEYS = ("logits", "logit")
+PREDICTIONS_KEY = "predictions"  # of Hugging Face's Trainer: logits, beside "label_ids"
+TRAINER_LABELS_KEY = "label_ids"
+MATRIX_KEYS = (*PROBABILITY_KEYS, *LOGIT_KEYS, PREDICTIONS_KEY)
+LABEL_KEYS = ("labels", "label", TRAINER_LABELS_KEY, "y_true", "y", "targets", "target")
+ID_KEYS = ("ids", "id")
+NAMES_KEY = "class_names"
+
+_SAVED_INDEX = re.compile(r"__index_level_\d+__")  # as pandas and Arrow keep an index in a file
+_UNNAMED = re.compile(r"|Unnamed: \d+(_level_\d+)?")
+_INDEX_WORDS = ("index", "level_0")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The names that a user says hold the numbers, the labels and the ids; None: the usual ones.
+
+    Where each class has a column of its own, ``probabilities`` may be a pattern such as ``p_*``.
+    """
+
+    probabilities: str | None = None
+    labels: str | None = None
+    ids: str | None = None
+
+
+USUAL = Keys()
+
+
+def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
+    """Whether a name says that it holds logits; None if it says nothing."""
+    if key in LOGIT_KEYS:
+        return True
+    if key == PREDICTIONS_KEY and TRAINER_LABELS_KEY in keys:
+        return True
+    return False if key in PROBABILITY_KEYS else None
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a column has no name of its own."""
+    return _UNNAMED.fullmatch(name.strip()) is not None
+
+
+def is_index(name: str) -> bool:
+    """Whether a column is called as an index that was saved along."""
+    return is_unnamed(name) or is_saved_index(name) or name in _INDEX_WORDS
+
+
+def is_saved_index(name: str) -> bool:
+    """Whether a frame's index was kept under this name."""
+    return _SAVED_INDEX.fullmatch(name) is not None
+
+
+def are_numbers(names: Iterable[str]) -> bool:
+    """Whether all names are whole numbers, so that labels which are numbers are names, too."""
+    return all(name.isascii() and name.isdigit() for name in names)
+
+
+def count_up(names: Iterable[str]) -> bool:
+    """Whether the names are 0, 1, 2, ...: of a frame made from an array, which name nothing."""
+    return all(name == str(place) for place, name in enumerate(names))

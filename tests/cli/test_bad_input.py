@@ -1,0 +1,194 @@
+"""Bad options, commands and files: one sentence, exit code 2, and nothing is written."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from cli.running import K, listing, refused, shell, succeeded
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def test_bad_input_in_a_real_shell(folder):
+    before = listing(folder)
+    line = refused(shell("calibrate", "cal.npz", "--alpha", 2, "-o", "m.safetensors"))
+    assert line.endswith("must be a number in (0, 1). Got 2.0 instead.")
+    assert listing(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        *(((f"--alpha={alpha}",), "'alpha'") for alpha in ("0", "1", "-0.1", "2", "nan", "x", "")),
+        *(((f"--alpha={alpha}",), "'alpha'") for alpha in ("inf", "1/0", "0,1", "3/2")),
+        (("--method", "clusterd"), "did you mean 'clustered'"),
+        (("--score", "sofmax"), "did you mean 'softmax'"),
+        (("--metod", "standard"), "Did you mean --method"),
+        (("--seed", "-1"), "'random_state'"),
+        (("--seed", "x"), "--seed"),
+        (("--temperature", "0"), "'temperature'"),
+        (("--method", "clustered", "--gamma", "1.5"), "'gamma'"),
+        (("--method", "clustered", "--n-clusters", "0"), "'n_clusters'"),
+        (
+            ("--method", "standard", "--gamma", "0.5"),
+            "'gamma' is not a parameter of standard or softmax",
+        ),
+        (("--score", "aps", "--penalty", "0.1"), "'penalty' is not a parameter of pooled or aps"),
+        (("--score", "raps", "--k-reg", "-1"), "'k_reg'"),
+        (("--no-randomize",), "'randomize' is not a parameter of pooled or softmax"),
+        (("--labels", "labels"), "no such file"),
+        (("--ids", "ids"), "no such file"),
+        (("unexpected",), "unexpected"),
+    ],
+)
+def test_bad_options_of_calibrate(folder, run, arguments, words):
+    before = listing(folder)
+    assert words in refused(run("calibrate", "cal.npz", "-o", "m.safetensors", *arguments))
+    assert listing(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("calibrat",), 'Did you mean "calibrate"'),
+        (("calibrate",), "DATA"),
+        (("calibrate", "cal.npz"), "--output"),
+        (("predict", "model.safetensors"), "DATA"),
+        (("predict", "none.safetensors", "new.npy", "-o", "sets.xlsx"), "must be one of .parquet"),
+        (("predict", "model.safetensors", "new.npy", "-o", "."), "must be a new or empty folder"),
+        (("predict", "model.safetensors", "new.npy", "-o", "no/sets.csv"), "'no' does not exist"),
+        (("predict", "none.safetensors", "new.npy", "-o", "a.csv"), "no such file"),
+        (("predict", "model.safetensors", "none.npy", "-o", "a.csv"), "no such file"),
+        (("predict", "new.npy", "model.safetensors", "-o", "a.csv"), "new.npy"),
+        (("evaluate", "model.safetensors", "new.npy"), "needs labels"),
+        (("evaluate", "model.safetensors", "test.npz", "--labels", "cal.npz.txt"), "no such file"),
+        (("evaluate", "model.safetensors", "new.npy", "--ids", "labels.npz"), "no such file"),
+        (("evaluate", "model.safetensors", "wide.npy", "--labels", "labels.npy"), "the 6 classes"),
+        (("predict", "model.safetensors", "wide.npy", "-o", "a.csv"), "the 6 classes"),
+        (("info", "none.npz"), "no such file"),
+        (("info", "readme.txt"), "its ending must be one of"),
+        (("compare", "cal.npz", "--methods", "standrd"), "did you mean 'standard'"),
+        (("compare", "cal.npz", "--scores", "softmax,"), "Unknown score ''"),
+        (("compare", "cal.npz", "--n-splits", "1"), "'n_splits'"),
+        (("compare", "cal.npz", "--set", "tau=0.5"), "'tau' is not a parameter of"),
+        (("compare", "cal.npz", "--set", "gama=0.5"), "did you mean 'gamma'"),
+        (("compare", "cal.npz", "--set", "gamma"), "--set takes name=value"),
+        (("compare", "cal.npz", "--set", "alpha=0.2"), "--set takes name=value"),
+        (("compare", "cal.npz", "--groups", "labels.npy"), "'groups' is not a parameter of"),
+        (("compare", "cal.npz", "--methods", "grouped", "--groups", "none.txt"), "no such file"),
+        (("compare", "cal.npz", "--scores", "pas", "--prevalence", "readme.txt"), "one number per"),
+        (("calibrate", "cal.npz", "-o", "m.safetensors", "--set", "tau=0.5"), "'tau' is not"),
+        (
+            ("calibrate", "cal.npz", "-o", "m.safetensors", "--method", "macro", "--exact"),
+            "'exact' parameter of MacroPredictor must be False",
+        ),
+        (("compare", "cal.npz", "--csv", "readme.txt"), "exists already"),
+        (("compare", "new.npy"), "Labels are needed"),
+        (("compare", "cal.npz", "--calibration-fraction", "1.5"), "'calibration_fraction'"),
+    ],
+)
+def test_bad_commands(model, folder, run, data, arguments, words):
+    np.save("wide.npy", np.full((300, K + 1), 1 / (K + 1)))
+    (folder / "readme.txt").write_text("hello")
+    before = listing(folder)
+    assert words in refused(run(*arguments))
+    assert listing(folder) == before
+
+
+def changed(values, place, value):
+    values = np.array(values)
+    values[place] = value
+    return values
+
+
+BAD_DATA = {
+    "NaN": (lambda p, y: (changed(p, (7, 2), np.nan), y), "NaN in row 7 of 'bad.npz', class 2"),
+    "infinity": (
+        lambda p, y: (changed(p, (7, 2), np.inf), y),
+        "infinite value in row 7 of 'bad.npz', class 2",
+    ),
+    "negative": (lambda p, y: (changed(p, (7, 2), -0.5), y), "-0.5 in row 7 of 'bad.npz', class 2"),
+    "sum": (
+        lambda p, y: (changed(p, 7, 0.3), y),
+        "Row 7 of 'bad.npz' sums to 1.8, which is off by 0.8",
+    ),
+    "logits": (lambda p, y: (np.log(p), y), "--logits"),
+    "one dimension": (lambda p, y: (p[0], y), "shape (6,)"),
+    "three dimensions": (lambda p, y: (p[None], y), "shape (1, 300, 6)"),
+    "one class": (lambda p, y: (np.ones((300, 1)), y), "at least 2 classes"),
+    "no rows": (lambda p, y: (p[:0], y[:0]), "at least one row"),
+    "text": (lambda p, y: (p.astype(str), y), "real numbers"),
+    "too large label": (lambda p, y: (p, changed(y, 7, 6)), "Got 6 in row 7"),
+    "negative label": (lambda p, y: (p, changed(y, 7, -1)), "Got -1 in row 7"),
+    "float labels": (lambda p, y: (p, y.astype(float)), "must be integers"),
+    "missing labels": (lambda p, y: (p, None), "needs labels"),
+    "a label too few": (lambda p, y: (p, y[1:]), "299 labels for 300 rows"),
+    "a label too many": (lambda p, y: (p, np.append(y, 0)), "301 labels for 300 rows"),
+    "pickled labels": (lambda p, y: (p, y.astype(object)), "pickled Python objects"),
+    "pickled rows": (lambda p, y: (p.astype(object), y), "pickled Python objects"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_DATA)
+@pytest.mark.parametrize("command", ["calibrate", "evaluate", "predict", "compare"])
+def test_bad_data(model, folder, run, data, what, command):
+    spoil, words = BAD_DATA[what]
+    rows, labels = spoil(data.rows[:300], data.labels[:300])
+    arrays = {"probs": rows} | ({} if labels is None else {"labels": labels})
+    np.savez("bad.npz", **arrays)
+    arguments = {
+        "calibrate": ("calibrate", "bad.npz", "-o", "new.safetensors"),
+        "evaluate": ("evaluate", model, "bad.npz"),
+        "predict": ("predict", model, "bad.npz", "-o", "sets.csv"),
+        "compare": ("compare", "bad.npz"),
+    }[command]
+    before = listing(folder)
+    if what == "missing labels" and command == "predict":
+        succeeded(run(*arguments))
+        return
+    line = refused(run(*arguments))
+    assert words in line or (what, command) == ("missing labels", "compare")
+    assert listing(folder) == before
+
+
+@pytest.mark.parametrize("name", ["cal.npz", "new.npy", "rows.parquet", "model.safetensors"])
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
+def test_truncated_files(model, folder, run, data, name, kept):
+    import pyarrow as pa
+
+    pq.write_table(pa.table({"probs": data.rows.tolist()}), "rows.parquet")
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: int(kept * len(content))])
+    before = listing(folder)
+    data_file = "new.npy" if name == "model.safetensors" else name
+    line = refused(run("predict", model, data_file, "-o", "sets.csv"))
+    assert f"Cannot read '{name}'" in line
+    assert listing(folder) == before
+
+
+def test_a_model_of_the_future(model, run):
+    with safe_open(model, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        about = json.loads(file.metadata()["evencover"])
+    text = json.dumps(about | {"format": 99, "version": "9.0"})
+    save_file(arrays, model, {"evencover": text})
+    for arguments in (("info", model), ("evaluate", model, "test.npz")):
+        assert "it has format 99" in refused(run(*arguments))
+        assert "use evencover 9.0 or later" in refused(run(*arguments))
+
+
+def test_unreadable_files(model, folder, run):
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    for name in (model, "new.npy"):
+        (folder / name).chmod(0)
+        assert name in refused(run("predict", model, "new.npy", "-o", "sets.csv"))
+        (folder / name).chmod(0o600)
+
+
+def test_a_bad_number_of_threads(model, run, monkeypatch):
+    monkeypatch.setenv("EVENCOVER_THREADS", "many")
+    assert "EVENCOVER_THREADS" in refused(run("predict", model, "new.npy", "-o", "sets.csv"))

@@ -1,0 +1,64 @@
+"""`evencover calibrate`: what the library learns, by name."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.running import assert_found, succeeded
+
+import evencover
+from evencover import PAS, RAPS, SAPS, load
+
+
+def test_calibrate_is_the_library(folder, run, data, quietly):
+    succeeded(
+        run(
+            *("calibrate", "cal.npz", "-o", "m.safetensors", "--method", "Clustered", "--seed", 7),
+            *("--gamma", 0.4, "--n-clusters", 2, "--score", "raps", "--penalty", 0.1, "--k-reg", 2),
+            *("--alpha", 0.05, "--exact", "--no-allow-empty", "--no-randomize"),
+        )
+    )
+    model = load("m.safetensors")
+    assert model.score == evencover.RAPS(randomize=False, penalty=0.1, k_reg=2)
+    parameters = model.get_params() | {"score": "raps"}
+    assert parameters == {
+        **{"alpha": 0.05, "score": "raps", "gamma": 0.4, "n_clusters": 2, "exact": True},
+        **{"allow_empty": False, "from_logits": False, "temperature": 1.0, "random_state": 7},
+    }
+    again = evencover.ClusteredPredictor(**model.get_params())
+    quietly(again, data.rows[:300], data.labels[:300])
+    np.testing.assert_array_equal(model.thresholds_, again.thresholds_)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--method", "interpolated", "--set", "tau=0.9"), {"tau": 0.9}),
+        (("--method", "fuzzy", "--set", "bandwidth=inf", "--exact"), {"bandwidth": np.inf}),
+        (("--method", "rc3p", "--score", "raps", "--k-reg", "2"), {"score": RAPS(k_reg=2)}),
+        (("--method", "macro", "--score", "saps", "--penalty", "0.3"), {"score": SAPS(True, 0.3)}),
+        (("--method", "clustered", "--set", "gamma=0.4", "--n-clusters", "2"), {"gamma": 0.4}),
+        (
+            ("--method", "grouped", "--groups", "groups.txt", "--set", "over-groups=pooled"),
+            {"groups": ["a", "a", "b", "b", "c", "c"], "over_groups": "pooled"},
+        ),
+        (
+            ("--method", "standard", "--score", "pas", "--prevalence", "counts.npy"),
+            {"score": PAS([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])},
+        ),
+        (("--method", "classwise", "--score", "pas"), {"score": PAS()}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_every_method_and_score_is_calibrated_by_name(folder, run, data, arguments, expected):
+    Path("groups.txt").write_text("a\na\nb\nb\nc\nc\n")
+    np.save("counts.npy", np.arange(1, 7))
+    succeeded(run("calibrate", "cal.npz", "-o", "m.safetensors", *arguments))
+    fitted = load("m.safetensors")
+    assert {name: fitted.get_params()[name] for name in expected} == expected
+    again = type(fitted)(**fitted.get_params()).fit(data.rows[:300], data.labels[:300])
+    assert again.thresholds_.tolist() == fitted.thresholds_.tolist()
+    succeeded(run("predict", "m.safetensors", "new.npy", "-o", "sets.npz"))
+    sets = again.predict_set(data.rows[300:])
+    assert np.load("sets.npz")["indices"].tolist() == sets.indices.tolist()
+    assert_found("FracBelow50", succeeded(run("evaluate", "m.safetensors", "test.npz")).out)

@@ -1,0 +1,54 @@
+"""`evencover compare`: the table of the library, for methods and scores by name."""
+
+import csv
+import json
+
+from cli.running import assert_found, succeeded
+
+import evencover
+from evencover.data import load_languages
+from evencover.predictors import method_names
+from evencover.scores import SCORES
+
+
+def test_compare_prints_a_table_and_a_reason(folder, run, data):
+    arguments = ("compare", "cal.npz", "--methods", "standard,classwise", "--n-splits", 3)
+    shown = succeeded(run(*arguments, "--scores", "softmax"))
+    assert shown.err == ""
+    assert_found(r"3 splits into 150 calibration and 150 test", shown.out)
+    assert_found(r"STANDARD +softmax", shown.out)
+    about = json.loads(succeeded(run(*arguments, "--json", "--csv", "table.csv")).out)
+    result = evencover.compare(
+        data.rows[:300], data.labels[:300], methods=["standard", "classwise"], n_splits=3
+    )
+    assert about == json.loads(json.dumps(result.to_dict()))
+    with open("table.csv", encoding="utf-8", newline="") as file:
+        covgaps = [float(row["covgap"]) for row in csv.DictReader(file)]
+    assert covgaps == [row["covgap"] for row in result.rows()]
+
+
+def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):
+    arguments = ("compare", "cal.npz", "--n-splits", 2, "--json")
+    about = json.loads(succeeded(run(*arguments, "--methods", "all", "--scores", "all")).out)
+    assert [(row["method"], row["score"]) for row in about["candidates"]] == [
+        (method, score) for score in SCORES for method in method_names()
+    ]
+    everything = ("--methods", "interpolated,clustered", "--scores", "saps,raps,aps")
+    settings = ("--set", "tau=0", "--set", "penalty=0.5", "--set", "n-clusters=2")
+    about = json.loads(succeeded(run(*arguments, *everything, *settings)).out)
+    first = about["candidates"][0]
+    plain = json.loads(
+        succeeded(
+            run(*arguments, "--methods", "standard", "--scores", "saps", "--set", "penalty=0.5")
+        ).out
+    )
+    assert first["covgap"] == plain["candidates"][0]["covgap"]
+
+
+def test_compare_without_a_file_uses_the_bundled_languages(run):
+    arguments = ("--methods", "standard", "--scores", "softmax", "--n-splits", 2, "--json")
+    shown = succeeded(run("compare", *arguments))
+    assert "note: no file given: comparing on the bundled data" in shown.err
+    n_rows = len(load_languages().labels)
+    about = json.loads(shown.out)
+    assert about["n_calibration"] + about["n_test"] == n_rows

@@ -1,0 +1,61 @@
+"""Imports are cheap: nothing heavy is loaded before it is used."""
+
+import subprocess
+import sys
+
+import pytest
+from cli.running import environment, succeeded
+
+
+def modules_after(code, folder):
+    """What is in sys.modules after running the code in a new process."""
+    code = f"{code}\nimport sys; print(*sorted(sys.modules), file=sys.stderr)"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment(),
+        check=True,
+    )
+    return {name.partition(".")[0] for name in result.stderr.split()}
+
+
+HEAVY = {"sklearn", "scipy", "pyarrow", "matplotlib", "pandas", "polars", "torch", "dask", "rich"}
+
+
+def test_importing_evencover_imports_nothing_heavy(tmp_path):
+    assert not modules_after("import evencover", tmp_path) & HEAVY
+    used = modules_after("from evencover import StandardPredictor, load, evaluate", tmp_path)
+    assert not used & (HEAVY | {"cyclopts", "safetensors"})
+
+
+@pytest.mark.parametrize("method", ["classwise", "clustered", "pooled"])
+def test_predict_imports_no_scikit_learn(folder, run, method):
+    own = ("--gamma", 0.4, "--n-clusters", 2) if method == "clustered" else ()
+    succeeded(run("calibrate", "cal.npz", "--method", method, *own, "-o", "m.safetensors"))
+    arguments = ["predict", "m.safetensors", "new.npy", "-o", "sets.npz"]
+    used = modules_after(f"from evencover.cli import main; main({arguments})", folder)
+    assert "safetensors" in used
+    assert not used & {"sklearn", "pandas", "matplotlib", "pyarrow"}
+    assert "scipy" not in used or method == "pooled"
+    assert (folder / "sets.npz").exists()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "comparison",
+        "data",
+        "engine",
+        "evaluation",
+        "experiments",
+        "output",
+        "predictors",
+        "report",
+        "scores",
+    ],
+)
+def test_every_room_can_be_entered_first(module, folder):
+    """A worker imports what it is sent, in any order: there must be no circles."""
+    assert "evencover" in modules_after(f"import evencover.{module}", folder)

@@ -1,0 +1,50 @@
+"""`evencover info`: about a model, about data, about this installation."""
+
+import json
+
+import numpy as np
+import pytest
+from cli.running import NAMES, K, assert_found, succeeded
+
+import evencover
+
+
+def test_info_of_a_model_is_valid_json_even_with_infinite_thresholds(folder, run):
+    arguments = ("--method", "classwise", "--alpha", "0.001", "-o", "m.safetensors")
+    succeeded(run("calibrate", "cal.npz", *arguments))
+    text = succeeded(run("info", "m.safetensors", "--json")).out
+    about = json.loads(text, parse_constant=pytest.fail)  # Infinity and NaN are not JSON
+    assert about["n_infinite_thresholds"] == K
+    assert about["thresholds"] == [None] * K
+    assert about["class_names"] == NAMES
+    succeeded(run("info", "m.safetensors"))
+
+
+def test_info_of_a_clustered_model_shows_its_guarantee(folder, run):
+    arguments = ("--method", "clustered", "--gamma", 0.4, "--n-clusters", 2)
+    succeeded(run("calibrate", "cal.npz", *arguments, "-o", "m.safetensors"))
+    assert "Proposition 3" in succeeded(run("info", "m.safetensors")).out
+    about = json.loads(
+        succeeded(run("info", "m.safetensors", "--json")).out, parse_constant=pytest.fail
+    )
+    assert "guaranteed to each cluster" in about["guarantee"]
+    assert [row["cluster"] for row in about["clusters"]] == [0, 1]
+    assert sum(row["n_classes"] for row in about["clusters"]) == K
+
+
+def test_info_of_data(folder, run, data):
+    about = json.loads(succeeded(run("info", "cal.npz", "--json")).out)
+    labels = data.labels[:300]
+    assert (about["n_rows"], about["n_classes"], about["has_labels"]) == (300, K, True)
+    assert about["accuracy"] == pytest.approx((data.rows[:300].argmax(1) == labels).mean())
+    assert about["examples_per_class"]["min"] == np.bincount(labels).min()
+    assert 0 < about["class_balance"] <= 1
+    unlabelled = json.loads(succeeded(run("info", "new.npy", "--json")).out)
+    assert "accuracy" not in unlabelled
+    labelled = succeeded(run("info", "new.npy", "--labels", "labels.npy")).out
+    assert_found("accuracy +0", labelled)
+
+
+def test_info_of_this_installation(run):
+    assert evencover.__version__ in succeeded(run("info")).out
+    assert succeeded(run("--version")).out == f"evencover {evencover.__version__}\n"

@@ -1,0 +1,87 @@
+"""Outputs appear whole or not at all, and what exists is kept unless forced."""
+
+import resource
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.running import listing, refused, shell, succeeded
+
+from evencover import load
+
+
+@pytest.mark.parametrize("name", ["sets.parquet", "sets.npz", "sets.jsonl", "sets.csv"])
+def test_an_existing_output_is_kept_unless_forced(model, folder, run, name):
+    (folder / name).write_text("precious")
+    before = listing(folder)
+    assert f"'{name}' exists already" in refused(run("predict", model, "new.npy", "-o", name))
+    assert (folder / name).read_text() == "precious"
+    assert listing(folder) == before
+    succeeded(run("predict", model, "new.npy", "-o", name, "--force"))
+    assert (folder / name).read_bytes() != b"precious"
+    assert listing(folder) == before
+
+
+def test_an_existing_model_is_kept_unless_forced(model, folder, run):
+    content = (folder / model).read_bytes()
+    arguments = ("calibrate", "cal.npz", "--method", "standard", "-o", model)
+    assert "exists already" in refused(run(*arguments))
+    assert (folder / model).read_bytes() == content
+    succeeded(run(*arguments, "--force"))
+    assert load(model).method == "standard"
+
+
+def test_bad_rows_at_the_end_keep_the_existing_output(model, folder, run, data):
+    rows = data.rows.copy()
+    rows[-1] = np.nan
+    np.save("late.npy", rows)
+    for ending in ("parquet", "npz", "jsonl", "csv"):
+        (folder / f"sets.{ending}").write_text("precious")
+        before = listing(folder)
+        arguments = ("predict", model, "late.npy", "-o", f"sets.{ending}", "--force")
+        assert "NaN in row 599" in refused(run(*arguments))
+        assert (folder / f"sets.{ending}").read_text() == "precious"
+        assert listing(folder) == before
+
+
+def small_disk():
+    """No file of this process may grow beyond 2 kB: write() then fails as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+
+
+@pytest.mark.parametrize("name", ["sets.parquet", "sets.npz", "sets.jsonl", "sets.csv"])
+def test_nothing_is_left_when_the_disk_is_full(model, folder, data, name):
+    np.save("many.npy", np.tile(data.rows, (20, 1)))
+    before = listing(folder)
+    line = refused(shell("predict", model, "many.npy", "-o", name, preexec_fn=small_disk))
+    assert f"Cannot write '{name}'" in line
+    assert "Nothing was written" in line
+    assert listing(folder) == before
+    (folder / name).write_text("precious")
+    arguments = ("predict", model, "many.npy", "-o", name, "--force")
+    refused(shell(*arguments, preexec_fn=small_disk))
+    assert (folder / name).read_text() == "precious"
+
+
+def test_no_model_is_left_when_the_disk_is_full(folder):
+    before = listing(folder)
+    arguments = ("calibrate", "cal.npz", "--method", "classwise", "-o", "m.safetensors")
+    line = refused(shell(*arguments, preexec_fn=small_disk))
+    assert "Cannot write 'm.safetensors'" in line
+    assert listing(folder) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_stdout_is_one_sentence(model):
+    with open("/dev/full", "w") as full:
+        assert "No space left" in refused(shell("evaluate", model, "test.npz", stdout=full))
+
+
+def test_a_name_too_long_is_one_sentence(folder):
+    name = "a" * 300 + ".safetensors"
+    before = listing(folder)
+    line = refused(shell("calibrate", "cal.npz", "-o", name))
+    assert "File name too long" in line
+    assert listing(folder) == before

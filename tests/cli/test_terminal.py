@@ -1,0 +1,226 @@
+"""A narrow terminal, a reader that goes away, Ctrl-C at any time, and completion."""
+
+import fcntl
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evencover
+from evencover.cli import main
+from evencover.cli.console import folded, print_table
+
+SOURCE = Path(evencover.__file__).parents[1]
+
+
+def environment(**more):
+    path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    return kept | {"PYTHONPATH": path} | more
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "evencover", *map(str, arguments)]
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch, simulate):
+    monkeypatch.chdir(tmp_path)
+    rows, labels = simulate(900, 20, seed=2)
+    np.savez("cal.npz", probs=rows[:600], labels=labels[:600])
+    np.savez("test.npz", probs=rows[600:], labels=labels[600:])
+    options = ("--method", "clustered", "--gamma", "0.5", "--n-clusters", "2")
+    main(["calibrate", "cal.npz", *options, "-o", "m.safetensors"])
+    return "m.safetensors"
+
+
+def on_terminal(width, *arguments):
+    """What a terminal of this width is shown, as lines without colours."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    env = environment(TERM="xterm")
+    process = subprocess.Popen(command(*arguments), stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            more = os.read(ours, 1 << 16)
+        except OSError:  # the other end was closed
+            break
+        if not more:
+            break
+        shown += more
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).split("\r\n")
+
+
+# Width ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 60, 50])
+def test_evaluate_fits_the_terminal(model, width):
+    lines = on_terminal(width, "evaluate", model, "test.npz")
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert re.search(r"cluster 0 .* 0\.\d{3}", text)  # no number is cut
+    assert ("Left out, for want of room:" in text) == (width < 80)
+
+
+def test_a_pipe_gets_every_column(model, capsys):
+    main(["evaluate", model, "test.npz"])
+    text = capsys.readouterr().out
+    assert "mean of classes" in text
+    assert "Left out" not in text
+
+
+def test_columns_that_are_least_needed_go_first(monkeypatch, capsys):
+    monkeypatch.setattr("evencover.cli.console._terminal_width", lambda: 50)
+    titles = ["method", "CovGap", "Frac\nUnder", "AvgSize"]
+    rows = [["a method with a long name", "1.23456789", "0.123456", "12.3456"]]
+    print_table(titles, rows, least=["Frac\nUnder"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 50
+    assert "12.3456" in text
+    assert "1.23456789" in text
+    assert "0.123456" not in text
+    assert "Left out, for want of room: FracUnder;" in text
+
+
+def test_folded_lines_stay_in_their_column():
+    line = "guarantee      Coverage of 1 - alpha is an aim, not more"
+    assert folded(line, 40).splitlines() == [
+        "guarantee      Coverage of 1 - alpha is",
+        "               an aim, not more",
+    ]
+    assert folded("", 40) == ""
+    assert folded("short", 40) == "short"
+
+
+# Readers that go away ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("calibrate", "--help"),
+        ("evaluate", "m.safetensors", "test.npz"),
+        ("info", "m.safetensors"),
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_goes_away_is_no_error(model, arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run(
+            command(*arguments), stdout=closed, stderr=subprocess.PIPE, env=environment()
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+# Ctrl-C -----------------------------------------------------------------------------------------
+
+INTERRUPTED = "evencover: interrupted; nothing was written\n"
+
+
+def default_interrupt():
+    """A shell that runs the tests in the background has told its children to ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The first thing that is imported by `main`, in the middle of it, and by the command itself.
+@pytest.mark.parametrize("module", ["cyclopts", "numpy", "evencover.persistence"])
+def test_ctrl_c_during_imports(tmp_path, module):
+    program = f"""
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from evencover.cli import main
+main(["info", "none.npz"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        preexec_fn=default_interrupt,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", INTERRUPTED)
+
+
+def interrupt_when(is_time, arguments):
+    """Run a command and press Ctrl-C once it is time."""
+    process = subprocess.Popen(
+        command(*arguments),
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_interrupt,
+    )
+    while not is_time() and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=60)[1], process.returncode
+
+
+def test_ctrl_c_during_work_leaves_nothing(model, tmp_path):
+    with np.load("test.npz") as file:
+        np.save("many.npy", np.tile(file["probs"], (2000, 1)))  # seconds of work
+    before = sorted(tmp_path.iterdir())
+    said = interrupt_when(
+        lambda: sorted(tmp_path.iterdir()) != before,
+        ("predict", model, "many.npy", "-o", "sets.jsonl"),
+    )
+    assert said == (INTERRUPTED, 130)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_ctrl_c_tells_what_a_folder_holds(model, tmp_path):
+    (tmp_path / "many").mkdir()
+    with np.load("test.npz") as file:
+        rows = np.tile(file["probs"], (300, 1))
+    for number in range(6):
+        np.save(tmp_path / "many" / f"{number}.npy", rows)
+    first = tmp_path / "sets" / "part-00000.jsonl"
+    arguments = ("predict", model, "many", "-o", "sets", "--part-format", "jsonl")
+    said, code = interrupt_when(first.exists, arguments)
+    assert code == 130
+    found = re.fullmatch(
+        r"evencover: interrupted; (\d) of 6 files are in '.*sets', and the same again makes the "
+        r"rest\n",
+        said,
+    )
+    assert found, said
+    assert int(found[1]) == len(list((tmp_path / "sets").glob("part-*"))) < 6
+
+
+# Completion -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_installed_on_request(tmp_path, shell):
+    script = tmp_path / "completion"
+    done = subprocess.run(
+        command("--install-completion", "--shell", shell, "-o", script),
+        env=environment(HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    text = script.read_text("utf-8")
+    assert "calibrate" in text
+    assert "with-probabilities" in text

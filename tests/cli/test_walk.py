@@ -1,0 +1,69 @@
+"""The whole walk in a real shell, and the many ways of giving data."""
+
+import numpy as np
+import pytest
+from cli.running import NAMES, assert_found, shell, succeeded
+
+from evencover import load
+
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def test_the_whole_walk_in_a_real_shell(folder, data):
+    calibrated = succeeded(
+        shell(
+            *("calibrate", "cal.npz", "--method", "clustered", "--score", "aps"),
+            *("--alpha", "1/5", "-o", "m.safetensors"),
+        )
+    )
+    assert calibrated.out == "m.safetensors: clustered, calibrated on 300 rows of 6 classes\n"
+    assert calibrated.err.startswith("note: Clustering is not possible")
+    told = succeeded(shell("info", "m.safetensors"))
+    for words in ("method +clustered", "alpha +1/5", "score +name aps", "n classes +6"):
+        assert_found(words, told.out)
+    evaluated = succeeded(shell("evaluate", "m.safetensors", "test.npz"))
+    assert evaluated.out.startswith("300 rows, 6 classes, alpha = 0.2\n")
+    assert "null cluster" in evaluated.out
+    assert evaluated.err == ""
+    predicted = succeeded(shell("predict", "m.safetensors", "new.npy", "-o", "sets.parquet"))
+    sets = load("m.safetensors").predict_set(data.rows[300:])
+    average = sets.sizes.mean()
+    assert predicted.out == f"sets.parquet: 300 sets, {average:.2f} classes on average\n"
+    assert pq.read_table("sets.parquet").to_pydict() == {
+        "set": sets.to_lists(),
+        "names": sets.to_lists(names=True),
+    }
+
+
+def test_labels_may_be_a_file_of_their_own(model, run, folder, data):
+    expected = succeeded(run("evaluate", model, "test.npz")).out
+    (folder / "indices.txt").write_text("\n".join(map(str, data.labels[300:])))
+    names = [NAMES[label] for label in data.labels[300:]]
+    (folder / "names.txt").write_text("\n".join(names), encoding="utf-8")
+    for labels in ("labels.npy", "test.npz", "indices.txt", "names.txt"):
+        assert succeeded(run("evaluate", model, "new.npy", "--labels", labels)).out == expected
+
+
+@pytest.mark.parametrize("how", ["key", "flag"])
+def test_logits_by_key_or_by_flag(folder, run, data, how):
+    key = "logits" if how == "key" else "probs"
+    flag = [] if how == "key" else ["--logits"]
+    np.savez("l.npz", **{key: np.log(data.rows)}, labels=data.labels)
+    common = ("--method", "standard", "-o", "m.safetensors", "--temperature", 2, *flag)
+    succeeded(run("calibrate", "l.npz", *common))
+    model = load("m.safetensors")
+    assert (model.from_logits, model.temperature) == (True, 2.0)
+    assert succeeded(run("evaluate", "m.safetensors", "l.npz", *flag)).out.startswith("600 rows")
+
+
+def test_parquet_in_parquet_out(folder, run, data):
+    import pyarrow as pa
+
+    rows, labels = data
+    columns = {name: rows[:, place] for place, name in enumerate(NAMES)}
+    table = pa.table({**columns, "label": np.array(NAMES)[labels]})
+    pq.write_table(table, "all.parquet", row_group_size=100)
+    succeeded(run("calibrate", "all.parquet", "--method", "classwise", "-o", "m.safetensors"))
+    succeeded(run("predict", "m.safetensors", "all.parquet", "-o", "sets.parquet"))
+    expected = load("m.safetensors").predict_set(rows).to_lists(names=True)
+    assert pq.read_table("sets.parquet")["names"].to_pylist() == expected

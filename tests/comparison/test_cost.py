@@ -1,0 +1,86 @@
+"""The cost counts labels: those that sets list, and what it takes to hold those they miss."""
+
+import numpy as np
+import pytest
+
+from evencover import Softmax, compare
+from evencover.comparison.cost import costs
+from evencover.comparison.trials import ScoredRows, Trial
+from evencover.data import as_source
+from evencover.predictors import make_predictor
+
+ALPHA = 0.2
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(400, 5, seed=3)
+
+
+def scored(data, **more):
+    about = {"from_logits": False, "temperature": 1.0, "random_state": 0} | more
+    return ScoredRows(as_source(*data), [Softmax()], **about)
+
+
+def by_hand(scores, labels, is_test, limits):
+    """The definition, row by row."""
+    members = scores <= limits
+    size = members[is_test].sum(axis=1).mean()
+    held = members.mean(axis=0)
+    missing = 0.0
+    for y in np.unique(labels[is_test]):
+        rows = np.flatnonzero(is_test & (labels == y))
+        wanted = [(scores[:, y] <= scores[i, y]).mean() for i in rows]
+        missing += np.mean([max(v - held[y], 0) for v in wanted])
+    return size + missing / ALPHA
+
+
+@pytest.mark.parametrize("method", ["standard", "classwise", "pooled"])
+def test_it_is_its_definition(data, method):
+    rows = scored(data)
+    predictor = make_predictor(method, alpha=ALPHA)
+    rows.calibrate(predictor, Softmax(), np.arange(200))
+    is_test = np.arange(400) >= 200
+    trial = Trial(Softmax(), predictor, is_test)
+    sizes = [(Softmax().matrix(data.rows) <= predictor.thresholds_)[is_test].sum(axis=1).mean()]
+    expected = by_hand(Softmax().matrix(data.rows), data.labels, is_test, predictor.thresholds_)
+    assert costs(rows, [trial], sizes) == [pytest.approx(expected)]
+
+
+def test_the_quantile_of_each_class_has_the_lowest_cost(data):
+    """Moving one class's threshold away from its own 1 - alpha quantile costs, either way."""
+    rows = scored(data)
+    predictor = make_predictor("classwise", alpha=ALPHA)
+    rows.calibrate(predictor, Softmax(), np.arange(400))
+    everyone = np.ones(400, dtype=bool)
+    scores = Softmax().matrix(data.rows)
+
+    def cost(thresholds):
+        predictor.thresholds_ = thresholds
+        size = (scores <= thresholds).sum(axis=1).mean()
+        return costs(rows, [Trial(Softmax(), predictor, everyone)], [size])[0]
+
+    best = predictor.thresholds_.copy()
+    for y in range(5):
+        own = np.sort(scores[data.labels == y, y])
+        for share in (0.4, 0.6, 0.97):
+            moved = best.copy()
+            moved[y] = own[int(share * len(own))]
+            assert cost(moved) > cost(best)
+
+
+def test_sets_of_everything_cost_every_label(data):
+    rows = scored(data)
+    predictor = make_predictor("standard", alpha=ALPHA)
+    rows.calibrate(predictor, Softmax(), np.arange(200))
+    predictor.thresholds_ = np.full(5, np.inf)
+    trial = Trial(Softmax(), predictor, np.arange(400) >= 200)
+    assert costs(rows, [trial], [5.0]) == [5.0]
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+def test_every_method_and_score_has_a_cost(data):
+    found = compare(*data, methods="all", scores="all", n_splits=2)
+    for candidate in found.candidates:
+        assert np.isfinite(candidate.costs).all()
+        assert (np.array(candidate.costs) >= candidate.values("avg_size") - 1e-9).all()

@@ -1,0 +1,263 @@
+"""Files and objects as other tools write them, without conversion."""
+
+import json
+import sys
+import warnings
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from inputs import LABELS, LOGITS, NAMES, ROWS, K, N, assert_holds, pa, read, write_table
+
+from evencover import EvencoverWarning, InputError, StandardPredictor
+from evencover.data import as_source
+from evencover.data.files import column_from_file
+
+pd = pytest.importorskip("pandas")
+RANKED = -np.sort(-ROWS, axis=1)[:, :3]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "labels", "logits"),
+    [
+        ("pred_probs", "labels", False),  # cleanlab
+        ("predictions", "label_ids", True),  # Hugging Face
+        ("prob", "y", False),
+        ("logit", "target", True),
+        ("probs", "targets", False),
+        ("predictions", "y_true", None),
+    ],
+)
+def test_names_in_npz(tmp_path, numbers, labels, logits):
+    np.savez(tmp_path / "p.npz", **{numbers: ROWS, labels: LABELS, "id": LABELS + 9})
+    source = as_source(tmp_path / "p.npz")
+    assert source.logits is logits
+    assert source.ids.tolist() == (LABELS + 9).tolist()
+    assert_holds(source)
+
+
+def test_any_other_name_by_key_and_the_error_lists_shapes(tmp_path):
+    np.savez(tmp_path / "p.npz", scores=ROWS, truth=LABELS, key=LABELS + 1)
+    with pytest.raises(InputError, match=r"scores \(23, 4\), truth \(23,\).*probabilities_key"):
+        as_source(tmp_path / "p.npz")
+    keys = {"probabilities_key": "scores", "labels_key": "truth", "ids_key": "key"}
+    source = as_source(tmp_path / "p.npz", **keys)
+    assert_holds(source)
+    assert source.ids.tolist() == (LABELS + 1).tolist()
+    for name in keys:
+        with pytest.raises(InputError, match=f"'{name}' must be an array .* Got 'none'"):
+            as_source(tmp_path / "p.npz", **{**keys, name: "none"})
+
+
+def test_pickled_names_say_what_to_do(tmp_path):
+    np.savez(tmp_path / "p.npz", probs=ROWS, class_names=np.array(NAMES, dtype=object))
+    with pytest.raises(InputError, match=r"\.astype\(str\)"):
+        as_source(tmp_path / "p.npz")
+
+
+def timm_frame(rows, **more):
+    """As in timm's inference.py, without --results-separate-col."""
+    return pd.DataFrame({"filename": [f"{i}.jpg" for i in range(N)], **more, "prob": list(rows)})
+
+
+def test_timm_files_of_all_classes(tmp_path):
+    with np.printoptions(threshold=sys.maxsize):
+        timm_frame(ROWS).to_csv(tmp_path / "p.csv", index=False)
+    timm_frame(ROWS).set_index("filename").to_parquet(tmp_path / "p.parquet")
+    for ending in ("csv", "parquet"):
+        source = as_source(tmp_path / f"p.{ending}", LABELS)
+        assert source.logits is False
+        np.testing.assert_allclose(read(source)[0], ROWS, atol=1e-7)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("more", ["nothing", "indices", "labels"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_timm_files_of_the_best_classes_are_refused(tmp_path, ending, more, separate):
+    best = np.argsort(-ROWS, axis=1)[:, :3]
+    beside = {"indices": ("index", best), "labels": ("label", np.array(NAMES)[best])}.get(more)
+    if separate:
+        columns = {} if beside is None else {f"{beside[0]}_{i}": beside[1][:, i] for i in range(3)}
+        columns |= {f"prob_{i}": RANKED[:, i] for i in range(3)}
+        frame = pd.DataFrame({"filename": [f"{i}.jpg" for i in range(N)], **columns})
+    else:
+        frame = timm_frame(RANKED, **({} if beside is None else {beside[0]: list(beside[1])}))
+    path = tmp_path / f"p.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.set_index("filename").to_parquet(path)
+    with pytest.raises(InputError, match=r"sorted by rank.*--topk 0"):
+        read(as_source_quietly(path))
+
+
+def as_source_quietly(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvencoverWarning)
+        return as_source(path, logits=True)
+
+
+def write_lines(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+@pytest.mark.parametrize("field", ["filtered_resps", "resps"])
+def test_samples_of_lm_eval(tmp_path, block_elements, as_text, field):
+    def leaf(value):
+        return str(value) if as_text else value
+
+    records = [
+        {
+            "doc_id": i,
+            "doc": {"question": "?", "label": int(y)},
+            "target": leaf(int(y)),
+            "arguments": [["q", " a"]] * K,
+            field: [[leaf(float(v)), leaf(False)] for v in row]
+            if field == "filtered_resps"
+            else [[[leaf(float(v)), leaf(False)]] for v in row],
+            "acc": 1.0,
+        }
+        for i, (row, y) in enumerate(zip(LOGITS, LABELS, strict=True))
+    ]
+    source = as_source(write_lines(tmp_path / "samples.jsonl", records))
+    assert source.logits is True
+    assert source.ids.tolist() == list(range(N))
+    assert_holds(source, LOGITS.astype("f8"))
+
+
+def test_details_of_lighteval(tmp_path):
+    records = [
+        {"doc": {"gold_index": [int(y)]}, "model_response": {"logprobs": row.tolist()}}
+        for row, y in zip(LOGITS, LABELS, strict=True)
+    ]
+    source = as_source(write_lines(tmp_path / "d.jsonl", records))
+    assert source.logits is True
+    assert_holds(source, LOGITS.astype("f8"))
+
+
+@pytest.mark.parametrize("layout", ["list", "fields"])
+def test_json_lines(tmp_path, block_elements, layout):
+    rows = ROWS.astype("f8")
+    records = [
+        ({"probs": row} if layout == "list" else dict(zip(NAMES, row, strict=True)))
+        | {"label": NAMES[y] if layout == "fields" else int(y), "id": f"row {i}"}
+        for i, (row, y) in enumerate(zip(rows.tolist(), LABELS, strict=True))
+    ]
+    path = write_lines(tmp_path / "p.jsonl", records)
+    source = as_source(path)
+    assert source.ids[3] == "row 3"
+    assert source.class_names == (NAMES if layout == "fields" else None)
+    assert_holds(source, rows)
+    assert len(column_from_file(path)) == N
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"probs": [0.5, 0.5]}, "Got 4 in row 0 and 2 in row 9"),
+        ({"probs": None}, "must have 'probs'. Got none in row 9"),
+        ({"probs": ["a", "b", "c", "d"]}, "one number per class.*row 9"),
+        ({"label": 4}, r"Got 4 in row 9 of '.*p\.jsonl'"),
+    ],
+)
+def test_json_lines_that_break_a_rule(tmp_path, change, words):
+    records = [
+        {"probs": row, "label": int(y)} for row, y in zip(ROWS.tolist(), LABELS, strict=True)
+    ]
+    records[9] |= change
+    with pytest.raises(InputError, match=words):
+        read(as_source(write_lines(tmp_path / "p.jsonl", records)))
+
+
+def test_json_that_is_broken(tmp_path):
+    (tmp_path / "p.jsonl").write_text('{"probs": [0.5, 0.5]}\n{"probs"')
+    with pytest.raises(InputError, match=r"Cannot read '.*p\.jsonl'"):
+        as_source(tmp_path / "p.jsonl")
+    (tmp_path / "q.jsonl").write_text("[1, 2]\n")
+    with pytest.raises(InputError, match=r"must be a JSON object. Got list"):
+        as_source(tmp_path / "q.jsonl")
+
+
+class FakeTensor:
+    def __init__(self, values):
+        self.values, self.dtype = values, values.dtype
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return self
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"logits": FakeTensor(LOGITS), "labels": FakeTensor(LABELS), "class_names": NAMES},
+        (FakeTensor(LOGITS), FakeTensor(LABELS)),
+    ],
+    ids=["dictionary", "pair"],
+)
+def test_files_of_torch(tmp_path, monkeypatch, held):
+    def load(path, *, map_location, weights_only):
+        assert weights_only
+        return held
+
+    (tmp_path / "p.pt").write_bytes(b"PK")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(load=load))
+    assert_holds(as_source(tmp_path / "p.pt"), LOGITS)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"torch.*pip install 'evencover\[torch\]'"):
+        as_source(tmp_path / "p.pt")
+
+
+class PredictionOutput(NamedTuple):  # of transformers.trainer_utils
+    predictions: Any
+    label_ids: Any
+    metrics: dict[str, float] | None
+
+
+def test_outputs_of_a_trainer_and_batches_in_dictionaries():
+    source = as_source(PredictionOutput(LOGITS, LABELS, {"test_loss": 0.1}))
+    assert source.logits is True
+    assert_holds(source, LOGITS)
+    assert_holds(as_source(PredictionOutput((LOGITS, [ROWS]), LABELS, None)), LOGITS)
+    assert_holds(as_source({"logits": LOGITS, "labels": LABELS}), LOGITS)
+    batches = [{"logits": LOGITS[i : i + 5], "labels": LABELS[i : i + 5]} for i in range(0, N, 5)]
+    expected = StandardPredictor(from_logits=True).fit(LOGITS, LABELS)
+    for given in (batches, iter(batches)):
+        found = StandardPredictor().fit(given)
+        assert found.thresholds_.tolist() == expected.thresholds_.tolist()
+
+
+def test_batches_that_are_frames():
+    frame = pd.DataFrame(ROWS, columns=NAMES).assign(label=np.array(NAMES)[LABELS])
+    batches = [frame.iloc[i : i + 5] for i in range(0, N, 5)]
+    source = as_source(batches)
+    assert source.class_names == NAMES
+    found, labels = read(source)
+    np.testing.assert_array_equal(found, ROWS)
+    assert labels.tolist() == LABELS.tolist()
+    turned = as_source([batches[0], batches[1][[*NAMES[::-1], "label"]]])
+    with pytest.raises(InputError, match="same columns in the same order"):
+        read(turned)
+
+
+def test_a_wrong_label_is_named_by_its_own_file(tmp_path):
+    np.save(tmp_path / "p.npy", ROWS)
+    (tmp_path / "y-1.txt").write_text("\n".join(map(str, LABELS[:9])))
+    (tmp_path / "y-2.txt").write_text("\n".join(map(str, [*LABELS[9:-1], 77])))
+    with pytest.raises(InputError, match=r"Got 77 in row 13 of '.*y-2\.txt'"):
+        as_source(tmp_path / "p.npy", tmp_path / "y-*.txt")
+
+
+def test_an_index_saved_by_pandas_gives_the_ids(tmp_path):
+    columns = dict(zip(NAMES, ROWS.T, strict=True))
+    ids = [f"row {i}" for i in range(N)]
+    write_table(tmp_path / "p.parquet", pa.table({**columns, "__index_level_0__": ids}))
+    assert as_source(tmp_path / "p.parquet").ids.tolist() == ids

@@ -1,0 +1,15 @@
+"""How much the tests do: a short form in ``make test``, the full one in ``make test-deep``."""
+
+import os
+
+IS_DEEP = os.environ.get("EVENCOVER_TESTS") == "deep"
+
+
+def size(short: int, deep: int) -> int:
+    """How many repetitions, rows, levels or kills: in the short form and in the full one."""
+    return deep if IS_DEEP else short
+
+
+def examples(short: int) -> int:
+    """How many examples hypothesis tries: a hundred times as many in the full form."""
+    return size(short, 100 * short)

@@ -1,0 +1,237 @@
+"""Classes are listed most probable first, cut to the top ones, and in every file the same."""
+
+import csv
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from evencover import ClasswisePredictor, InputError, StandardPredictor, predict_to_folder
+from evencover.data import as_source
+from evencover.output.listing import Listed, Listing
+from evencover.output.writers import write_sets
+
+pq = pytest.importorskip("pyarrow.parquet")
+
+K = 7
+NAMES = [f"class {index}" for index in range(K)]
+ENDINGS = ["parquet", "npz", "jsonl", "csv"]
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(900, K, seed=3, ties="quantised")  # many equal probabilities
+
+
+@pytest.fixture(scope="module")
+def predictor(data):
+    return ClasswisePredictor(alpha=0.05).fit(data.rows[:500], data.labels[:500], class_names=NAMES)
+
+
+def naive(rows, lists, order="probability", top=None):
+    """Each set sorted by hand: (classes, probabilities)."""
+    result = []
+    for p, members in zip(rows, lists, strict=True):
+        listed = sorted(members, key=lambda y, p=p: (-p[y], y))[:top]
+        if order == "index":
+            listed = sorted(listed)
+        result.append((listed, [p[y] for y in listed]))
+    return result
+
+
+def as_lists(listed):
+    bounds = np.cumsum(listed.counts)[:-1]
+    classes = [part.tolist() for part in np.split(listed.classes, bounds)]
+    if listed.probabilities is None:
+        return classes, None
+    return classes, [part.tolist() for part in np.split(listed.probabilities, bounds)]
+
+
+@pytest.mark.parametrize("order", ["probability", "index"])
+@pytest.mark.parametrize("top", [None, 1, 3, 100])
+@pytest.mark.parametrize("with_probabilities", [False, True])
+def test_sets_are_sorted_as_by_hand(predictor, data, order, top, with_probabilities):
+    rows = data.rows[500:]
+    sets = predictor.predict_set(rows)
+    listing = Listing(order, with_probabilities, top)
+    listed = Listed.concatenate(listing.blocks(predictor, rows))
+    expected = naive(rows, sets.to_lists(), order, top)
+    classes, probabilities = as_lists(listed)
+    assert classes == [each[0] for each in expected]
+    assert probabilities == ([each[1] for each in expected] if with_probabilities else None)
+    assert listed.sizes.tolist() == sets.sizes.tolist()
+
+
+@pytest.mark.parametrize("block_rows", [1, 17, 1000])
+def test_blocks_do_not_matter(predictor, data, block_rows):
+    rows = data.rows[500:]
+    whole = Listed.concatenate(Listing(with_probabilities=True).blocks(predictor, rows))
+    blocks = (rows[start : start + block_rows] for start in range(0, len(rows), block_rows))
+    parts = Listed.concatenate(Listing(with_probabilities=True).blocks(predictor, blocks))
+    assert as_lists(whole) == as_lists(parts)
+
+
+def test_logits_are_listed_by_their_softmax_with_the_temperature(data, monkeypatch):
+    monkeypatch.setattr("evencover.output.listing.SLICE_ELEMENTS", 50)  # several slices
+    logits = np.random.default_rng(0).normal(size=(80, K)) * 3
+    fitted = StandardPredictor(alpha=0.05, from_logits=True, temperature=2.0)
+    fitted.fit(logits, np.arange(80) % K)
+    listed = Listed.concatenate(Listing(with_probabilities=True).blocks(fitted, logits))
+    p = np.exp(logits / 2)
+    p /= p.sum(axis=1, keepdims=True)
+    expected = naive(p, fitted.predict_set(logits).to_lists())
+    classes, probabilities = as_lists(listed)
+    assert classes == [each[0] for each in expected]
+    for found, (_, values) in zip(probabilities, expected, strict=True):
+        np.testing.assert_allclose(found, values)
+
+
+def test_what_is_sent_to_workers_can_be_sent(predictor, data):
+    listed = next(Listing(with_probabilities=True).blocks(predictor, data.rows[500:]))
+    assert as_lists(pickle.loads(pickle.dumps(listed))) == as_lists(listed)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"order": "probabilty"}, "did you mean 'probability'"),
+        ({"top": 0}, "'top' parameter of predict must be a whole number of at least 1"),
+        ({"top": 1.5}, "'top' parameter"),
+        ({"with_probabilities": "yes"}, "must be True or False"),
+    ],
+)
+def test_bad_options_are_one_sentence(options, words):
+    with pytest.raises(InputError, match=words):
+        Listing(**options)
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def read_back(path):
+    """One record per row: id, size, set, names, probabilities, as far as the file has them."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    if path.suffix == ".jsonl":
+        records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    elif path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as file:
+            records = list(csv.DictReader(file))
+        for record in records:
+            record["size"] = int(record["size"])
+            record["set"] = list(map(int, record["set"].split()))
+            record["names"] = record["names"].split("|") if record["names"] else []
+            if "probabilities" in record:
+                record["probabilities"] = list(map(float, record["probabilities"].split()))
+    else:
+        with np.load(path, allow_pickle=False) as file:
+            cut = file["indptr"][1:-1]
+            columns = {"size": file["size"], "set": np.split(file["indices"], cut)}
+            names = file["class_names"]
+            columns["names"] = [names[members] for members in columns["set"]]
+            if "probabilities" in file:
+                columns["probabilities"] = np.split(file["probabilities"], cut)
+            if "id" in file:
+                columns["id"] = file["id"]
+        lists = {key: [np.asarray(v).tolist() for v in values] for key, values in columns.items()}
+        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    for record in records:
+        del record["row"]
+    return records
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ids", [None, "text", "numbers", "objects"])
+def test_every_format_holds_everything(tmp_path, predictor, data, ending, ids):
+    rows, path = data.rows[500:], tmp_path / f"sets.{ending}"
+    own = {
+        None: None,
+        "text": np.array([f"patiënt {row}" for row in range(400)]),
+        "numbers": np.arange(400) + 10**12,
+        "objects": np.array([f"p{row}" for row in range(400)], dtype=object),
+    }[ids]
+    listing = Listing(with_probabilities=True, top=2)
+    blocks = (rows[start : start + 90] for start in range(0, 400, 90))
+    n_rows = write_sets(path, listing.blocks(predictor, blocks), NAMES, ids=own)
+    assert n_rows == 400
+    sets = predictor.predict_set(rows)
+    expected = naive(rows, sets.to_lists(), top=2)
+    records = read_back(path)
+    assert [record["set"] for record in records] == [each[0] for each in expected]
+    assert [record["size"] for record in records] == sets.sizes.tolist()
+    assert [record["names"] for record in records] == [[NAMES[y] for y in e[0]] for e in expected]
+    for record, (_, values) in zip(records, expected, strict=True):
+        np.testing.assert_allclose(record["probabilities"], values, rtol=1e-5)
+    if own is None:
+        assert not any("id" in record for record in records)
+    else:
+        kind = str if ending == "csv" else type(own.tolist()[0])
+        assert [record["id"] for record in records] == [kind(each) for each in own.tolist()]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_too_few_ids_are_refused(tmp_path, predictor, data, ending):
+    sets = predictor.predict_set(data.rows[500:])
+    with pytest.raises(InputError, match="Got only 3"):
+        write_sets(tmp_path / f"sets.{ending}", [sets], ids=[1, 2, 3])
+    assert list(tmp_path.iterdir()) == []
+
+
+# Folders ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parts(tmp_path, data):
+    folder = tmp_path / "input"
+    folder.mkdir()
+    for number, rows in enumerate(np.array_split(data.rows[500:], 3)):
+        np.save(folder / f"{number}.npy", rows)
+    return folder
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_folder_holds_what_one_file_would(tmp_path, predictor, data, parts, ending):
+    ids = [f"p{row}" for row in range(400)]
+    listing = {"with_probabilities": True, "top": 3}
+    predict_to_folder(
+        predictor, as_source(parts), tmp_path / "sets", ids=ids, ending=f".{ending}", **listing
+    )
+    stream = Listing(**listing).blocks(predictor, data.rows[500:], ids=ids)
+    write_sets(tmp_path / f"one.{ending}", stream, NAMES, ids=ids)
+    files = sorted((tmp_path / "sets").glob("part-*"))
+    assert len(files) == 3
+    found = [record for file in files for record in read_back(file)]
+    assert found == read_back(tmp_path / f"one.{ending}")
+
+
+@pytest.mark.parametrize(
+    "other", [{"order": "index"}, {"with_probabilities": True}, {"top": 2}], ids=str
+)
+def test_a_folder_that_lists_otherwise_is_refused(tmp_path, predictor, parts, other):
+    folder = tmp_path / "sets"
+    predict_to_folder(predictor, as_source(parts), folder)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(InputError, match="it had another way of listing classes"):
+        predict_to_folder(predictor, as_source(parts), folder, **other)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    (folder / "_manifest.json").unlink()
+    (folder / "part-00001.parquet").unlink()
+    assert predict_to_folder(predictor, as_source(parts), folder).n_there == 2
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    predict_to_folder(predictor, as_source(parts), folder, force=True, **other)
+
+
+def test_an_interrupted_folder_says_what_is_there(tmp_path, predictor, parts, monkeypatch):
+    from evencover.output.folders import PartWriter
+
+    write = PartWriter.__call__
+
+    def until_the_second(self, part):
+        if part.number == 1:
+            raise KeyboardInterrupt
+        return write(self, part)
+
+    monkeypatch.setattr(PartWriter, "__call__", until_the_second)
+    with pytest.raises(KeyboardInterrupt, match=r"1 of 3 files are in '.*sets', and the same"):
+        predict_to_folder(predictor, as_source(parts), tmp_path / "sets")
