@@ -111,6 +111,7 @@ def test_every_way_of_pooling_comes_back(data, path, parameters):
     assert_refused(path, "do not follow from its scores")
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize(
     "alpha",
     [0.1, "0.1", Fraction(1, 3), "1/3", 1 / 3, Decimal("0.059"), np.float32(0.01), np.float64(0.3)],
@@ -135,6 +136,7 @@ def test_classes_without_examples_come_back(simulate, quietly, path):
         assert_same(predictor, load(path), data)
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 def test_names_of_any_kind_come_back(path):
     for names in (np.array(["a", "b"]), ("a", "b"), ["a", "b"]):
         predictor = make_predictor("standard").fit_scores([0.1, 0.2], [0, 1], 2, class_names=names)
@@ -142,6 +144,7 @@ def test_names_of_any_kind_come_back(path):
         assert load(path).class_names_ == ["a", "b"]
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 def test_infinite_scores_are_no_damage(path):
     scores = [0.1, np.inf, np.inf, 0.2]
     save(make_predictor("standard", alpha=0.5).fit_scores(scores, [0, 1, 1, 0], 2), path)

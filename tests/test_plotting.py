@@ -35,12 +35,12 @@ def fitted():
     return predictor, predictor.evaluate(p[12000:], y[12000:]), scores, y[rows]
 
 
-def test_class_coverage_marks_exactly_the_classes_surely_below_the_aim(fitted):
+def test_class_coverage_marks_exactly_the_classes_likely_below_the_aim(fitted):
     _, report, _, _ = fitted
     display = ClassCoverageDisplay.from_report(report)
-    below = report.class_coverage_interval[report.evaluated, 1] < 1 - report.alpha
+    below = report.likely_below[report.evaluated]
     drawn = {line.get_label(): line.get_xdata() for line in display.ax_.lines}
-    assert 0 < below.sum() == len(drawn["class surely below the aim"])
+    assert 0 < below.sum() == len(drawn["class likely below the aim"])
     assert len(drawn["class"]) == (~below).sum()
 
 

@@ -51,6 +51,7 @@ class ClassCoverageDisplay(_Display):
 
     coverage: FloatArray
     interval: FloatArray
+    likely_below: Array
     aim: float
 
     @classmethod
@@ -58,19 +59,22 @@ class ClassCoverageDisplay(_Display):
         """Draw the classes of a `CoverageReport` that have test rows."""
         known = report.evaluated
         return cls(
-            report.class_coverage[known], report.class_coverage_interval[known], 1 - report.alpha
+            report.class_coverage[known],
+            report.class_coverage_interval[known],
+            report.likely_below[known],
+            1 - report.alpha,
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Classes from the least to the best covered; those surely below the aim stand out."""
+        """Classes from the least to the best covered; those likely below the aim stand out."""
         self.ax_ = new_axes(ax)
         order = np.argsort(self.coverage, kind="stable")
         x = np.arange(len(order))
         low, high = self.interval[order].T
-        surely_below = high < self.aim
+        likely_below = self.likely_below[order]
         for chosen, colour, label in (
-            (~surely_below, BLUE, "class"),
-            (surely_below, ORANGE, "class surely below the aim"),
+            (~likely_below, BLUE, "class"),
+            (likely_below, ORANGE, "class likely below the aim"),
         ):
             if chosen.any():
                 self.ax_.vlines(x[chosen], low[chosen], high[chosen], color=colour, alpha=0.25)

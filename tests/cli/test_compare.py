@@ -7,7 +7,7 @@ from cli.running import assert_found, succeeded
 
 import evencover
 from evencover.data import load_languages
-from evencover.predictors import method_names
+from evencover.predictors import methods_for_all
 from evencover.scores import SCORES
 
 
@@ -31,7 +31,7 @@ def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):
     arguments = ("compare", "cal.npz", "--n-splits", 2, "--json")
     about = json.loads(succeeded(run(*arguments, "--methods", "all", "--scores", "all")).out)
     assert [(row["method"], row["score"]) for row in about["candidates"]] == [
-        (method, score) for score in SCORES for method in method_names()
+        (method, score) for score in SCORES for method in methods_for_all()
     ]
     everything = ("--methods", "interpolated,clustered", "--scores", "saps,raps,aps")
     settings = ("--set", "tau=0", "--set", "penalty=0.5", "--set", "n-clusters=2")

@@ -8,18 +8,37 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from evencover.data import source
 from evencover.engine.dask import local_cluster
 
-N_ROWS, N_CLASSES = 15_000, 400
-# Uneven on purpose: a file of one row, one of two blocks (10,485 rows make one).
-BOUNDS = [0, 500, 12_500, 12_501, 15_000]
+N_ROWS, N_CLASSES = 6_000, 100
+# Uneven on purpose: a file of one row, one of two blocks (4000 rows make one).
+BOUNDS = [0, 200, 5_000, 5_001, 6_000]
+BLOCK_ELEMENTS = 4_000 * N_CLASSES
 
 
 @pytest.fixture(scope="session")
 def client():
     distributed = pytest.importorskip("distributed")
     with local_cluster(2) as cluster, distributed.Client(cluster) as connected:
+        connected.register_plugin(small_blocks())
         yield connected
+
+
+def small_blocks():
+    """What every worker does when it starts: few rows shall be several blocks there too."""
+    from distributed import WorkerPlugin
+
+    class SmallBlocks(WorkerPlugin):  # local, so that it travels to the workers as a whole
+        def setup(self, worker):
+            source.BLOCK_ELEMENTS = BLOCK_ELEMENTS
+
+    return SmallBlocks()
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks_here(monkeypatch):
+    monkeypatch.setattr(source, "BLOCK_ELEMENTS", BLOCK_ELEMENTS)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +59,7 @@ def write_parts(folder, data, bounds):
             "probs": pa.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1]),
             "labels": data.labels[start:stop],
         }
-        pq.write_table(pa.table(columns), folder / f"rows-{number}.parquet", row_group_size=1_500)
+        pq.write_table(pa.table(columns), folder / f"rows-{number}.parquet", row_group_size=600)
     return folder
 
 

@@ -8,11 +8,14 @@ import sys
 import time
 
 import pytest
+from depth import size
 
 from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
 from evencover.data import Source, as_source
 from evencover.engine.workers import as_workers, results_in_order
+
+from .conftest import N_ROWS, write_parts
 
 
 def test_a_task_that_kills_every_worker_is_given_up_with_one_sentence(client):
@@ -38,7 +41,7 @@ def deadly(parts, tmp_path):
         def row_blocks(self):
             row = self.offset
             for rows, labels in self.source.labelled_blocks():
-                if row > 500 and os.getpid() != here:
+                if row > 200 and os.getpid() != here:
                     self.die_once()
                 yield rows, labels
                 row += len(rows)
@@ -97,15 +100,13 @@ def test_a_lost_part_is_named(client, parts, tmp_path):
 
 
 def test_a_bad_row_is_named_by_its_file_and_place(client, table, tmp_path):
-    from .conftest import write_parts
-
     rows = table.rows.copy()
-    rows[3_500 + 17, 3] = float("nan")
-    write_parts(tmp_path, table._replace(rows=rows), [0, 3_500, 4_000])
+    rows[1_400 + 17, 3] = float("nan")
+    write_parts(tmp_path, table._replace(rows=rows), [0, 1_400, 1_500])
     for executor in (client, None):
         with pytest.raises(InputError, match=r"NaN in row 17 of '.*rows-1\.parquet', class 3"):
             StandardPredictor().fit(tmp_path, executor=executor)
-        with pytest.raises(InputError, match="NaN in row 3517, class 3"):
+        with pytest.raises(InputError, match="NaN in row 1417, class 3"):
             StandardPredictor().fit(rows, table.labels, executor=executor)
 
 
@@ -116,20 +117,28 @@ def model(parts, tmp_path):
     return path
 
 
-def test_a_killed_driver_leaves_whole_parts_and_is_completed(model, parts, tmp_path):
+@pytest.fixture(scope="module")
+def many_parts(table, tmp_path_factory):
+    """So many that a driver is killed long before the last."""
+    bounds = [*range(0, N_ROWS, 250), N_ROWS]
+    return write_parts(tmp_path_factory.mktemp("many"), table, bounds)
+
+
+@pytest.mark.parametrize("at_part", range(1, 1 + size(short=1, deep=12)))
+def test_a_killed_driver_leaves_whole_parts_and_is_completed(model, many_parts, tmp_path, at_part):
     whole, folder = tmp_path / "whole", tmp_path / "interrupted"
-    main(["predict", str(model), str(parts), "-o", str(whole), "--part-format", "jsonl"])
-    command = ["predict", str(model), str(parts), "-o", str(folder), "--part-format", "jsonl"]
+    main(["predict", str(model), str(many_parts), "-o", str(whole), "--part-format", "jsonl"])
+    command = ["predict", str(model), str(many_parts), "-o", str(folder), "--part-format", "jsonl"]
     driver = subprocess.Popen([sys.executable, "-m", "evencover", *command])
     try:
         deadline = time.monotonic() + 60
-        while not list(folder.glob("part-*")) and time.monotonic() < deadline:
+        while len(list(folder.glob("part-*"))) < at_part and time.monotonic() < deadline:
             time.sleep(0.001)
     finally:
         driver.kill()
         driver.wait()
     finished = {path: path.stat() for path in folder.glob("part-*")}
-    assert 1 <= len(finished) < 4
+    assert at_part <= len(finished) < N_ROWS // 250
     assert not (folder / "_manifest.json").exists()
     for path in finished:
         assert path.read_bytes() == (whole / path.name).read_bytes()

@@ -65,6 +65,7 @@ def test_scores_are_those_of_the_true_labels(data):
             np.testing.assert_array_equal(found[score], expected)
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("allow_empty", [False, True])
 @pytest.mark.parametrize("alpha", [0.05, 0.4])

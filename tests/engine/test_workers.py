@@ -15,7 +15,8 @@ def test_workers_that_die_are_told_in_one_sentence():
     with (
         ProcessPoolExecutor(1) as pool,
         pytest.raises(
-            InputError, match=r"The work could not be finished: workers died while at it"
+            InputError,
+            match=r"The work could not be finished: workers kept dying before the job finished",
         ),
     ):
         list(results_in_order(Workers(pool), os._exit, [1]))

@@ -40,6 +40,7 @@ def test_infinite_strength_with_one_cluster_is_standard(exact, rounded):
         np.testing.assert_array_equal(pooled.upper_probability_, standard.upper_probability_)
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("exact", [False, True])
 def test_no_strength_is_classwise(exact):
     scores, labels, _ = simulated(np.arange(K) % 25 + 1, 1, rounded=True)

@@ -45,10 +45,15 @@ def read_settings(
 
 def make_methods(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
     """A predictor of each method with the settings it takes, and which settings these are."""
-    from evencover.predictors import make_predictor, method_names, predictor_class
+    from evencover.predictors import (
+        make_predictor,
+        method_names,
+        methods_for_all,
+        predictor_class,
+    )
 
     if list(names) == ["all"]:
-        names = method_names()
+        names = method_names() if "groups" in settings else methods_for_all()
     methods: list[Any] = []
     used: set[str] = set()
     for name in names:

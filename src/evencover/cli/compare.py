@@ -12,7 +12,7 @@ from evencover.cli.choices import (
     read_settings,
     refuse_unused,
 )
-from evencover.cli.console import note, print_table, watch
+from evencover.cli.console import note, print_table, print_text, watch
 from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json
 from evencover.data.location import as_location
 from evencover.data.opening import as_source
@@ -128,8 +128,8 @@ def run(
     if as_json:
         print_json(result.to_dict())
         return
-    print_table(*result.table(), title=result.heading())
-    print(result.reason)
+    print_table(*result.table(), title=result.heading(), least=["CovGap", "coverage"])
+    print_text(result.reason)
 
 
 def _names(text: str | None, default: Sequence[str]) -> Sequence[str]:

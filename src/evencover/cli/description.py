@@ -10,13 +10,35 @@ import numpy as np
 import evencover
 from evencover import _kernels
 from evencover._validation import FloatArray, IntArray
-from evencover.cli.console import print_table
+from evencover.cli.console import print_table, print_text
 from evencover.data.source import Source
 from evencover.engine.workers import n_threads
 from evencover.evaluation.balance import class_balance
 from evencover.predictors import BasePredictor
 from evencover.predictors.explanation import Details
 from evencover.scores import make_score
+
+# What people read instead of a name in JSON, and what explains the value.
+TITLES = {
+    "n_rows": ("rows", ""),
+    "n_classes": ("classes", ""),
+    "n_calibration": ("calibration rows", ""),
+    "holds": ("numbers are", ""),
+    "has_labels": ("has labels", ""),
+    "has_class_names": ("has class names", ""),
+    "left_out": ("left out", ""),
+    "examples_per_class": ("rows per class", ""),
+    "n_classes_without_examples": ("classes without rows", ""),
+    "n_classes_below_9_examples": (
+        "classes below 9 rows",
+        ", too few for a threshold of their own at alpha = 0.1",
+    ),
+    "class_balance": ("class balance", ", 1 if all classes are equally frequent"),
+    "n_infinite_thresholds": ("in every set", " classes, which have no finite threshold"),
+    "allow_empty": ("sets may be empty", ""),
+    "from_logits": ("reads logits", ""),
+    "random_state": ("seed", ""),
+}
 
 
 def of_installation() -> dict[str, Any]:
@@ -103,9 +125,10 @@ def show(about: dict[str, Any], details: Details | None = None) -> None:
         about["finite thresholds"] = _spread(finite) if len(finite) else "none"
         about["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
     for name, value in about.items():
-        print(f"{name.replace('_', ' '):<28}{_text(value)}")
+        title, explanation = TITLES.get(name, (name.replace("_", " "), ""))
+        print_text(f"{title:<28}{_text(value)}{explanation}")
     if details is not None:
-        print(f"\n{details.heading}")
+        print_text(f"\n{details.heading}")
         print_table(details.titles, details.cells)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evencover.cli.console import print_text
 from evencover.cli.shared import READ, Input, Json, number_if_float, print_json
 
 
@@ -23,4 +24,4 @@ def run(data: str, /, *, alpha: str = "0.1", as_json: Json = False, read: Input 
     if as_json:
         print_json(advice.to_dict())
     else:
-        print(advice)
+        print_text(str(advice))

@@ -1,4 +1,4 @@
-"""``evencover report``: write the page that shows which classes are let down."""
+"""``evencover report``: write the page that shows which classes are below the aim."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(
     dask: Dask = None,
     read: Input = READ,
 ) -> None:
-    """Write a page that shows which classes are let down, and why: one HTML file, no network.
+    """Write a page that shows which classes are below the aim, and why: one file, no network.
 
     Parameters
     ----------

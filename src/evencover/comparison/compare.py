@@ -18,7 +18,7 @@ from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data.opening import as_source
 from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.report import CoverageReport
-from evencover.predictors import BasePredictor, make_predictor, method_names
+from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.quantiles import Alpha, exact_fraction
 from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score, score_names
@@ -78,7 +78,7 @@ def compare(
     level = exact_fraction(alpha, "compare")
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
-    predictors = [make_predictor(each) for each in _all_if(methods, method_names)]
+    predictors = [make_predictor(each) for each in _all_if(methods, methods_for_all)]
     scores = _all_if(scores, score_names)
     if not predictors or not scores:
         raise InputError("There must be at least one method and one score to compare. Got none.")

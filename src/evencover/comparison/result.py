@@ -248,7 +248,7 @@ class Comparison:
         said = [name for name, point in names.items() if point is candidate]
         if said:
             return ", ".join(said)
-        return "" if self.difference_to_best(candidate).is_clear else "not clearly worse"
+        return "" if self.difference_to_best(candidate).is_clear else "not clear"
 
     def to_frame(self) -> Any:
         """`rows` as a pandas data frame."""

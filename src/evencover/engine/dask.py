@@ -83,7 +83,7 @@ def import_distributed() -> Any:
         import distributed
     except ImportError:
         raise InputError(
-            "--dask needs dask.distributed; install it with 'pip install evencover[dask]'."
+            "Running on dask needs dask.distributed; install it with pip install 'evencover[dask]'."
         ) from None
     return distributed
 

@@ -76,7 +76,8 @@ def deaths_in_a_sentence() -> Iterator[None]:
         ):
             raise
         raise InputError(
-            "The work could not be finished: workers died while at it "
+            "The work could not be finished: workers kept dying before the job "
+            "finished "
             f"({' '.join(str(error).split())[:200]}); give them more memory, or smaller parts."
         ) from error
 

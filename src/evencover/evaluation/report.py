@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -98,7 +99,7 @@ def evaluate(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CoverageReport(CoverageMetrics):
     """What evaluation found. Metrics over classes skip those without test rows.
 
@@ -184,7 +185,7 @@ class CoverageReport(CoverageMetrics):
         return self.by_group(bins, names)
 
     def worst_classes(self, k: int = 10) -> list[ClassView]:
-        """The k classes that are most surely undercovered.
+        """The k classes with the lowest upper limits of coverage.
 
         Ranked by the upper confidence limit of their coverage, lowest first: a class comes early
         if even the kindest reading of its test rows leaves it short, not if it merely had few.
@@ -270,9 +271,11 @@ class CoverageReport(CoverageMetrics):
         lines += [f"{name:<13}{value:>9}   {text}" for name, value, text in self.summary()]
         return "\n".join(lines)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         cells = "".join(
-            f"<tr><th>{name}</th><td>{value}</td><td>{text}</td></tr>"
+            f"<tr><th>{name}</th><td>{value}</td><td>{escape(text)}</td></tr>"
             for name, value, text in self.summary()
         )
         return f"<table><caption>{str(self).splitlines()[0]}</caption>{cells}</table>"

@@ -1,4 +1,4 @@
-"""Figures of a study: metrics against calibration size, heat maps, and the classes let down."""
+"""Figures of a study: metrics against calibration size, heat maps, and the classes below the aim."""
 
 from __future__ import annotations
 

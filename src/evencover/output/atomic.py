@@ -17,7 +17,10 @@ def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> Path:
     if path.is_dir():
         raise InputError(f"Cannot write '{path}': it is a folder.")
     if path.exists() and not force:
-        raise InputError(f"'{path}' exists already; choose another name or pass --force.")
+        raise InputError(
+            f"'{path}' exists already; choose another name, or overwrite it with force=True "
+            "(--force)."
+        )
     if not path.parent.is_dir():
         raise InputError(f"Cannot write '{path}': the folder '{path.parent}' does not exist.")
     return path

@@ -72,8 +72,8 @@ class PlannedFolder:
         if not force:
             raise InputError(
                 f"'{self.folder}' holds the parts of another run: it had another "
-                f"{' and another '.join(differ) or 'partition'}; choose another folder, or pass "
-                "--force to write it anew."
+                f"{' and another '.join(differ) or 'partition'}; choose another folder, or "
+                "write it anew with force=True (--force)."
             )
         for file in (MANIFEST, *(part["file"] for part in known["parts"]), PLAN):
             (self.folder / file).unlink(missing_ok=True)

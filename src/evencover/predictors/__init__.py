@@ -17,6 +17,7 @@ from evencover.predictors.registry import (
     PREDICTORS,
     make_predictor,
     method_names,
+    methods_for_all,
     predictor_class,
     register,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "StandardPredictor",
     "make_predictor",
     "method_names",
+    "methods_for_all",
     "predictor_class",
     "register",
 ]

@@ -172,6 +172,7 @@ class BasePredictor(Method):
             self.class_counts_ = rows.by(np.arange(n_classes)).counts
         self.n_calibration_ = int(self.class_counts_.sum())
         self._keep_thresholds(self._calibrate(rows))
+        self._warn_of_full_sets()
         missing = int((self.class_counts_ == 0).sum())
         if missing:
             warn_caller(
@@ -182,6 +183,17 @@ class BasePredictor(Method):
 
     def _keep_thresholds(self, limits: Thresholds) -> None:
         self.thresholds_, self.lower_thresholds_, self.upper_probability_ = limits[:3]
+
+    def _warn_of_full_sets(self) -> None:
+        """Tell how many classes with rows are in every set all the same."""
+        if len(self.thresholds_) != self.n_classes_:
+            return  # thresholds of groups of rows
+        few = int((np.isinf(self.thresholds_) & (self.class_counts_ > 0)).sum())
+        if few and self.limits_.rank_limit is None:
+            warn_caller(
+                f"{few} of {self.n_classes_} classes have calibration examples, but too few for a "
+                f"finite threshold at alpha = {self.alpha}; they are in every set."
+            )
 
     # ---- prediction --------------------------------------------------------------------------
 

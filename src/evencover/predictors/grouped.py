@@ -160,6 +160,7 @@ class GroupedPredictor(OverGroups):
         "Each group of classes has the guarantee that the method over groups gives a class (with "
         "classwise: coverage of 1 - alpha); a class within its group is promised nothing."
     )
+    only_if_asked: ClassVar[bool] = True  # without groups it is the method over groups itself
     fate_of_missing_classes: ClassVar[str] = "they use the threshold of their group"
     state: ClassVar[dict[str, Field]] = {"group_of_class_": Field(int, "K")}
 

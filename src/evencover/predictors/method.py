@@ -55,6 +55,9 @@ class Method(Parameters):
         "class_names_": Field(list, optional=True),
         "fingerprint_": Field(str, optional=True),
     }
+    # Whether it says nothing of its own without a parameter that only the user can give, so that
+    # "all" methods leave it out.
+    only_if_asked: ClassVar[bool] = False
     # Whether exact=True means something, and whether rows may stay where they were scored.
     supports_exact: ClassVar[bool] = True
     supports_scattered: ClassVar[bool] = False

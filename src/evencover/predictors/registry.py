@@ -75,6 +75,11 @@ def method_names() -> list[str]:
     return methods_that(lambda cls: "row groups" not in cls.needs)
 
 
+def methods_for_all() -> list[str]:
+    """What "all" methods are: those that need nothing more to make sense."""
+    return [name for name in method_names() if not PREDICTORS[name].only_if_asked]
+
+
 def methods_that(fit: Callable[[type[BasePredictor]], bool]) -> list[str]:
     """The names of the methods for which something holds."""
     load_installed()

@@ -1,4 +1,4 @@
-"""The page: one self-contained HTML file that tells a newcomer who is let down, and explores.
+"""The page: one self-contained HTML file that shows which classes are below the aim, and why.
 
     predictor + labelled rows -> content (plain numbers) -> charts and page (text)
 
