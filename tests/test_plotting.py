@@ -75,6 +75,7 @@ def test_embedding_draws_every_class_with_enough_rows(fitted):
     assert drawn == np.isfinite(display.embedding).all(axis=1).sum() > 400
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 def test_infinite_thresholds_are_counted():
     p, y, _ = load_languages()
     predictor = ClasswisePredictor().fit(p[:3000], y[:3000])

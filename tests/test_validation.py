@@ -24,6 +24,8 @@ from evencover import (
 from evencover.predictors import make_predictor, method_names
 from evencover.scores import make_score
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*too few for a finite threshold")
+
 GOOD = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]])
 LABELS = [0, 1, 2, 0]
 
@@ -315,8 +317,17 @@ def test_a_class_never_seen_is_a_warning_with_the_count(method, fate):
     with pytest.warns(EvencoverWarning, match=f"1 of 3 classes have no calibration.*{fate}"):
         method().fit(GOOD[:2], [0, 1])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message=".*have no calibration examples")
         method().fit(GOOD, LABELS)
+
+
+@pytest.mark.filterwarnings("default")
+def test_classes_with_too_few_rows_are_a_warning_with_the_count(simulate):
+    rows, labels = simulate(60, 4)  # some 15 of each
+    with pytest.warns(EvencoverWarning, match="4 of 4 classes have calibration examples, but too"):
+        ClasswisePredictor(alpha=0.02).fit(rows, labels)
+    with pytest.warns(EvencoverWarning, match="4 of 4 classes have calibration examples, but too"):
+        StandardPredictor(alpha=0.1).fit(rows[:8], np.arange(8) % 4)
 
 
 def test_threads_are_a_positive_number(monkeypatch):

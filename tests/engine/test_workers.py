@@ -24,7 +24,7 @@ def test_workers_that_die_are_told_in_one_sentence():
 
 def test_dask_is_an_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"pip install evencover\[dask\]"), dask_client("local"):
+    with pytest.raises(InputError, match=r"pip install 'evencover\[dask\]'"), dask_client("local"):
         pass
 
 

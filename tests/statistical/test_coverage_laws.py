@@ -15,6 +15,8 @@ from evencover import APS, ClasswisePredictor, ClusteredPredictor, StandardPredi
 from evencover.predictors.clustering import cluster_guarantees
 from evencover.quantiles import GroupedScores
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*too few for a finite threshold")
+
 LEVEL = 1e-3  # false-alarm rate of each Kolmogorov-Smirnov test
 SIGMAS = 4  # of each test of a mean: false-alarm rate 6e-5
 

@@ -1,4 +1,4 @@
-"""Figures of a study: metrics against calibration size, heat maps, and the classes below the aim."""
+"""Figures of a study: metrics by calibration size, heat maps, and the classes below the aim."""
 
 from __future__ import annotations
 

@@ -146,9 +146,9 @@ class GroupedPredictor(OverGroups):
         The fitted predictor whose classes are the groups.
 
     >>> p = [[0.75, 0.125, 0.125], [0.25, 0.5, 0.25], [0.125, 0.25, 0.625]]
-    >>> pets = GroupedPredictor(alpha=0.4, groups=["mammal", "fish", "mammal"]).fit(p, [0, 1, 2])
+    >>> pets = GroupedPredictor(alpha=0.5, groups=["mammal", "fish", "mammal"]).fit(p, [0, 1, 2])
     >>> pets.thresholds_
-    array([0.375,   inf, 0.375])
+    array([0.375, 0.5  , 0.375])
     """
 
     groups: Sequence[Any] | Array | None = None
