@@ -36,6 +36,11 @@ def small_blocks():
     return SmallBlocks()
 
 
+def use_small_blocks():
+    """What every process of a pool does when it starts."""
+    source.BLOCK_ELEMENTS = BLOCK_ELEMENTS
+
+
 @pytest.fixture(autouse=True)
 def _small_blocks_here(monkeypatch):
     monkeypatch.setattr(source, "BLOCK_ELEMENTS", BLOCK_ELEMENTS)

@@ -3,6 +3,8 @@
 import json
 import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from evencover.data import as_source
 from evencover.engine.dask import DaskWorkers
 from evencover.report.content import report_content
 
-from .conftest import BOUNDS, N_CLASSES, N_ROWS, write_parts
+from .conftest import BOUNDS, N_CLASSES, N_ROWS, use_small_blocks, write_parts
 
 METHODS = {
     "standard": lambda **p: StandardPredictor(**p),
@@ -54,7 +56,11 @@ def executor(request, client):
     elif request.param == "its executor":
         yield client.get_executor()
     else:
-        pool = ProcessPoolExecutor if request.param == "processes" else ThreadPoolExecutor
+        # A fork of this process would copy locks that threads of the client hold.
+        spawn = partial(
+            ProcessPoolExecutor, mp_context=get_context("spawn"), initializer=use_small_blocks
+        )
+        pool = spawn if request.param == "processes" else ThreadPoolExecutor
         with pool(2) as made:
             yield made
 

@@ -1,0 +1,168 @@
+"""What the pages show runs: every Python block, and the commands of the front page.
+
+The blocks of a page run one after the other in one namespace, in an empty folder. A block that
+begins with the name of a file is written to that file, for later blocks to import. Where a page
+speaks of the reader's own arrays, files and machines, a prelude puts small ones in their place.
+"""
+
+import re
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from depth import IS_DEEP
+
+import evencover.data
+from evencover.cli import main
+from evencover.data import load_languages, twin
+from evencover.predictors import PREDICTORS
+from evencover.scores import SCORES
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+}
+N_CLASSES = 20
+
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+
+
+def python_blocks(text):
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+WITH_PYTHON = [name for name, text in PAGES.items() if python_blocks(text)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder to work in, whose modules can be imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _forget(tmp_path):
+    """Leave methods, scores and modules as they were."""
+    known = (PREDICTORS, SCORES)
+    before = [set(each) for each in known]
+    yield
+    for each, were in zip(known, before, strict=True):
+        for name in set(each) - were:
+            del each[name]
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture(scope="session")
+def arrays():
+    """The rows of the first languages: some calibrate, some test, some are new."""
+    rows, labels, _ = load_languages()
+    few = labels < N_CLASSES
+    rows, labels = rows[few, :N_CLASSES], labels[few]
+    rows = rows / rows.sum(axis=1, keepdims=True)
+    return {
+        "probabilities": rows[::2],
+        "labels": labels[::2],
+        "test_probabilities": rows[1::2],
+        "test_labels": labels[1::2],
+        "new_probabilities": rows[1::4],
+    }
+
+
+# Preludes: what a page takes for granted -------------------------------------------------------
+
+
+def reader_with_arrays(text, arrays, monkeypatch):
+    """The reader has the probabilities of a model, and labels."""
+    return text, dict(arrays)
+
+
+def reader_with_files(text, arrays, monkeypatch):
+    """The reader has a folder of Parquet files, and a bucket, which is here in memory."""
+    import fsspec
+
+    write_parquet("calibration", arrays["probabilities"], arrays["labels"])
+    bucket = fsspec.filesystem("memory")
+    for name in ("probs", "labels"):
+        with bucket.open(f"/bucket/{name}.npy", "wb") as file:
+            np.save(file, arrays["probabilities" if name == "probs" else name])
+    return text.replace("s3://", "memory://"), {}
+
+
+def reader_with_a_cluster(text, arrays, monkeypatch):
+    """The reader has a scheduler, a bucket and a shared folder: threads and folders here."""
+    monkeypatch.setattr("dask.distributed.Client", lambda address: ThreadPoolExecutor(2))
+    for name, what in {"bucket/calibration": "", "bucket/test": "test_"}.items():
+        write_parquet(name, arrays[f"{what}probabilities"], arrays[f"{what}labels"])
+    write_parquet("shared/new", arrays["new_probabilities"])
+    return text.replace("s3://bucket/", "bucket/").replace('"/shared/', '"shared/'), {}
+
+
+def reader_with_patience(text, arrays, monkeypatch):
+    """The twins have tens of thousands of rows; in the short form, a tenth of their classes."""
+    if not IS_DEEP:
+        monkeypatch.setattr(
+            evencover.data, "twin", lambda name, scale=1.0: twin(name, scale=scale / 10)
+        )
+    return text, {}
+
+
+def write_parquet(folder, rows, labels=None):
+    """Two files in the folder."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    Path(folder).mkdir(parents=True)
+    for number in range(2):
+        mine = slice(number, None, 2)
+        columns = {} if labels is None else {"labels": labels[mine]}
+        table = pa.table({"probs": rows[mine].tolist(), **columns})
+        pq.write_table(table, f"{folder}/{number}.parquet")
+
+
+PRELUDES = {
+    "README.md": reader_with_arrays,
+    "docs/files.md": reader_with_files,
+    "docs/cluster.md": reader_with_a_cluster,
+    "docs/twins.md": reader_with_patience,
+}
+
+
+# The pages --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_the_python_of_a_page_runs(page, folder, arrays, monkeypatch, capsys):
+    prelude = PRELUDES.get(page)
+    text, namespace = prelude(PAGES[page], arrays, monkeypatch) if prelude else (PAGES[page], {})
+    namespace["__name__"] = "page"
+    for code in python_blocks(text):
+        named = re.match(r"# (\w+\.py)\n", code)
+        if named:
+            (folder / named[1]).write_text(code, encoding="utf-8")
+        else:
+            exec(compile(code, page, "exec"), namespace)
+
+
+def test_pages_with_python_are_found():
+    assert set(PRELUDES) <= set(WITH_PYTHON)
+    assert "CONTRIBUTING.md" in WITH_PYTHON
+
+
+def test_the_commands_of_the_front_page_run(folder, arrays, capsys):
+    np.savez("CAL.npz", probs=arrays["probabilities"], labels=arrays["labels"])
+    np.savez("TEST.npz", probs=arrays["test_probabilities"], labels=arrays["test_labels"])
+    np.save("NEW.npy", arrays["new_probabilities"])
+    commands = re.findall(r"^    evencover (.*)$", PAGES["README.md"], re.MULTILINE)
+    assert len(commands) >= 4
+    for command in commands:
+        main(shlex.split(command, comments=True))
+    assert {"model.safetensors", "report.html", "sets.parquet"} <= {
+        path.name for path in folder.iterdir()
+    }
