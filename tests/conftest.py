@@ -26,6 +26,7 @@ ONE_WORKER = ("browser", "cluster")  # folders whose tests share a browser or a 
 LONGEST = ("cluster", "browser", "benchmarks", "docs", "statistical", "experiments")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items):
     """Mark by folder, keep what shares fixtures on one worker, and begin with what takes long."""
     for item in items:

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from depth import size
 
 from evencover import InputError
 from evencover.experiments import Results, run
@@ -47,7 +48,7 @@ def part_times(folder):
     return {file.name: file.stat().st_mtime_ns for file in folder.glob("parts/*.json")}
 
 
-def test_ten_kills_at_random_moments_change_no_byte(tmp_path, data):
+def test_kills_at_random_moments_change_no_byte(tmp_path, data):
     np.savez(tmp_path / "p.npz", softmax=data.rows, labels=data.labels)
     grid = tmp_path / "grid.toml"
     grid.write_text(GRID)
@@ -60,7 +61,7 @@ def test_ten_kills_at_random_moments_change_no_byte(tmp_path, data):
 
     moments = random.Random(0)
     n_kills, n_interrupted = 0, 0
-    while n_kills < 10:
+    while n_kills < size(short=4, deep=30):
         before = part_times(killed)
         process = start(grid, killed)
         time.sleep(moments.uniform(0, duration / 6))

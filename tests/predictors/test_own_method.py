@@ -114,40 +114,57 @@ def test_a_registered_score_has_a_formula_that_is_followed(own, data):
 
 @pytest.fixture
 def shell(plugins, data, tmp_path):
+    """Run commands in a process that finds the package; what each of them said."""
     np.savez(tmp_path / "cal.npz", probs=data.rows[:400], labels=data.labels[:400])
     np.savez(tmp_path / "test.npz", probs=data.rows[400:], labels=data.labels[400:])
 
-    def call(*arguments):
+    def call(*commands):
+        program = f"""
+import contextlib, io, json
+from evencover.cli import main
+said = []
+for command in {commands!r}:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        main(command.split())
+    said.append(out.getvalue())
+print(json.dumps(said))
+"""
         environment = os.environ | {"PYTHONPATH": str(plugins)}
-        command = [sys.executable, "-m", "evencover", *arguments]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+            [sys.executable, "-c", program],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return json.loads(done.stdout)
 
     return call
 
 
 def test_the_shell_knows_what_an_installed_package_adds(shell, tmp_path):
-    assert "cautious" in shell("calibrate", "--help")
-    method = ("--method", "cautious", "--score", "margin")
-    shell("calibrate", "cal.npz", *method, "-o", "m.safetensors")
-    about = json.loads(shell("info", "m.safetensors", "--json"))
-    assert (about["method"], about["score"]["name"]) == ("cautious", "margin")
-    assert "no single class" in about["guarantee"]
-    shell("predict", "m.safetensors", "test.npz", "-o", "sets.npz")
-    assert "coverage" in shell("evaluate", "m.safetensors", "test.npz")
-    shell("report", "m.safetensors", "test.npz", "-o", "page.html")
-    assert "CAUTIOUS" in shell(
-        "compare", "cal.npz", "--methods", "standard,cautious", "--n-splits", "2"
-    )
     (tmp_path / "grid.toml").write_text(
         'datasets = ["cal.npz"]\nmethods = ["cautious"]\nscores = ["margin"]\n'
         "n_avg = [20]\nrepetitions = 2\n"
     )
-    shell("experiment", "run", "grid.toml", "-o", "results")
-    assert "CAUTIOUS" in shell("experiment", "table", "results")
+    usage, _, about, _, evaluated, _, compared, _, table = shell(
+        "calibrate --help",
+        "calibrate cal.npz --method cautious --score margin -o m.safetensors",
+        "info m.safetensors --json",
+        "predict m.safetensors test.npz -o sets.npz",
+        "evaluate m.safetensors test.npz",
+        "report m.safetensors test.npz -o page.html",
+        "compare cal.npz --methods standard,cautious --n-splits 2",
+        "experiment run grid.toml -o results",
+        "experiment table results",
+    )
+    assert "cautious" in usage
+    about = json.loads(about)
+    assert (about["method"], about["score"]["name"]) == ("cautious", "margin")
+    assert "no single class" in about["guarantee"]
+    assert (tmp_path / "sets.npz").exists()
+    assert (tmp_path / "page.html").exists()
+    assert "coverage" in evaluated
+    assert "CAUTIOUS" in compared
+    assert "CAUTIOUS" in table
 
 
 class Remembering(BasePredictor):
