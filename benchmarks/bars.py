@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from math import log
 from typing import Any
 
-from benchmarks.plan import OURSELVES, PEERS
+from benchmarks.plan import EARLIER, OURSELVES, PEERS
 
 Record = dict[str, Any]
 
@@ -38,6 +38,18 @@ def judge(results: Record) -> list[Record]:
                 lambda method=method: _times_faster(results, method, "softmax", "predict", PEERS),
             )
             for method in ("standard", "classwise")
+        ),
+        *(
+            (
+                f"{method.upper()}, APS, {step}, against 0.1.0",
+                "at least",
+                0.9,
+                lambda method=method, step=step: _times_faster(
+                    results, method, "aps", step, [EARLIER]
+                ),
+            )
+            for method in ("standard", "clustered")
+            for step in ("calibrate", "predict")
         ),
         *(
             (

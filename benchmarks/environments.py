@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.places import CACHE, PEERS
+from benchmarks.places import CACHE, PEERS, ROOT
+from benchmarks.plan import EARLIER, EARLIER_COMMIT
 
 
 class CannotInstallError(Exception):
@@ -28,6 +29,9 @@ def python_of(peer: str) -> Path:
         _run(sys.executable, "-m", "venv", "--clear", str(folder))
         requirements = str(PEERS / f"{peer}.txt")
         _run(str(python), "-m", "pip", "install", "-q", "--no-deps", "-r", requirements)
+        if peer == EARLIER:
+            source = f"git+file://{ROOT}@{EARLIER_COMMIT}"
+            _run(str(python), "-m", "pip", "install", "-q", "--no-deps", source)
         installed.write_text(wanted)
     return python
 
