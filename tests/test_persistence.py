@@ -14,9 +14,10 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import evencover
-from evencover import APS, PAS, RAPS, SAPS, InputError, Softmax, load, save
+from evencover import APS, PAS, RAPS, SAPS, EvencoverWarning, InputError, Softmax, load, save
 from evencover.persistence import FORMAT
 from evencover.predictors import PREDICTORS, make_predictor, method_names, predictor_class
+from evencover.predictors.content import checksum
 
 METHODS = method_names()
 NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "", "é\u0301", "plain"]
@@ -49,6 +50,15 @@ def tamper(path, change):
     """Change the arrays or the metadata of a model, and write it as a valid safetensors file."""
     arrays, about = contents(path)
     change(arrays, about)
+    about.pop("checksum", None)  # whoever means to deceive makes a new one
+    about["checksum"] = checksum(about, arrays)
+    save_file(arrays, path, {"evencover": json.dumps(about)})
+
+
+def without_checksum(path):
+    """Make it a model as evencover 0.1.0 wrote them."""
+    arrays, about = contents(path)
+    del about["checksum"]
     save_file(arrays, path, {"evencover": json.dumps(about)})
 
 
@@ -194,12 +204,40 @@ def test_a_format_that_is_no_version_is_refused(data, path, stated):
     assert_refused(path, "which format")
 
 
+def test_a_model_without_a_checksum_is_read_with_a_note(data, path):
+    predictor = fitted(data)
+    save(predictor, path)
+    without_checksum(path)
+    with pytest.warns(EvencoverWarning, match="has no checksum.*save it again"):
+        loaded = load(path)
+    assert_same(predictor, loaded, data)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("alpha", value) for value in ("1e-9999999999", "1e-9_999_999_999", "0." + "1" * 9999)),
+        *(("alpha", value) for value in ("1/" + "9" * 4000, 10**400, "1E+99999999999")),
+        *(("temperature", value) for value in (10**400, 1e999)),
+        *((name, 10**400) for name in ("gamma", "n_clusters", "random_state")),
+        ("score", {"name": "raps", "penalty": 10**400}),
+        ("score", {"name": "raps", "k_reg": 10**400}),
+        ("score", {"name": "pas", "prevalence": [10**400] * 8}),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_numbers_that_would_take_for_ever_are_refused(data, path, name, value):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about["parameters"].update({name: value}))
+    assert_refused(path)
+
+
 # Files that are no models -----------------------------------------------------------------------
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     assert_refused(tmp_path / "none.safetensors", "no such file")
-    assert_refused(tmp_path, "no such file")
+    assert_refused(tmp_path, "it is a folder")
 
 
 @pytest.mark.parametrize(
@@ -398,10 +436,12 @@ def test_another_method_is_noticed(data, path, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_random_damage_is_refused_or_harmless(data, path, method):
+@pytest.mark.filterwarnings("ignore:.*has no checksum")
+def test_random_damage_is_refused_even_without_a_checksum(data, path, method):
     """300 files with random bytes changed: an InputError, or the thresholds that were saved."""
     predictor = fitted(data, method, exact=True)
     save(predictor, path)
+    without_checksum(path)
     whole = path.read_bytes()
     header = 8 + int.from_bytes(whole[:8], "little")
     rng = random.Random(0)

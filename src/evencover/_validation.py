@@ -20,21 +20,23 @@ from evencover.errors import InputError as InputError
 from evencover.errors import NotFittedError as NotFittedError
 
 # How far a row of probabilities may be from summing to 1: rounding of the stored type, no more.
+# float32 that was bfloat16 is as coarse as two bytes are.
 SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
+LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
 
-def sum_tolerance(rows: Array) -> float:
-    """How far from 1 a row of this block may sum."""
-    is_coarse = rows.dtype == np.float32 and len(rows) and _was_bfloat16(rows)
-    return SUM_TOLERANCE[2 if is_coarse else rows.dtype.itemsize]
+def is_near_one(off: FloatArray, rows: Array) -> Array:
+    """Whether rounding of the stored type explains how far each row's sum is `off` 1 (n,).
 
-
-def _was_bfloat16(rows: Array) -> bool:
-    """Whether float32 numbers use only their upper half; nearly always decided by the first row."""
-    return not any(
-        (np.ascontiguousarray(part).view(np.uint32) & 0xFFFF).any() for part in (rows[:1], rows)
-    )
+    Each row decides for itself whether it was bfloat16 (float32 that uses only its upper half), so
+    that it is accepted or refused in every block, part and kernel alike.
+    """
+    near = off <= SUM_TOLERANCE[rows.dtype.itemsize]
+    unsure = np.flatnonzero(~near & (off <= SUM_TOLERANCE[2])) if rows.dtype == np.float32 else ()
+    for row in unsure:
+        near[row] = not (np.ascontiguousarray(rows[row]).view(np.uint32) & 0xFFFF).any()
+    return near
 
 
 def plain_array(values: Any) -> Array:
@@ -73,7 +75,9 @@ def score_rows(values: Any, name: str = "probabilities") -> Array:
     if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes
         rows = rows.astype(np.float32)
     if rows.dtype not in FLOAT_TYPES:
-        if rows.dtype.kind == "f":  # byte-swapped or long double
+        if rows.dtype.newbyteorder("=") in FLOAT_TYPES:
+            return rows.astype(rows.dtype.newbyteorder("="))
+        if rows.dtype.kind == "f":  # long double
             return rows.astype(np.float64)
         raise InputError(f"'{name}' must hold real numbers. Got the type {rows.dtype} instead.")
     return rows
@@ -147,11 +151,20 @@ def label_indices(
     if not is_text and not (numbers_are_names and is_number and class_names is not None):
         return class_labels(values, n_classes, n_rows, name, place)
     if class_names is None:
+        texts = [str(each) for each in values.ravel().tolist()]
+        row = next((i for i, each in enumerate(texts) if not each.lstrip("-").isdecimal()), 0)
         raise InputError(
             f"{name} must be integers (class indices 0 to {n_classes - 1}), because the classes "
-            f"have no names. Got {str(values.ravel()[0])!r}; pass 'class_names' to use names."
+            f"have no names. Got {texts[row]!r} in {place(row)}; pass 'class_names' to use names."
         )
     index_of_name = {each: index for index, each in enumerate(class_names)}
+    if len(index_of_name) < len(class_names):
+        first = next(i for i, each in enumerate(class_names) if index_of_name[each] != i)
+        raise InputError(
+            "Every class must have a name of its own where labels are names. Got "
+            f"{class_names[first]!r} for class {first} and class "
+            f"{index_of_name[class_names[first]]}; rename one, or give labels as class indices."
+        )
     names = [str(each) for each in values.ravel().tolist()]
     indices = [index_of_name.get(each, -1) for each in names]
     if -1 in indices:
@@ -214,7 +227,7 @@ def whole_number(value: Any, name: str, owner: str, low: int, high: int | None =
         not isinstance(value, int | np.integer)
         or isinstance(value, bool)
         or value < low
-        or (high is not None and value > high)
+        or value > (2**63 - 1 if high is None else high)
     ):
         span = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise InputError(
@@ -230,7 +243,7 @@ def real_number(value: Any, name: str, owner: str, low: float, *, open_low: bool
     if (
         not is_real
         or isinstance(value, bool)
-        or not np.isfinite(value)
+        or not abs(value) <= LARGEST  # nor NaN, nor a whole number that no float holds
         or value < low
         or (open_low and value == low)
     ):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 import warnings
+from unicodedata import category
 
 
 class InputError(ValueError):
     """The input breaks a rule; the message says which, where, and what to do about it."""
+
+
+class FileError(InputError):
+    """A file cannot be seen or is not what it was, here or on the worker that reads it."""
 
 
 class NotFittedError(InputError, AttributeError):
@@ -21,6 +26,27 @@ class EvencoverWarning(UserWarning):
 def needs(what: str, library: str, extra: str) -> InputError:
     """The sentence that says which optional library to install."""
     return InputError(f"{what} need {library}; install it with pip install 'evencover[{extra}]'.")
+
+
+def one_line(error: Exception, most: int = 200) -> str:
+    """What an error says, in one line that a terminal can show: libraries quote whole files."""
+    text = printable(" ".join(str(error).split())) or type(error).__name__
+    return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def printable(text: str) -> str:
+    r"""Text of strangers without what a terminal would obey, or a file could not hold.
+
+    >>> printable("caf\u00e9 \x1b[31m")
+    'café �[31m'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    kept = ("\n", "\t")
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if category(each)[0] == "C" and each not in kept else each
+        for each in text
+    )
 
 
 def warn_caller(sentence: str) -> None:

@@ -16,10 +16,11 @@ from evencover._validation import Array, InputError, NotFittedError
 from evencover.data.formats.safetensors_files import safetensors_metadata
 from evencover.data.location import as_location, existing_file
 from evencover.data.reading import reading
+from evencover.errors import one_line, warn_caller
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors import BasePredictor, predictor_class
 from evencover.predictors.checks import wrong_field, wrong_value
-from evencover.predictors.content import content_of
+from evencover.predictors.content import checksum, content_of
 from evencover.scores import make_score
 
 FORMAT = 1
@@ -37,6 +38,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
     path = refuse_existing(path, force=force)
     about, arrays = content_of(predictor)
     about = {"format": FORMAT, "version": evencover.__version__, **about}
+    about["checksum"] = checksum(about, arrays)
     with atomic_path(path) as temporary:
         temporary.write_bytes(to_bytes(arrays, {_KEY: json.dumps(about)}))
 
@@ -46,7 +48,10 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
     path = Path(path)
     existing_file(path)
     about, arrays = _read(path)
+    stored = about.pop("checksum", None)
     try:
+        if stored not in (None, checksum(about, arrays)):
+            raise InputError("its content does not fit its checksum")
         predictor = _unfitted(about)
         for name, field in predictor.all_state().items():
             value = about["fitted"][name] if field.shape is None else arrays.get(name)
@@ -57,10 +62,15 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
             problem = predictor._check_state()
     except KeyError as error:
         problem = f"{error} is missing or unknown"
-    except (TypeError, ValueError, IndexError, AttributeError) as error:
-        problem = str(error) or type(error).__name__
+    except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+        problem = one_line(error)
     if problem:
         raise InputError(f"Cannot read '{path}': the model is damaged ({problem}).")
+    if stored is None:
+        warn_caller(
+            f"'{path}' has no checksum, as models of evencover 0.1.0 have none: damage that leaves "
+            "it consistent would go unnoticed; save it again to give it one."
+        )
     return predictor
 
 

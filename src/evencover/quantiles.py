@@ -17,6 +17,8 @@ import numpy as np
 from evencover._kernels import Limits
 from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
 
+MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
+
 Alpha = float | str | Fraction | Decimal
 Thresholds = Limits  # what a method learns is what the kernels compare scores with
 
@@ -35,7 +37,9 @@ def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -
     """
     number: Fraction | None = None
     try:
-        if isinstance(value, str | numbers.Rational | Decimal) and not isinstance(value, bool):
+        if _is_endless(value):
+            number = None
+        elif isinstance(value, str | numbers.Rational | Decimal) and not isinstance(value, bool):
             number = Fraction(value)
         elif isinstance(value, numbers.Real) and not isinstance(value, bool):
             number = _meant_by_float(value)
@@ -46,6 +50,16 @@ def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -
             f"The '{name}' parameter of {owner} must be a number in (0, 1). Got {value!r} instead."
         )
     return number
+
+
+def _is_endless(value: Any) -> bool:
+    """Whether a number has so many digits that writing it as a fraction would take for ever."""
+    if isinstance(value, Decimal):
+        return value.is_finite() and abs(value.adjusted()) > MOST_DIGITS
+    if not isinstance(value, str):
+        return False
+    exponent = value.lower().partition("e")[2].replace("_", "").strip().lstrip("+-0")
+    return len(value) > MOST_DIGITS or (exponent.isdecimal() and int(exponent[:9]) > MOST_DIGITS)
 
 
 def _meant_by_float(value: numbers.Real) -> Fraction:

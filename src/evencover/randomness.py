@@ -76,9 +76,20 @@ def row_ids(ids: Any, n_rows: int) -> Array:
     if values.dtype.kind in "iu":
         return values.astype(np.uint64)
     if values.dtype.kind in "UO" and all(isinstance(value, str) for value in values.tolist()):
+        _refuse_halves(values.tolist())
         digests = (hashlib.blake2b(v.encode(), digest_size=8).digest() for v in values.tolist())
         return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
     raise InputError(f"'ids' must be integers or text. Got the type {values.dtype} instead.")
+
+
+def _refuse_halves(texts: list[str]) -> None:
+    """Refuse text that no file can hold: half of a character."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"'ids' must be text that UTF-8 can hold. Got {error.object[error.start]!r}."
+        ) from None
 
 
 def places(start: int, stop: int) -> Array:

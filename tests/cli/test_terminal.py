@@ -205,7 +205,7 @@ def test_ctrl_c_tells_what_a_folder_holds(model, tmp_path):
         said,
     )
     assert found, said
-    assert int(found[1]) == len(list((tmp_path / "sets").glob("part-*"))) < 6
+    assert int(found[1]) == len(list((tmp_path / "sets").glob("_part-*"))) < 6
 
 
 # Completion -------------------------------------------------------------------------------------

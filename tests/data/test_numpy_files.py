@@ -11,14 +11,14 @@ from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4", ">f2"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_npy_of_any_order_and_type(tmp_path, block_elements, order, dtype):
     rows = np.asarray(ROWS, dtype=dtype, order=order)
     np.save(tmp_path / "p.npy", rows)
     source = as_source(tmp_path / "p.npy", LABELS)
     assert source.logits is None
-    expected = rows if rows.dtype.isnative else rows.astype(np.float64)
+    expected = rows if rows.dtype.isnative else rows.astype(rows.dtype.newbyteorder("="))
     assert_holds(source, expected)
 
 

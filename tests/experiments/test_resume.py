@@ -1,6 +1,5 @@
 """A study that was killed goes on where it stopped, and ends with the same bytes."""
 
-import json
 import os
 import random
 import signal
@@ -14,6 +13,7 @@ from depth import size
 
 from evencover import InputError
 from evencover.experiments import Results, run
+from evencover.experiments.results import Store
 
 STUDY = """
 import sys, warnings
@@ -133,9 +133,31 @@ def test_another_configuration_is_refused(folder, make_grid):
 def test_a_part_of_another_configuration_is_refused(make_grid, tmp_path):
     grid = make_grid(n_avg=[10], scores=["softmax"])
     run(grid, tmp_path / "out")
+    run(make_grid(n_avg=[10], scores=["softmax"], seed=8), tmp_path / "other")
     part = next((tmp_path / "out").glob("parts/*.json"))
-    part.write_text(json.dumps(json.loads(part.read_text()) | {"configuration": "another"}))
+    part.write_bytes((tmp_path / "other" / "parts" / part.name).read_bytes())
     with pytest.raises(InputError, match="belongs to another configuration"):
+        run(grid, tmp_path / "out")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", None], ids=repr)
+def test_a_damaged_part_is_computed_again(make_grid, tmp_path, damage):
+    grid = make_grid(n_avg=[10], scores=["softmax"])
+    run(grid, tmp_path / "out")
+    part = next((tmp_path / "out").glob("parts/*.json"))
+    scores = next((tmp_path / "out").glob("scores/*.npz"))
+    whole = part.read_bytes()
+    part.write_bytes(whole.replace(b"1", b"2") if damage is None else damage)
+    scores.write_bytes(scores.read_bytes()[:100])
+    with pytest.raises(InputError, match=r"Cannot read '.*json': it is damaged; run the study"):
+        Results.load(tmp_path / "out")
+    run(grid, tmp_path / "out")
+    assert part.read_bytes() == whole
+
+
+def test_a_study_has_one_writer_at_a_time(make_grid, tmp_path):
+    grid = make_grid(n_avg=[10], scores=["softmax"])
+    with Store.opened(grid, tmp_path / "out"), pytest.raises(InputError, match="another process"):
         run(grid, tmp_path / "out")
 
 

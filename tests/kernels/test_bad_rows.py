@@ -100,3 +100,34 @@ def test_every_half_is_read_exactly():
 
 def test_a_bad_row_travels_between_processes():
     assert pickle.loads(pickle.dumps(BadRow(7))).row == 7
+
+
+def bad_row(answer):
+    """The row that an answer names as bad, if it does."""
+    return answer[1] if isinstance(answer[0], str) else None
+
+
+def coarse_rows(n, k, seed=4):
+    """float32 rows, some of which were bfloat16; most sums are between 1e-3 and 1e-2 off 1."""
+    rng = np.random.default_rng(seed)
+    rows = rng.dirichlet(np.ones(k), n) * (1 + rng.uniform(-12e-3, 12e-3, (n, 1)))
+    rows = rows.astype(np.float32)
+    was = rng.random(n) < 0.6
+    rows[was] = (rows[was].view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    return rows
+
+
+@pytest.mark.parametrize("k", [3, 40, 4500])
+@pytest.mark.parametrize("score", [Softmax(), APS()], ids=lambda score: score.name)
+def test_a_row_is_accepted_or_refused_whatever_its_neighbours(score, k):
+    rows = coarse_rows(48, k)
+    alone = [
+        bad_row(same_everywhere(score, rows[row : row + 1], **PLAIN)[0]) is None
+        for row in range(len(rows))
+    ]
+    assert 5 < sum(alone) < 43
+    for begin, end in [(0, 48), (0, 7), (7, 30), (30, 48), (1, 48)]:
+        good = alone[begin:end]
+        expected = good.index(False) if False in good else None
+        for answer in same_everywhere(score, rows[begin:end], **PLAIN):
+            assert bad_row(answer) == expected

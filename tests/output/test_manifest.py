@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evencover import InputError
-from evencover.output.manifest import MANIFEST, PLAN, PlannedFolder
+from evencover.output.manifest import MANIFEST, PLAN, PlannedFolder, leave_mark
 
 PARTS = [
     {"file": "part-00000.csv", "first_row": 0, "rows": 2},
@@ -17,54 +17,110 @@ def planned(folder, **made_from):
     return PlannedFolder(folder, {"model": "a", "input": "b", **made_from}, PARTS)
 
 
+def begin(plan, *, force=False):
+    """What is missing when somebody comes, who is killed at once."""
+    with plan.writing(force=force) as missing:
+        return missing
+
+
+def write_part(plan, file, text):
+    (plan.folder / file).write_text(text)
+    leave_mark(plan.folder / file)
+
+
 def test_a_folder_is_completed_step_by_step(tmp_path):
     plan = planned(tmp_path / "sets")
-    assert plan.begin() == PARTS
+    assert begin(plan) == PARTS
     assert [path.name for path in plan.folder.iterdir()] == [PLAN]
-    (plan.folder / "part-00001.csv").write_text("1,2\n")
+    write_part(plan, "part-00001.csv", "1,2\n")
     (plan.folder / ".part-00000.csv.0123abcd.part").write_text("ha")  # of somebody who was killed
-    assert plan.begin() == PARTS[:1]
-    (plan.folder / "part-00000.csv").write_text("half\n")
-    assert plan.begin() == []
-    plan.finish()
+    assert begin(plan) == PARTS[:1]
+    with plan.writing():
+        write_part(plan, "part-00000.csv", "half\n")
+        assert plan.missing() == []
+        plan.finish()
+    assert begin(plan) == []
+    names = sorted(path.name for path in plan.folder.iterdir())
+    assert names == [MANIFEST, PLAN, "part-00000.csv", "part-00001.csv"]
     manifest = json.loads((plan.folder / MANIFEST).read_text())
     assert manifest["rows"] == 3
     assert manifest["made_from"] == {"model": "a", "input": "b"}
     assert [part["bytes"] for part in manifest["parts"]] == [5, 4]
-    assert not list(plan.folder.glob(".*"))
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+@pytest.mark.parametrize("damage", ["", "half", "whole but not the same", None])
+def test_a_part_that_is_not_as_it_was_written_is_missing(tmp_path, damage, is_finished):
+    plan = planned(tmp_path / "sets")
+    with plan.writing():
+        for part in PARTS:
+            write_part(plan, part["file"], "whole and in every way right"[: 9 * part["rows"]])
+        if is_finished:
+            plan.finish()
+    path = plan.folder / "part-00001.csv"
+    path.unlink() if damage is None else path.write_text(damage)
+    assert begin(plan) == PARTS[1:]
+
+
+def test_a_part_that_nobody_said_is_finished_is_missing(tmp_path):
+    plan = planned(tmp_path / "sets")
+    begin(plan)
+    (plan.folder / "part-00001.csv").write_text("1,2\n")
+    assert begin(plan) == PARTS
+
+
+def test_the_second_writer_of_a_folder_is_refused(tmp_path):
+    plan = planned(tmp_path / "sets")
+    with plan.writing(), pytest.raises(InputError, match="Got another process that is writing"):
+        begin(plan)
+    assert begin(plan) == PARTS
+    assert [path.name for path in plan.folder.iterdir()] == [PLAN]
+
+
+def test_a_kill_before_the_plan_leaves_a_folder_that_can_be_begun(tmp_path):
+    plan = planned(tmp_path / "sets")
+    plan.folder.mkdir()
+    (plan.folder / f".{PLAN}.0123abcd.part").write_text("{")
+    (plan.folder / ".lock").write_text("")
+    assert begin(plan) == PARTS
+    assert [path.name for path in plan.folder.iterdir()] == [PLAN]
 
 
 def test_another_plan_is_refused_or_replaced(tmp_path):
-    planned(tmp_path / "sets").begin()
+    begin(planned(tmp_path / "sets"))
     (tmp_path / "sets" / "part-00000.csv").write_text("old")
     other = planned(tmp_path / "sets", model="c", input="d")
     with pytest.raises(InputError, match="it had another model and another input"):
-        other.begin()
+        begin(other)
     assert (tmp_path / "sets" / "part-00000.csv").exists()
-    assert other.begin(force=True) == PARTS
+    assert begin(other, force=True) == PARTS
 
 
 def test_another_partition_is_told_apart(tmp_path):
-    planned(tmp_path / "sets").begin()
+    begin(planned(tmp_path / "sets"))
     with pytest.raises(InputError, match="it had another partition"):
-        PlannedFolder(tmp_path / "sets", {"model": "a", "input": "b"}, PARTS[:1]).begin()
+        begin(PlannedFolder(tmp_path / "sets", {"model": "a", "input": "b"}, PARTS[:1]))
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"parts": [{"file": "../x"}], "made_from": {}}']
+    "content",
+    [
+        *("", "[]", "{}", '{"parts": [{"file": "../x"}], "made_from": {}}', "[" * 100_000),
+        '{"parts": [{"file": "a\\u0000b"}], "made_from": {}}',
+    ],
 )
 def test_a_damaged_plan_is_refused_and_deletes_nothing(tmp_path, content):
     (tmp_path / "x").write_text("precious")
     (tmp_path / "sets").mkdir()
     (tmp_path / "sets" / PLAN).write_text(content)
     with pytest.raises(InputError, match="it is damaged"):
-        planned(tmp_path / "sets").begin(force=True)
+        begin(planned(tmp_path / "sets"), force=True)
     assert (tmp_path / "x").exists()
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "sets").write_text("")
     with pytest.raises(InputError, match="it is a file, not a folder"):
-        planned(tmp_path / "sets").begin()
+        begin(planned(tmp_path / "sets"))
     with pytest.raises(InputError, match="No such file"):
-        planned(tmp_path / "nowhere" / "sets").begin()
+        begin(planned(tmp_path / "nowhere" / "sets"))

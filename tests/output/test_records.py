@@ -61,10 +61,28 @@ def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path):
         return path
 
     mine, other = left_by_a_kill("a.json"), left_by_a_kill("b.json")
-    remove_leftovers(tmp_path / "a.json")
+    remove_leftovers(tmp_path, "a.json")
     assert (mine.exists(), other.exists()) == (False, True)
-    remove_leftovers(tmp_path / "*")
+    remove_leftovers(tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.json", "b.json"]
+
+
+def test_what_a_living_writer_writes_is_no_leftover(tmp_path):
+    with atomic_path(tmp_path / "a.json") as mine, atomic_path(tmp_path / "a.json") as other:
+        remove_leftovers(tmp_path)
+        mine.write_text("mine")
+        other.write_text("other")
+    assert (tmp_path / "a.json").read_text() == "mine"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_the_next_writer_of_a_file_removes_what_a_kill_left(tmp_path):
+    (tmp_path / ".a.json.01234567.part").write_text("half")
+    (tmp_path / ".b.json.01234567.part").write_text("half of something else")
+    (tmp_path / ".a.json.part").write_text("a user's own")
+    write_record(tmp_path / "a.json", {})
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == [".a.json.part", ".b.json.01234567.part", "a.json"]
 
 
 def test_records_become_a_table(tmp_path):

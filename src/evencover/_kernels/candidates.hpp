@@ -50,17 +50,17 @@ class Candidates {
         const int32_t* const classes = classes_.data();
         double* const p = p_.data();
         uint64_t largest = 0, smallest = bits(2.0);
-        int64_t mass = 0;
+        uint64_t mass = 0;  // of a row that may be bad: it may wrap around, but not overflow
         for (int64_t i = 0; i < size_; ++i) {
             p[i] = static_cast<double>(row[classes[i]]) + 0.0;  // -0.0 becomes 0.0
             const uint64_t b = bits(p[i]);
-            mass += fixed_point(p[i]);
+            mass += static_cast<uint64_t>(fixed_point(p[i]));
             largest = b > largest ? b : largest;
             smallest = b < smallest ? b : smallest;
         }
         largest_ = largest;
         smallest_ = smallest;
-        mass_ = mass;
+        mass_ = static_cast<int64_t>(mass);
     }
 
     Buffer<int32_t> classes_;

@@ -40,7 +40,7 @@ class Chooser {
             FloatPass pass;
             candidates.collect(row, n_classes_, cut, pass);
             total = pass.sum() - FloatPass::error(n_classes_);
-            if (is_surely_good(source, pass, n_classes_)) return true;
+            if (is_surely_good(source, pass, row, n_classes_)) return true;
         } else {
             candidates.collect(row, n_classes_, cut);
         }

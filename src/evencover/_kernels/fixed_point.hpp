@@ -15,10 +15,11 @@ constexpr uint64_t bits_of_one = 0x3FF0000000000000;
 // multiple, ties to even, and leaves it in the mantissa, above the bits of 1.
 inline uint64_t fixed_above_one(double p) { return bits(1.0 + p); }
 
-// rint(p * 2**52) for p in [0, 2): beyond 1 every double is a multiple already.
+// rint(p * 2**52) for p in [0, 2): beyond 1 every double is a multiple already. What is larger, or
+// no number, counts as 2: it is found to be bad later, and must not overflow until then.
 inline int64_t fixed_point(double p) {
     return p <= 1.0 ? static_cast<int64_t>(fixed_above_one(p) - bits_of_one)
-                    : static_cast<int64_t>(p * two_52);
+                    : static_cast<int64_t>((p < 2.0 ? p : 2.0) * two_52);
 }
 
 inline double from_fixed_point(int64_t mass) { return static_cast<double>(mass) / two_52; }

@@ -19,7 +19,7 @@ struct Rows {
     Element element;
     bool logits;
     double temperature;
-    double tolerance;  // how far from 1 a row of probabilities may sum
+    double tolerance;  // how far from 1 a row may sum; one that was bfloat16 may further
 };
 
 // Softmax is 1 - p. The others go by the order: APS, or RAPS with its penalty on ranks beyond

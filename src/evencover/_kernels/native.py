@@ -17,7 +17,7 @@ from evencover._kernels.draws import NO_DRAWS, Draws
 from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits
-from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
+from evencover._validation import SUM_TOLERANCE, Array, FloatArray, IntArray
 
 NAME = "c++"
 INSTRUCTION_SET: str = _native.instruction_sets()[0]
@@ -259,7 +259,7 @@ def _block(
         k_reg=int(min(formula.k_reg, 2**62)),
         logits=logits,
         temperature=temperature,
-        tolerance=sum_tolerance(rows),
+        tolerance=SUM_TOLERANCE[rows.dtype.itemsize],
     )
 
 
@@ -268,7 +268,7 @@ def _adjacent_columns(rows: Array) -> Array:
     width = rows.itemsize
     if rows.strides[1] == width and rows.strides[0] % width == 0 and rows.flags.aligned:
         return rows
-    return np.ascontiguousarray(rows)
+    return np.require(rows, requirements=["C", "A"])
 
 
 def _arrays(limits: Limits) -> tuple[Any, ...]:

@@ -111,7 +111,7 @@ class SoftmaxSets {
             if (!thresholds_.lower) {
                 FloatPass pass;
                 const int32_t* end = pass.append_places(row, n_classes_, cuts_.data(), classes);
-                if (is_surely_good(source, pass, n_classes_)) return end - classes;
+                if (is_surely_good(source, pass, row, n_classes_)) return end - classes;
             }
         }
         if (!is_good_row(source, row, n_classes_)) return -1;

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from evencover._kernels.bad_row import BadRow
-from evencover._validation import Array, FloatArray, IntArray, sum_tolerance
+from evencover._validation import Array, FloatArray, IntArray, is_near_one
 
 FIXED_POINT = 2.0**52
 
@@ -42,12 +42,12 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
     n_classes = rows.shape[1]
     p = rows.astype(np.float64, copy=False)
     if not logits:
-        tolerance = sum_tolerance(rows)
-        in_range = ((p >= 0) & (p <= 1 + tolerance)).all(axis=1)  # False for NaN
+        in_range = ((p >= 0) & (p <= 2)).all(axis=1)  # False for NaN
         with np.errstate(invalid="ignore", over="ignore"):
             total = fixed_point(p).sum(axis=1)
             wraps = ~(p.sum(axis=1) < 2)  # 4097 ones are 1 again in 64 bits
-        bad = ~(in_range & (np.abs(total - FIXED_POINT) <= tolerance * FIXED_POINT)) | wraps
+            near = is_near_one(np.abs(total / FIXED_POINT - 1), rows)
+        bad = ~(in_range & near) | wraps
         _refuse(bad)
         return p
     top = p.max(axis=1, keepdims=True)

@@ -20,9 +20,10 @@ template <class Source>
 constexpr bool is_quick = std::is_same<typename Source::Value, float>::value;
 
 template <class Source>
-inline bool is_surely_good(const Source& source, const FloatPass& pass, int64_t n) {
+inline bool is_surely_good(const Source& source, const FloatPass& pass, const float* row,
+                           int64_t n) {
     const double off = std::fabs(pass.sum() - 1.0) + FloatPass::error(n);
-    return pass.in_unit_interval() && off <= source.tolerance();
+    return pass.in_unit_interval() && source.is_good_sum(off, row);
 }
 
 template <class Source>
@@ -30,7 +31,7 @@ inline bool is_good_row(const Source& source, const typename Source::Value* row,
     if constexpr (is_quick<Source>) {
         FloatPass pass;
         pass.look(row, n);
-        if (is_surely_good(source, pass, n)) return true;
+        if (is_surely_good(source, pass, row, n)) return true;
     }
     Scan scan;
     return scan_row(source, row, n, scan);
@@ -54,7 +55,7 @@ class LabelPosition {
             FloatPass pass;
             float* end = pass.append_values(row, label, row[label], larger_.data());
             end = pass.append_values(row + label, n - label, just_above(row[label]), end);
-            if (is_surely_good(source, pass, n)) {
+            if (is_surely_good(source, pass, row, n)) {
                 count_before = end - larger_.data();
                 mass_before = fixed_mass(larger_.data(), count_before);
                 return true;

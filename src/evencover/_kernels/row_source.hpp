@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
+#include "bits.hpp"
 #include "buffer.hpp"
 #include "first_largest.hpp"
 #include "half.hpp"
@@ -42,6 +44,16 @@ class HalfRows {
     Buffer<float> row_;
 };
 
+constexpr double coarse_tolerance = 1e-2;  // of numbers with 8 or 11 bits
+
+// Whether floats use only their upper half; the first number nearly always tells.
+inline bool was_bfloat16(const float* row, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) {
+        if (bits(row[j]) & 0xFFFFu) return false;
+    }
+    return true;
+}
+
 template <class Stored>
 class ProbabilitySource {
    public:
@@ -49,12 +61,20 @@ class ProbabilitySource {
     explicit ProbabilitySource(const Rows& rows) : rows_(rows), stored_(rows) {}
     const Value* load(int64_t i) { return stored_.load(i); }
 
-    // The sum is within the tolerance; rounding of the stored type explains no more.
-    bool is_good_total(int64_t total) const {
-        return std::fabs(static_cast<double>(total) - two_52) <= rows_.tolerance * two_52;
+    // Whether rounding of the stored type explains a sum so far off 1. Each row decides for itself
+    // whether it was bfloat16, so that neither blocks nor parts matter.
+    bool is_good_sum(double off, const Value* row) const {
+        if (off <= rows_.tolerance) return true;
+        if constexpr (std::is_same<Value, float>::value) {
+            return off <= coarse_tolerance && was_bfloat16(row, rows_.n_classes);
+        }
+        return false;
     }
-    bool is_good_value(double p) const { return p >= 0.0 && p <= 1.0 + rows_.tolerance; }
-    double tolerance() const { return rows_.tolerance; }
+    bool is_good_total(int64_t total, const Value* row) const {
+        return is_good_sum(std::fabs(static_cast<double>(total) - two_52) / two_52, row);
+    }
+    // What is larger makes the total too large; here it only must not overflow.
+    bool is_good_value(double p) const { return p >= 0.0 && p <= 1.0 + coarse_tolerance; }
     int64_t top_class(int64_t i) { return first_largest(stored_.load(i), rows_.n_classes); }
 
    private:
@@ -73,7 +93,7 @@ class LogitSource {
         return good ? p_.data() : nullptr;
     }
 
-    bool is_good_total(int64_t) const { return true; }
+    bool is_good_total(int64_t, const double*) const { return true; }
     bool is_good_value(double) const { return true; }
     int64_t top_class(int64_t i) { return first_largest(stored_.load(i), rows_.n_classes); }
 

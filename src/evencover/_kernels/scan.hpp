@@ -83,7 +83,7 @@ inline bool scan_carefully(const Source& source, const typename Source::Value* r
         scan.mass_before += is_before ? fixed : 0;
         scan.count_before += is_before;
     }
-    return source.is_good_total(scan.total);
+    return source.is_good_total(scan.total, row);
 }
 
 inline float just_above(float x) { return float_of(bits(x) + 1); }
@@ -95,7 +95,7 @@ inline bool scan_row(const Source& source, const typename Source::Value* row, in
                      Scan& scan) {
     scan = Scan();
     in_steps(0, n, scan, [&](int64_t at, int64_t size) { scan_total(row + at, size, scan); });
-    if (scan.in_unit_interval) return source.is_good_total(scan.total);
+    if (scan.in_unit_interval) return source.is_good_total(scan.total, row);
     return scan_carefully(source, row, n, -1, scan);
 }
 
@@ -112,7 +112,7 @@ inline bool scan_row(const Source& source, const typename Source::Value* row, in
              [&](int64_t at, int64_t size) { scan_values(row + at, size, own, scan); });
     in_steps(label, n, scan,
              [&](int64_t at, int64_t size) { scan_values(row + at, size, more, scan); });
-    if (scan.in_unit_interval) return source.is_good_total(scan.total);
+    if (scan.in_unit_interval) return source.is_good_total(scan.total, row);
     return scan_carefully(source, row, n, label, scan);
 }
 

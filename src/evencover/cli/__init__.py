@@ -5,6 +5,7 @@ Nothing is imported here but what a sentence needs, so that an interruption is o
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -14,14 +15,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from evencover.errors import EvencoverWarning, InputError
+from evencover.errors import EvencoverWarning, InputError, one_line
+
+MOST_LETTERS = 1000  # of a message; names in a file can be of any length
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; bad input is one sentence on stderr and exit code 2."""
     given = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):  # a name may have letters that the terminal lacks
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        _run(given)
+        with _ending_on_request():
+            _run(given)
+    except _Terminated as stop:
+        print(f"evencover: terminated; {_what_is_left(given, stop)}", file=sys.stderr)
+        sys.exit(143)
     except KeyboardInterrupt as stop:
         print(f"evencover: interrupted; {_what_is_left(given, stop)}", file=sys.stderr)
         sys.exit(130)
@@ -32,6 +42,14 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stop.__context__, BrokenPipeError):
             sys.exit(141)
         raise
+    except MemoryError:
+        _say(
+            InputError(
+                "There is not enough memory. Nothing was written; give it more, or fewer threads "
+                "(EVENCOVER_THREADS=1)."
+            )
+        )
+        sys.exit(2)
     except (InputError, OSError) as error:
         _say(error)
         if isinstance(error, OSError):  # perhaps stdout itself is full
@@ -60,10 +78,33 @@ def _run(arguments: list[str]) -> None:
             warnings.simplefilter("always", EvencoverWarning)
             warnings.showwarning = show_warning  # type: ignore[assignment]
             app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it may have been closed from the start
+                sys.stdout.flush()
     except cyclopts.CycloptsError as error:
         _say(error)
         sys.exit(2)
+
+
+class _Terminated(KeyboardInterrupt):
+    """Somebody sent SIGTERM: what is half-written is taken away, as after Ctrl-C."""
+
+
+@contextmanager
+def _ending_on_request() -> Iterator[None]:
+    """SIGTERM ends the command like Ctrl-C, with another code."""
+
+    def stop(*_: object) -> None:
+        raise _Terminated
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
@@ -86,7 +127,7 @@ def _leaving_at_once() -> Iterator[None]:
 
 
 def _say(error: Exception) -> None:
-    print(f"evencover: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"evencover: {one_line(error, MOST_LETTERS)}", file=sys.stderr)
 
 
 def _what_is_left(arguments: list[str], stop: KeyboardInterrupt) -> str:
@@ -98,4 +139,5 @@ def _what_is_left(arguments: list[str], stop: KeyboardInterrupt) -> str:
 
 def _discard_stdout() -> None:
     """Let Python flush what is left at exit without complaining again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from evencover.data.source import Block, Source
+from evencover.errors import printable
 
 Item = TypeVar("Item")
 
 
 def note(text: str) -> None:
     """Say something about the work; results go to stdout."""
-    print(f"note: {text}", file=sys.stderr)
+    print(f"note: {printable(text)}", file=sys.stderr)
 
 
 def progress(
@@ -100,7 +101,7 @@ def watch(source: Source, what: str) -> Source:
 def print_text(text: str) -> None:
     """Print lines, folded at words where a terminal is too narrow; a pipe gets them as they are."""
     width = _terminal_width()
-    for line in text.split("\n"):
+    for line in printable(text).split("\n"):
         print(line if width is None else folded(line, width))
 
 
@@ -134,7 +135,7 @@ def print_table(
     On a terminal that is too narrow, columns are left out, and a line says which: those that are
     `least` needed, in that order, then others from the right. No number is ever cut.
     """
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
     width = _terminal_width()
     kept = list(range(len(columns)))
     if width is not None:

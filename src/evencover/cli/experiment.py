@@ -19,6 +19,12 @@ experiment = App(
 )
 
 Format = Literal["text", "markdown", "latex", "html"]
+ENDINGS: dict[Format, str] = {
+    "text": ".txt",
+    "markdown": ".md",
+    "latex": ".tex",
+    "html": ".html",
+}
 Optional = Annotated[Path | None, Parameter(name=["--output", "-o"])]
 
 
@@ -85,7 +91,7 @@ def table(
     from evencover.experiments.tables import make_table
 
     if output is not None:
-        refuse_existing(output, force=force)
+        refuse_existing(output, force=force, endings=(ENDINGS[style],))
     found = Results.load(results)
     if as_json:
         print_json(found.summary())

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, refuse_swapped
 from evencover.data.location import as_location
+from evencover.errors import printable
 from evencover.output.atomic import refuse_existing
+
+PAGES = (".html", ".htm")
 
 
 def run(
@@ -41,11 +44,11 @@ def run(
     from evencover.report import require_extra, write_report
 
     require_extra()
-    output = refuse_existing(output, force=force)
+    output = refuse_existing(output, force=force, endings=PAGES)
     refuse_swapped(model, data)
     predictor = load(model)
     source = read.open(data, "reporting")
-    title = f"Coverage of {as_location(data).name}" if title is None else title
+    title = f"Coverage of {printable(as_location(data).name)}" if title is None else title
     with executor(dask) as workers:
         options = {"executor": workers, "title": title, "force": force}
         write_report(output, predictor, source, **read.of_rows(), **options)

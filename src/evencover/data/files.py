@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +22,14 @@ from evencover.data.formats.safetensors_files import safetensors_arrays
 from evencover.data.formats.text import TextSource, text_column
 from evencover.data.formats.torch_files import torch_arrays
 from evencover.data.formats.zarr_stores import is_zarr, zarr_arrays
-from evencover.data.location import Address, Location, as_location, existing_file, expand
+from evencover.data.location import (
+    Address,
+    Location,
+    as_location,
+    existing_file,
+    expand,
+    refuse_irregular,
+)
 from evencover.data.names import USUAL, Keys
 from evencover.data.reading import reading
 from evencover.data.source import Source
@@ -66,6 +74,7 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> S
 
 
 def _open_one(location: Location, keys: Keys) -> Source:
+    _refuse_pipes(location)
     ending = location.suffix.lower()
     if ending in ARRAYS:
         return ArraysSource(location, ARRAYS[ending], keys)
@@ -145,8 +154,15 @@ def _is_zarr(location: Location) -> bool:
     return location.is_dir() and is_zarr(location)
 
 
+def _refuse_pipes(location: Location) -> None:
+    """A folder or a pattern may hold anything; what is elsewhere is looked at when it is opened."""
+    if isinstance(location, Path) and not _is_zarr(location):
+        refuse_irregular(location)
+
+
 def _column(location: Location, key: str) -> Array:
     ending = location.suffix.lower()
+    _refuse_pipes(location)
     with reading(location):
         if ending in ARRAYS or _is_zarr(location):
             return array_column(location, ARRAYS.get(ending, zarr_arrays), key)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
-from evencover.errors import InputError, needs
+from evencover.errors import FileError, InputError, needs
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[a-z]+::")
 
@@ -105,9 +106,28 @@ def as_location(path: str | os.PathLike[str] | Address) -> Location:
 def existing_file(path: str | os.PathLike[str] | Address) -> Location:
     """The location of a file that is there."""
     location = as_location(path)
-    if not location.is_file():
-        raise InputError(f"Cannot read '{location}': there is no such file.")
+    refuse_irregular(location)
     return location
+
+
+def refuse_irregular(location: Location) -> None:
+    """Refuse what is no file: a pipe would be waited for, and a device never ends."""
+    problem = ""
+    if isinstance(location, Address):
+        problem = "" if location.is_file() else "there is no such file"
+    else:
+        try:
+            mode = location.stat().st_mode
+            if stat.S_ISDIR(mode):
+                problem = "it is a folder, not a file"
+            elif not stat.S_ISREG(mode):
+                problem = "it is a device or a pipe, not a file"
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            problem = "there is no such file"
+        except OSError as error:
+            problem = (error.strerror or str(error)).lower()
+    if problem:
+        raise FileError(f"Cannot read '{location}': {problem}.")
 
 
 def expand(location: Location) -> list[Location] | None:
@@ -118,7 +138,8 @@ def expand(location: Location) -> list[Location] | None:
         inside: Sequence[Location] = (
             list(location.iterdir()) if isinstance(location, Path) else location.children()
         )
-        return _sorted(each for each in inside if not each.name.startswith((".", "_")))
+        named = (each for each in inside if not each.name.startswith((".", "_")))
+        return _sorted(each for each in named if each.is_file() or each.is_dir())
     if not glob.has_magic(str(location)):
         return None
     if isinstance(location, Path):

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from evencover.errors import InputError
+
 PROBABILITY_KEYS = (
     "probs",
     "probabilities",
@@ -72,6 +74,18 @@ def is_saved_index(name: str) -> bool:
 def are_numbers(names: Iterable[str]) -> bool:
     """Whether all names are whole numbers, so that labels which are numbers are names, too."""
     return all(name.isascii() and name.isdigit() for name in names)
+
+
+def checked_names(names: Iterable[object], owner: str) -> list[str]:
+    """Class names as text that files can hold: no half of a character."""
+    texts = [str(name) for name in names]
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{owner} must be text that UTF-8 can hold. Got {error.object[error.start]!r}."
+        ) from None
+    return texts
 
 
 def count_up(names: Iterable[str]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evencover.data.frames import is_dask_frame, is_frame
-from evencover.data.names import Keys
+from evencover.data.names import Keys, checked_names
 from evencover.data.objects import Unpacked, is_trainer_output, rows_and_labels, unpacked
 from evencover.data.source import ArraySource, IterableSource, Source
 from evencover.errors import InputError
@@ -57,7 +57,7 @@ def as_source(
                 f"'class_names' must have one entry per class. Got {len(class_names)} names "
                 f"for {source.n_classes} classes."
             )
-        source.class_names = [str(name) for name in class_names]
+        source.class_names = checked_names(class_names, "'class_names'")
         source.numbers_are_names = False
         source.check_kept_labels()
     if logits is not None:

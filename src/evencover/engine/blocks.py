@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from evencover._threads import map_on_threads, n_threads, one_of_many
 from evencover._types import Array
 from evencover.data.fingerprint import Fingerprint
@@ -179,7 +181,8 @@ def known_ids(source: Source, ids: Any) -> Array | None:
     ids = source.ids if ids is None else ids
     if ids is None:
         return None
-    return row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)
+    n_rows = np.size(ids) if source.n_rows is None else source.n_rows
+    return row_ids(ids, n_rows)
 
 
 def _check_ids_fit(ids: Array | None, n_rows: int) -> None:

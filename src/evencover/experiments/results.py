@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -13,6 +17,7 @@ from evencover._validation import Array, FloatArray, InputError, import_pandas
 from evencover.evaluation.metrics import metric_names
 from evencover.experiments.grid import Grid
 from evencover.output.atomic import atomic_path, remove_leftovers
+from evencover.output.locks import only_writer
 from evencover.output.records import (
     make_folder,
     read_record,
@@ -114,14 +119,25 @@ class Store:
         self.folder, self.digest = folder, grid.digest
         self.configuration = grid.configuration | {"digest": grid.digest}
         self._parts: dict[str, dict[str, Any]] = {}
-        if folder is not None:
-            self._open(folder)
 
-    def _open(self, folder: Path) -> None:
-        known = _read_configuration(folder)
-        if known is None:
+    @classmethod
+    @contextmanager
+    def opened(cls, grid: Grid, folder: Path | None) -> Iterator[Store]:
+        """Hold the folder while it is written to."""
+        store = cls(grid, folder)
+        if folder is None:
+            yield store
+            return
+        if _read_configuration(folder) is None:
             refuse_other_things(folder, "a folder of results")
             make_folder(folder, parents=True)
+        with only_writer(folder):
+            store._begin(folder)
+            yield store
+
+    def _begin(self, folder: Path) -> None:
+        known = _read_configuration(folder)
+        if known is None:
             write_record(folder / "configuration.json", self.configuration, indent=None)
         elif known["digest"] != self.digest:
             raise InputError(
@@ -131,13 +147,15 @@ class Store:
         for name in ("parts", "scores"):
             make_folder(folder / name)
         for name in ("", "parts", "scores"):  # what a kill left half-written
-            remove_leftovers(folder / name / "*")
+            remove_leftovers(folder / name)
 
     # ---- parts -------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """Whether a unit is done."""
-        return name in self._parts or (self.folder is not None and self._part(name).exists())
+        """Whether a unit is done, and its part is as it was written."""
+        if self.folder is None:
+            return name in self._parts
+        return _read_content(self._part(name)) is not None
 
     def write(self, name: str, part: dict[str, Any]) -> None:
         """Keep the results of a unit, whole or not at all."""
@@ -145,6 +163,7 @@ class Store:
             self._parts[name] = part
         else:
             content = {"configuration": self.digest} | part
+            content["checksum"] = _checksum(content)
             write_record(self._part(name), content, indent=None)
 
     def _part(self, name: str) -> Path:
@@ -157,8 +176,11 @@ class Store:
         """The arrays that an earlier run kept; None if there are none."""
         if self.folder is None or not self._scores(dataset).exists():
             return None
-        with np.load(self._scores(dataset), allow_pickle=False) as arrays:
-            return dict(arrays)
+        try:
+            with np.load(self._scores(dataset), allow_pickle=False) as arrays:
+                return dict(arrays)
+        except (ValueError, OSError, EOFError, KeyError, BadZipFile):
+            return None  # damaged: they are computed again
 
     def keep_scores(self, dataset: str, arrays: dict[str, Array]) -> None:
         """Keep them for the next run."""
@@ -209,12 +231,30 @@ def _read_configuration(folder: Path) -> dict[str, Any] | None:
 
 
 def _read_part(path: Path, digest: str) -> dict[str, Any]:
-    part: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    part = _read_content(path)
+    if part is None:
+        raise InputError(f"Cannot read '{path}': it is damaged; run the study again.")
     if part.get("configuration") != digest:
         raise InputError(
             f"'{path}' belongs to another configuration than its folder; remove it and run again."
         )
     return part
+
+
+def _read_content(path: Path) -> dict[str, Any] | None:
+    """What a part holds; None if it is not there, or not as it was written."""
+    try:
+        part = read_record(path, lambda part: isinstance(part["records"], list), "")
+    except InputError:
+        return None
+    if part is None or part.pop("checksum", None) not in (None, _checksum(part)):
+        return None  # parts of 0.1.0 have no checksum
+    return part
+
+
+def _checksum(part: dict[str, Any]) -> str:
+    text = json.dumps(part, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:

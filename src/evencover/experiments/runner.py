@@ -87,7 +87,17 @@ def run(
     classwise 8.3 161.9
     clustered 7.8 3.0
     """
-    store = Store(grid, None if output is None else Path(output))
+    with Store.opened(grid, None if output is None else Path(output)) as store:
+        return _complete(grid, store, bar, tell, executor)
+
+
+def _complete(
+    grid: Grid,
+    store: Store,
+    bar: Bar | None,
+    tell: Callable[[str], None] | None,
+    executor: Any,
+) -> Results:
     units = plan(grid)
     missing = [unit for unit in units if not store.has(unit.name)]
     n_done = len(units) - len(missing)

@@ -1,21 +1,34 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and stay: written, flushed to the disk, then renamed."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evencover.errors import InputError
+from evencover.output.locks import LOCK, claim
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
 
-def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check, before any work is done, that the output may be written."""
+def refuse_existing(
+    path: str | os.PathLike[str], *, force: bool, endings: Sequence[str] = ()
+) -> Path:
+    """Check, before any work is done, that the output may be written and has a known ending."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"Cannot write '{path}': it is a folder.")
+    if endings and path.suffix.lower() not in endings:
+        raise InputError(
+            f"Cannot write '{path}': its ending must be {' or '.join(endings)}. "
+            f"Got {path.suffix or 'none'!r} instead."
+        )
+    if path.exists() and not path.is_file():
+        raise InputError(f"Cannot write '{path}': it is a device or a pipe, not a file.")
     if path.exists() and not force:
         raise InputError(
             f"'{path}' exists already; choose another name, or overwrite it with force=True "
@@ -28,21 +41,63 @@ def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> Path:
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path`: takes its place if all goes well, vanishes if not."""
+    """A temporary path beside `path`: takes its place if all goes well, vanishes if not.
+
+    What killed writers of the same path left behind is removed.
+    """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        yield temporary
-        os.replace(temporary, path)
+        remove_leftovers(path.parent, path.name)
+        temporary, descriptor = _new_temporary(path)
+        try:
+            yield temporary
+            os.fsync(descriptor)
+            os.replace(temporary, path)
+            flush_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+            os.close(descriptor)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"Cannot write '{path}': {reason}. Nothing was written.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
-def remove_leftovers(path: str | os.PathLike[str]) -> None:
-    """Remove the temporaries of `path`, or of a pattern, that a kill left behind."""
-    path = Path(path)
-    for temporary in path.parent.glob(f".{path.name}.*.part"):
-        temporary.unlink(missing_ok=True)
+def _new_temporary(path: Path) -> tuple[Path, int]:
+    """An empty file that is held: nobody takes it for a leftover."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        descriptor = claim(temporary, os.O_CREAT | os.O_EXCL)
+        if descriptor is not None:  # else somebody looked at it before it was held
+            return temporary, descriptor
+
+
+def flush_folder(folder: Path) -> None:
+    """Make sure that new names in a folder outlive a power cut, where the system can do that."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def is_trace(name: str) -> bool:
+    """Whether a file in a folder is only the trace of a writer: a temporary, or its lock."""
+    return name == LOCK or _TEMPORARY.fullmatch(name) is not None
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove the temporaries, of one name or all, of writers that are no more."""
+    with suppress(OSError):  # a folder that is not there, or cannot be listed, has none to remove
+        for found in list(os.scandir(folder)):
+            match = _TEMPORARY.fullmatch(found.name)
+            if match and (name is None or match["name"] == name):
+                _remove_if_abandoned(Path(found.path))
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    with suppress(OSError):  # gone already, or somebody else's
+        descriptor = claim(path, 0)
+        if descriptor is not None:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)

@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._validation import Array, InputError, plain_array
-from evencover.data.location import Address, Location, size_of
-from evencover.data.reading import reading
 from evencover.data.source import IterableSource, Source
 from evencover.engine.blocks import Part, cut, known_ids, map_blocks
 from evencover.engine.workers import as_workers, one_of_many
 from evencover.output.listing import Listing, Order, RuleAndListing
-from evencover.output.manifest import PlannedFolder
+from evencover.output.manifest import PlannedFolder, leave_mark
 from evencover.output.writers import check_sets_format, ids_to_write, write_sets
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.content import digest
@@ -101,18 +99,19 @@ def predict_to_folder(
         },
         [_record(part, ending) for part in parts],
     )
-    missing = plan.begin(force=force)
-    todo = [part for part in parts if _record(part, ending) in missing]
     listed = RuleAndListing(predictor.rule(logits=source.logits, groups=groups), listing)
     write = PartWriter(folder, ending, listed, source.class_names)
-    try:
-        _write_parts(write, _with_own_ids(todo, ids_of_rows(source, ids)), executor)
-    except KeyboardInterrupt:
-        there = len(parts) - len(plan.missing())
-        raise KeyboardInterrupt(
-            f"{there} of {len(parts)} files are in '{folder}', and the same again makes the rest"
-        ) from None
-    plan.finish()
+    with plan.writing(force=force) as missing:
+        todo = [part for part in parts if _record(part, ending) in missing]
+        try:
+            _write_parts(write, _with_own_ids(todo, ids_of_rows(source, ids)), executor)
+        except KeyboardInterrupt as stop:
+            there = len(parts) - len(plan.missing())
+            raise type(stop)(
+                f"{there} of {len(parts)} files are in '{folder}', and the same again makes the "
+                "rest"
+            ) from None
+        plan.finish()
     n_rows = parts[-1].start + (parts[-1].source.n_rows or 0)
     return FolderOfSets(n_rows, len(parts), len(parts) - len(todo))
 
@@ -158,9 +157,11 @@ class PartWriter:
         part = Part(item.source, item.ids, item.number)
         path = self.folder / _record(part, self.ending)["file"]
         blocks = map_blocks(lambda pair: self.on_block(*pair), part.blocks())
-        return write_sets(
+        n_rows = write_sets(
             path, blocks, self.class_names, ids=item.written_ids, first_row=part.start
         )
+        leave_mark(path)
+        return n_rows
 
     def alone(self, item: PartToWrite) -> int:
         """The same as a task among others."""
@@ -182,14 +183,11 @@ def _identity(part: Part) -> tuple[Any, ...]:
     about: list[Any] = [part.start, source.n_rows, source.n_classes, source.logits]
     if part.ids is not None:
         about.append(hashlib.blake2b(np.ascontiguousarray(part.ids).tobytes()).hexdigest())
-    location: Location | None = getattr(source, "location", None)
+    location, identity = getattr(source, "location", None), getattr(source, "identity", ())
     chunk = getattr(source, "chunk", None)
-    if isinstance(location, Path):
-        with reading(location):
-            stat = location.stat()
-        about += [location.name, source.first_row, stat.st_size, stat.st_mtime_ns]
-    elif isinstance(location, Address):
-        about += [str(location), source.first_row, size_of(location)]
+    if location is not None:
+        is_here = isinstance(location, Path)
+        about += [location.name if is_here else str(location), source.first_row, *identity]
     elif chunk is not None:
         about.append(chunk.key)
     else:

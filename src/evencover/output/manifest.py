@@ -1,22 +1,29 @@
 """A folder of parts that can be finished after an interruption, and is complete or says it is not.
 
 `_plan.json` is written first and says what the parts will be and what they are made from; each part
-appears whole or not at all; `_manifest.json` is written last. A part that is there is finished, so
-whoever comes again with the same plan makes only what is missing.
+appears whole or not at all, and beside it its mark (length and checksum), until `_manifest.json`,
+which is written last, holds the marks of all. A part that fits its mark is finished, so whoever
+comes again with the same plan makes only what is missing.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evencover.errors import InputError
 from evencover.output.atomic import remove_leftovers
+from evencover.output.locks import only_writer
 from evencover.output.records import make_folder, read_record, refuse_other_things, write_record
 
 FORMAT = 1
 PLAN, MANIFEST = "_plan.json", "_manifest.json"
+
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -35,37 +42,64 @@ class PlannedFolder:
 
     folder: Path
     made_from: dict[str, str]
-    parts: list[dict[str, Any]]
+    parts: list[Record]
 
-    def begin(self, *, force: bool = False) -> list[dict[str, Any]]:
-        """Write the plan, or check that it is the one that is there; return the missing parts."""
+    @contextmanager
+    def writing(self, *, force: bool = False) -> Iterator[list[Record]]:
+        """Hold the folder; write the plan, or check that it is the one there; the missing parts."""
+        if not (self.folder / PLAN).is_file():
+            refuse_other_things(self.folder, "one that this command began")
+        make_folder(self.folder)
+        with only_writer(self.folder):
+            remove_leftovers(self.folder)
+            self._begin(force=force)
+            yield self.missing()
+
+    def _begin(self, *, force: bool) -> None:
         known = read_record(self.folder / PLAN, _is_plan, "it is damaged; choose another folder")
         plan = {"format": FORMAT, "made_from": self.made_from, "parts": self.parts}
-        if known is None:
-            refuse_other_things(self.folder, "one that this command began")
-        elif known != plan:
+        if known == plan:
+            return
+        if known is not None:
             self._make_way(known, force=force)
-        if known != plan:
-            make_folder(self.folder)
-            write_record(self.folder / PLAN, plan)
-        return self.missing()
+        write_record(self.folder / PLAN, plan)
 
-    def missing(self) -> list[dict[str, Any]]:
-        """The parts that are not there yet."""
-        return [part for part in self.parts if not (self.folder / part["file"]).exists()]
+    def missing(self) -> list[Record]:
+        """The parts that are not there yet, or not as they were written."""
+        marks = self._marks()
+        return [part for part in self.parts if not self._is_finished(part["file"], marks)]
+
+    def _is_finished(self, file: str, marks: dict[str, Record]) -> bool:
+        path = self.folder / file
+        return file in marks and path.is_file() and marks[file] == mark_of(path)
+
+    def _marks(self) -> dict[str, Record]:
+        """What the parts were when they were written: beside them or, at last, in the manifest."""
+        manifest = _read_quietly(self.folder / MANIFEST) or {}
+        listed = manifest.get("parts")
+        marks = {
+            part["file"]: {key: part.get(key) for key in ("bytes", "checksum")}
+            for part in (listed if isinstance(listed, list) else [])
+            if isinstance(part, dict) and isinstance(part.get("file"), str)
+        }
+        for part in self.parts:
+            own = _read_quietly(mark_path(self.folder / part["file"]))
+            if own is not None:
+                marks[part["file"]] = own
+        return marks
 
     def finish(self) -> None:
         """Write the manifest, now that every part is there."""
-        parts = [
-            {**part, "bytes": (self.folder / part["file"]).stat().st_size} for part in self.parts
-        ]
+        marks = self._marks()
+        parts = [part | marks[part["file"]] for part in self.parts]
         rows = sum(part["rows"] for part in self.parts)
         about = {"format": FORMAT, "made_from": self.made_from, "rows": rows, "parts": parts}
         write_record(self.folder / MANIFEST, about)
         for part in self.parts:
-            remove_leftovers(self.folder / part["file"])
+            mark_path(self.folder / part["file"]).unlink(missing_ok=True)
+        remove_leftovers(self.folder)
 
-    def _make_way(self, known: dict[str, Any], *, force: bool) -> None:
+    def _make_way(self, known: Record, *, force: bool) -> None:
         """Refuse the plan that is there, or take away what it made: manifest first, plan last."""
         theirs = known["made_from"]
         differ = [name for name, text in self.made_from.items() if theirs.get(name) != text]
@@ -75,13 +109,44 @@ class PlannedFolder:
                 f"{' and another '.join(differ) or 'partition'}; choose another folder, or "
                 "write it anew with force=True (--force)."
             )
-        for file in (MANIFEST, *(part["file"] for part in known["parts"]), PLAN):
-            (self.folder / file).unlink(missing_ok=True)
+        files = [self.folder / part["file"] for part in known["parts"]]
+        marks = [mark_path(path) for path in files]
+        for path in (self.folder / MANIFEST, *marks, *files, self.folder / PLAN):
+            path.unlink(missing_ok=True)
 
 
-def _is_plan(content: dict[str, Any]) -> bool:
+def mark_of(path: Path) -> Record:
+    """What tells a finished part from a damaged one."""
+    content = hashlib.blake2b(digest_size=16)
+    size = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            content.update(piece)
+            size += len(piece)
+    return {"bytes": size, "checksum": content.hexdigest()}
+
+
+def mark_path(path: Path) -> Path:
+    """Where the mark of a part is kept until the manifest is written."""
+    return path.with_name(f"_{path.name}.json")
+
+
+def leave_mark(path: Path) -> None:
+    """Say that a part is finished, and what it is."""
+    write_record(mark_path(path), mark_of(path))
+
+
+def _read_quietly(path: Path) -> Record | None:
+    """A record that can be made anew, if it can be read."""
+    try:
+        return read_record(path, bool, "")
+    except InputError:
+        return None
+
+
+def _is_plan(content: Record) -> bool:
     """Whether its files are names only: nothing outside the folder may be removed."""
     files = [part["file"] for part in content["parts"]]
     return isinstance(content["made_from"], dict) and all(
-        isinstance(file, str) and Path(file).name == file for file in files
+        isinstance(file, str) and Path(file).name == file and file.isprintable() for file in files
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evencover.errors import InputError
-from evencover.output.atomic import atomic_path
+from evencover.output.atomic import atomic_path, is_trace
 
 
 def read_record(
@@ -24,8 +24,11 @@ def read_record(
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         is_sound = isinstance(content, dict) and is_valid(content)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         is_sound = False
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"Cannot read '{path}': {reason}.") from error
     if not is_sound:
         raise InputError(f"Cannot read '{path}': {problem}.")
     return dict(content)
@@ -41,11 +44,12 @@ def write_record(path: Path, content: Any, *, indent: int | None = 1) -> None:
 def refuse_other_things(folder: Path, welcome: str) -> None:
     """Leave alone what has no record: a file in the folder's place, or a folder that is not empty.
 
-    `welcome` says in the message which folder would do, beside an empty one.
+    Traces of a writer that was killed before it wrote its record are nothing. `welcome` says in
+    the message which folder would do, beside an empty one.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and not all(is_trace(each.name) for each in folder.iterdir()):
         raise InputError(
             f"'{folder}' must be a new or empty folder, or {welcome}. "
             "Got one that holds other files."

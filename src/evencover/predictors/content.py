@@ -16,11 +16,16 @@ from evencover.scores import Score
 
 def digest(predictor: Method) -> str:
     """Text that differs between two predictors if anything that is saved of them does."""
-    about, arrays = content_of(predictor)
-    content = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
-    for name, values in arrays.items():
-        content.update(f"{name} {values.dtype} {values.shape}".encode())
-        content.update(values.data)
+    return checksum(*content_of(predictor))
+
+
+def checksum(about: Any, arrays: dict[str, Array]) -> str:
+    """Text that differs between two contents if anything in them does; the order is no content."""
+    text = json.dumps(json.loads(json.dumps(about)), sort_keys=True)
+    content = hashlib.blake2b(text.encode(), digest_size=16)
+    for name, values in sorted(arrays.items()):
+        content.update(f"{name!r} {values.dtype} {values.shape}".encode())
+        content.update(np.ascontiguousarray(values).tobytes())
     return content.hexdigest()
 
 

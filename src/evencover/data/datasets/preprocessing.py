@@ -11,8 +11,8 @@ from evencover._validation import (
     Array,
     InputError,
     IntArray,
+    is_near_one,
     raise_bad_row,
-    sum_tolerance,
     whole_number,
 )
 from evencover.data.opening import as_source
@@ -110,8 +110,8 @@ class CommonClasses(Source):
                 yield rows[:, self.kept_classes], labels[kept_rows]
                 continue
             # Dividing would hide what is wrong with a row, so the rows are checked before.
-            is_off = np.abs(rows.sum(axis=1, dtype=np.float64) - 1) > sum_tolerance(rows)
-            wrong = is_off | ~(rows.min(axis=1) >= 0)
+            is_near = is_near_one(np.abs(rows.sum(axis=1, dtype=np.float64) - 1), rows)
+            wrong = ~(is_near & (rows.min(axis=1) >= 0))
             if wrong.any():
                 first = int(wrong.argmax())
                 raise_bad_row(rows[first], block.start + int(kept_rows[first]), logits=False)

@@ -11,7 +11,15 @@ import numpy as np
 
 from evencover._validation import Array, InputError
 from evencover.data.location import Location
-from evencover.data.names import ID_KEYS, LABEL_KEYS, NAMES_KEY, USUAL, Keys, holds_logits
+from evencover.data.names import (
+    ID_KEYS,
+    LABEL_KEYS,
+    NAMES_KEY,
+    USUAL,
+    Keys,
+    checked_names,
+    holds_logits,
+)
 from evencover.data.objects import found_key, matrix_key
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
@@ -68,7 +76,7 @@ class ArraysSource(Source):
 
     def __init__(self, location: Location, open_arrays: OpenArrays, keys: Keys = USUAL) -> None:
         self.location, self.name, self._open = location, f"'{location}'", open_arrays
-        with reading(location), open_arrays(location) as arrays:
+        with reading(location) as self.identity, open_arrays(location) as arrays:
             self._key = matrix_key(Shapes(arrays), self.name, keys)
             matrix = arrays[self._key]
             self.logits = holds_logits(self._key, arrays)
@@ -84,7 +92,9 @@ class ArraysSource(Source):
             self._ids = ids
             self._describe_use(list(arrays), label_key, id_key)
         if names is not None:
-            self.class_names = [str(name) for name in names.tolist()]
+            self.class_names = checked_names(
+                names.ravel().tolist(), f"{NAMES_KEY!r} in {self.name}"
+            )
             if len(self.class_names) != self.n_classes:
                 raise InputError(
                     f"'{NAMES_KEY}' in {self.name} must have one name per class. "
@@ -110,7 +120,7 @@ class ArraysSource(Source):
         step = rows_per_block(self.n_classes)
         step = step + -step % chunk if chunk == 1 or step > chunk else 2 * chunk
         stop = self.first_row + self.n_rows
-        with reading(self.location), self._open(self.location) as arrays:
+        with reading(self.location, self.identity), self._open(self.location) as arrays:
             matrix = arrays[self._key]
             for start in range(self.first_row, stop, step):
                 rows = np.asarray(matrix[start : min(start + step, stop)])

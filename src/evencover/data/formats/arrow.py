@@ -35,7 +35,7 @@ class TableSource(Source):
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
         import_pyarrow()
         self.location, self.name = location, f"'{location}'"
-        with reading(location):
+        with reading(location) as self.identity:
             schema, self._piece_rows = self._describe()
             self._pieces = range(len(self._piece_rows))
             self.n_rows = sum(self._piece_rows)
@@ -69,7 +69,7 @@ class TableSource(Source):
     def _read_ids(self) -> Array | None:
         if self._id_column is None:
             return None
-        with reading(self.location):
+        with reading(self.location, self.identity):
             batches = list(self._batches(self._pieces, [self._id_column], 1 << 20))
             chunks = [batch.column(0) for batch in batches if batch.num_rows]
             if not chunks:
@@ -100,7 +100,7 @@ class TableSource(Source):
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """What is read at once, in blocks."""
-        with reading(self.location):
+        with reading(self.location, self.identity):
             for blocks in self._read():
                 yield from blocks
 

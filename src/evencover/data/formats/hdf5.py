@@ -13,7 +13,7 @@ from evencover.data.formats.arrays import LazyArrays
 from evencover.data.formats.plain_array import PlainArray
 from evencover.data.location import Location
 from evencover.data.names import NAMES_KEY
-from evencover.errors import needs
+from evencover.errors import InputError, needs
 
 
 @contextmanager
@@ -25,20 +25,50 @@ def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         raise needs("HDF5 files", "h5py", "hdf5") from None
     is_local = isinstance(location, Path)
     with nullcontext(location) if is_local else location.open() as where, h5py.File(where) as file:
+        _refuse_links(file, location)
         names = [key for key, item in file.items() if isinstance(item, h5py.Dataset)]
         if NAMES_KEY in file.attrs:
             names.append(NAMES_KEY)
         yield LazyArrays(names, lambda key: _array(file, key, location))
 
 
+def _refuse_links(file: Any, location: Location) -> None:
+    """Only what is in the file itself is read: a link may name any file of this machine."""
+    import h5py
+
+    for key in file:
+        link = file.get(key, getlink=True)
+        if isinstance(link, h5py.ExternalLink):
+            raise _elsewhere(location, key, link.filename)
+
+
+def _elsewhere(location: Location, key: str, other: str) -> InputError:
+    return InputError(
+        f"{key!r} of '{location}' must be in the file itself. Got a link to '{other}'; open that "
+        "file, or several as a folder."
+    )
+
+
+def _number(item: Any) -> int:
+    """Tells the file that an item is in from other open ones."""
+    import h5py
+
+    return int(h5py.h5o.get_info(item.id).fileno)
+
+
 def _array(file: Any, key: str, location: Location) -> Any:
     if key not in file:
         return np.asarray(file.attrs[key])
     dataset = file[key]
+    if _number(dataset) != _number(file):  # through a group that is a link
+        raise _elsewhere(location, key, dataset.file.filename)
+    if dataset.is_virtual or dataset.external:
+        others = dataset.virtual_sources() if dataset.is_virtual else dataset.external
+        raise _elsewhere(location, key, str(others[0][1 if dataset.is_virtual else 0]))
     if dataset.dtype.kind == "O":  # text of any length
         return dataset.asstr()[:]
     offset = dataset.id.get_offset()  # None if it is stored in chunks, packed or not
-    is_plain = offset is not None and dataset.dtype.kind in "iuf" and not dataset.external
+    is_plain = offset is not None and dataset.dtype.kind in "iuf"
     if is_plain and isinstance(location, Path):
         return PlainArray(location, offset, dataset.dtype, dataset.shape)
     return dataset

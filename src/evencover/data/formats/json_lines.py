@@ -38,7 +38,7 @@ class JsonLinesSource(Source):
 
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
         self.location, self.name = location, f"'{location}'"
-        with reading(location):
+        with reading(location) as self.identity:
             sample = list(islice(_records(location), N_SAMPLED))
             if not sample:
                 raise InputError(f"There must be at least one row. Got none in {self.name}.")
@@ -108,7 +108,7 @@ class JsonLinesSource(Source):
         """As many lines as make a block."""
         step = rows_per_block(self.n_classes)
         start = 0
-        with reading(self.location):
+        with reading(self.location, self.identity):
             records = _records(self.location)
             while block := list(islice(records, step)):
                 rows = [self._values(record, row) for row, record in enumerate(block, start)]

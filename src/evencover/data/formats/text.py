@@ -34,7 +34,7 @@ class TextSource(Source):
 
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
         self.location, self.name = location, f"'{location}'"
-        with reading(location):
+        with reading(location) as self.identity:
             lines = _lines(location)
             first = next(lines, [])
             self._has_header = not _are_numbers(first) or _count_up(first)
@@ -68,7 +68,7 @@ class TextSource(Source):
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """As many lines as make a block."""
         step = rows_per_block(self.n_classes)
-        with reading(self.location):
+        with reading(self.location, self.identity):
             lines = _lines(self.location)
             if self._has_header:
                 next(lines, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 
 import numpy as np
@@ -75,11 +76,11 @@ def list_cells(cell: str) -> list[str]:
 
 
 def column_from_text(values: list[str]) -> Array:
-    """Whole numbers if all are, else the texts."""
-    try:
-        return np.array([int(value) for value in values], dtype=np.int64)
-    except (ValueError, OverflowError):
-        return np.array(values)
+    """Whole numbers if all are, in plain digits, else the texts."""
+    if all(map(_is_whole, values)):
+        with suppress(ValueError, OverflowError):  # of more digits than 64 bits hold
+            return np.array([int(value) for value in values], dtype=np.int64)
+    return np.array(values)
 
 
 def is_number(cell: str) -> bool:
@@ -92,4 +93,5 @@ def is_number(cell: str) -> bool:
 
 
 def _is_whole(cell: str) -> bool:
-    return cell.strip().removeprefix("-").isdecimal()
+    digits = cell.strip().removeprefix("-")
+    return digits.isascii() and digits.isdecimal()

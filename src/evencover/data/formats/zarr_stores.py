@@ -12,7 +12,7 @@ import numpy as np
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
 from evencover.data.location import Location
 from evencover.data.names import NAMES_KEY
-from evencover.errors import needs
+from evencover.errors import InputError, needs
 
 _MARKS = ("zarr.json", ".zgroup", ".zarray")
 
@@ -36,20 +36,33 @@ def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         store = zarr.storage.FsspecStore.from_url(str(location), read_only=True)
     opened = zarr.open(store, mode="r")
     if isinstance(opened, zarr.Array):
-        arrays: Mapping[str, Any] = {ONLY_ARRAY: _Chunked(opened)}
+        arrays: Mapping[str, Any] = {ONLY_ARRAY: _Chunked(opened, location)}
     else:
         keys = set(opened.array_keys())
-        arrays = LazyArrays(keys, lambda key: _Chunked(opened[key]))
+        arrays = LazyArrays(keys, lambda key: _Chunked(opened[key], location))
     names = opened.attrs.get(NAMES_KEY)
     if names is not None:
         arrays = {**arrays, NAMES_KEY: np.array(names, dtype=str)}
     yield arrays
 
 
+def _names_pickle(about: Any) -> bool:
+    """Whether a codec anywhere in an array's description unpickles."""
+    if isinstance(about, Mapping):
+        names = (str(about.get(key, "")).lower() for key in ("id", "name"))
+        return any("pickle" in name for name in names) or any(map(_names_pickle, about.values()))
+    return isinstance(about, list | tuple) and any(map(_names_pickle, about))
+
+
 class _Chunked:
     """An array of the store; what is stored together is read together."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, location: Location) -> None:
+        if _names_pickle(array.metadata.to_dict()):  # decoding would run whatever code is in it
+            raise InputError(
+                f"'{location}' must hold plain numbers or text. Got an array of pickled Python "
+                "objects, which are never loaded; write it again as numbers or text."
+            )
         self._array = array
         self.shape, self.dtype = array.shape, array.dtype
         self.chunks = array.shards or array.chunks

@@ -1,0 +1,76 @@
+"""Who is writing: locks that the system lets go of when their holder dies, whatever killed it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evencover.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows, which does not remove a file that somebody has open
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
+
+
+def claim(path: Path, flags: int) -> int | None:
+    """Open a file and hold it until it is closed; None if another process holds it.
+
+    Where the file system knows no locks nobody can tell: a new file is one's own all the same,
+    and one that was there is left alone.
+    """
+    descriptor = os.open(path, os.O_RDWR | flags, 0o666)
+    try:
+        if _lock(descriptor, unknown=bool(flags & os.O_CREAT)) and _is_at(path, descriptor):
+            return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _lock(descriptor: int, *, unknown: bool) -> bool:
+    """Whether the lock is ours; `unknown` where there are no locks."""
+    if fcntl is None:
+        return unknown
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return unknown
+    return True
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the name still means the file that was opened: its holder may have removed it."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder that is there; whoever comes second is refused."""
+    path = folder / LOCK
+    try:
+        descriptor = claim(path, os.O_CREAT)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"Cannot write to the folder '{folder}': {reason}.") from error
+    if descriptor is None:
+        raise InputError(
+            f"'{folder}' must have one writer at a time. Got another process that is writing to "
+            "it; wait until that one has ended, or choose another folder."
+        )
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
