@@ -33,6 +33,7 @@ _HOME = {
     "ConformalClassifier": "classifier",
     "PredictionSets": "sets",
     "CoverageReport": "evaluation",
+    "CoverageMonitor": "monitoring",
     "Comparison": "comparison",
     "compare": "comparison",
     "Recommendation": "comparison",
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from evencover.errors import InputError as InputError
     from evencover.evaluation import CoverageReport as CoverageReport
     from evencover.evaluation import evaluate as evaluate
+    from evencover.monitoring import CoverageMonitor as CoverageMonitor
     from evencover.output.folders import predict_to_folder as predict_to_folder
     from evencover.persistence import load as load
     from evencover.persistence import save as save

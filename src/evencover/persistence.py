@@ -57,6 +57,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
             value = about["fitted"][name] if field.shape is None else arrays.get(name)
             setattr(predictor, name, value)
         problem = wrong_field(predictor) or wrong_value(predictor)
+        problem = problem or predictor._wrong_kept_rows()
         if not problem:
             predictor._restore()
             problem = predictor._check_state()

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from evencover.cli import calibrate, compare, evaluate, info, predict, recommend, report
+from evencover.cli import (
+    calibrate,
+    compare,
+    evaluate,
+    info,
+    monitor,
+    predict,
+    recommend,
+    report,
+    update,
+)
 from evencover.cli.experiment import experiment
 from evencover.cli.shared import app as app
 
-COMMANDS: tuple[Any, ...] = (calibrate, predict, evaluate, report, info, recommend, compare)
+COMMANDS: tuple[Any, ...] = (
+    *(calibrate, predict, evaluate, report, info, recommend, compare),
+    *(monitor, update),
+)
 for command in COMMANDS:
     app.command(command.run, name=command.__name__.rpartition(".")[2])
 app.command(experiment)

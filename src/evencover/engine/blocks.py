@@ -202,7 +202,7 @@ def cut(source: Source, ids: Array | None) -> Iterator[Part]:
         assert piece.n_rows is not None
         stop = start + piece.n_rows
         if stop > start:
-            piece.offset = start
+            piece.offset = source.offset + start
             yield Part(_with_absolute_path(piece), None if ids is None else ids[start:stop], number)
             number += 1
         start = stop

@@ -29,11 +29,12 @@ from evencover.evaluation.tally import Tally
 from evencover.predictors.calibration import CalibrationRows, Rows
 from evencover.predictors.explanation import CALIBRATION_ROWS, Explanation
 from evencover.predictors.fitting import (
+    base_rows,
     calibration_source,
-    gathered_rows,
     note_large_alpha,
     rows_of_scores,
     scattered_rows,
+    with_scores,
 )
 from evencover.predictors.matching import (
     is_calibration_data,
@@ -41,9 +42,9 @@ from evencover.predictors.matching import (
     require_fitted,
     require_labels,
 )
-from evencover.predictors.method import Method
 from evencover.predictors.rule import Rule
 from evencover.predictors.scoring import Scoring
+from evencover.predictors.updating import Updatable
 from evencover.quantiles import Thresholds, exact_fraction
 from evencover.randomness import check_random_state
 from evencover.scores import make_score
@@ -51,7 +52,7 @@ from evencover.sets import PredictionSets
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BasePredictor(Method):
+class BasePredictor(Updatable):
     """Prediction sets {y : s(x, y) <= threshold of y}, with thresholds learnt by the method.
 
     A method is a subclass with a name, a sentence or two, `_calibrate`, and what it keeps of a
@@ -133,8 +134,10 @@ class BasePredictor(Method):
         self._check_groups(groups)
         source = calibration_source(probabilities, labels, class_names)
         if flag(gather, "gather", "fit"):
-            rows = gathered_rows(self, source, ids, groups, executor)
+            base = base_rows(self, source, ids, groups, executor)
+            rows = with_scores(self, base, source.n_classes)
             self._fit_rows(rows, source.n_classes, source.class_names)
+            self._keep_rows(base, by_place=ids is None and source.ids is None)
             self.fingerprint_ = source.fingerprint
         else:
             with scattered_rows(self, source, ids, executor) as scattered:
@@ -161,11 +164,15 @@ class BasePredictor(Method):
         self._check_parameters()
         self._check_groups(groups)
         rows = rows_of_scores(self, scores, labels, n_classes, ids, ranks, groups)
-        return self._fit_rows(rows, int(n_classes), class_names)
+        self._fit_rows(rows, int(n_classes), class_names)
+        score = make_score(self.score)
+        self._keep_rows(rows if score.base is score else None, by_place=ids is None)
+        return self
 
     def _fit_rows(self, rows: Rows, n_classes: int, class_names: Sequence[str] | None) -> Self:
         """Have the method learn from rows, and keep what it found."""
         self.n_classes_, self.class_names_, self.fingerprint_ = n_classes, class_names, None
+        self._keep_rows(None)
         if isinstance(rows, CalibrationRows):
             self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
         else:

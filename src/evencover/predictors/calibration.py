@@ -43,7 +43,7 @@ class CalibrationRows(NamedTuple):
         n_groups = int(group_of_class.max()) + 1
         return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
 
-    def take(self, rows: Array) -> CalibrationRows:
+    def take(self, rows: Array | slice) -> CalibrationRows:
         """Some of the rows."""
         return CalibrationRows(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 

@@ -32,6 +32,7 @@ class ClasswisePredictor(GroupPredictor):
         "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets; "
         "for a class with few rows, any one calibration may be far from it."
     )
+    own_rows_only: ClassVar[bool] = True
     fate_of_missing_classes: ClassVar[str] = "classwise puts them in every set"
 
     def _group(self, rows: Rows) -> tuple[RankedScores, IntArray]:

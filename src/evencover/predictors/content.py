@@ -11,7 +11,7 @@ import numpy as np
 
 from evencover._validation import Array
 from evencover.predictors.method import Method
-from evencover.scores import Score
+from evencover.scores import Score, make_score
 
 
 def digest(predictor: Method) -> str:
@@ -33,9 +33,11 @@ def content_of(predictor: Method) -> tuple[dict[str, Any], dict[str, Array]]:
     """Parameters and plain values, ready for JSON, and arrays."""
     state = {name: getattr(predictor, name) for name in predictor.all_state()}
     is_array = {name: field.shape is not None for name, field in predictor.all_state().items()}
+    # A score by name is the same score: a model that was loaded must not differ from the saved one.
+    parameters = {**predictor.get_params(), "score": make_score(predictor.score)}
     about = {
         "method": predictor.method,
-        "parameters": {k: _plain(v) for k, v in predictor.get_params().items()},
+        "parameters": {k: _plain(v) for k, v in parameters.items()},
         "fitted": {name: _plain(value) for name, value in state.items() if not is_array[name]},
     }
     arrays = {name: v for name, v in state.items() if is_array[name] and v is not None}

@@ -51,18 +51,23 @@ class TrueLabels:
         return scores, labels, self.scoring.true_ranks(block).astype(np.min_scalar_type(n_classes))
 
 
-def gathered_rows(
+def base_rows(
     method: Method, source: Source, ids: Any, groups: Any, executor: Any
 ) -> CalibrationRows:
-    """Read and score all rows, and bring the scores here."""
+    """Read all rows, and bring the base scores of their labels here."""
     ids = known_ids(source, ids)
     score = TrueLabels(method.scoring(source), "ranks" in method.needs)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *ranks = gathered(parts, source.n_rows)
-    counts = np.bincount(labels, minlength=source.n_classes)
-    scores = make_score(method.score).with_counts(counts).from_base(scores, labels)
     found = ranks[0] if ranks else None
     return rows_of_scores(method, scores, labels, source.n_classes, ids, found, groups)
+
+
+def with_scores(method: Method, rows: CalibrationRows, n_classes: int) -> CalibrationRows:
+    """The rows with the method's own scores, which may depend on how many rows a class has."""
+    counts = np.bincount(rows.labels, minlength=n_classes)
+    score = make_score(method.score).with_counts(counts)
+    return rows._replace(scores=score.from_base(rows.scores, rows.labels))
 
 
 @contextmanager
@@ -127,7 +132,7 @@ def rows_of_scores(
         ids = places(0, len(scores))
     else:
         ids = row_ids(ids, len(scores))
-        _warn_of_repeated_ids(ids)
+        warn_of_repeated_ids(ids)
     checked = None
     if "ranks" in method.needs:
         checked = _checked_ranks(method.method, ranks, len(scores), n_classes)
@@ -156,7 +161,8 @@ def _checked_ranks(method: str, ranks: Any, n_rows: int, n_classes: int) -> Arra
     return values
 
 
-def _warn_of_repeated_ids(ids: Array) -> None:
+def warn_of_repeated_ids(ids: Array) -> None:
+    """Say how many rows have the id of an earlier one."""
     n_repeated = len(ids) - len(np.unique(ids))
     if n_repeated:
         warn_caller(

@@ -61,6 +61,8 @@ class Method(Parameters):
     # Whether exact=True means something, and whether rows may stay where they were scored.
     supports_exact: ClassVar[bool] = True
     supports_scattered: ClassVar[bool] = False
+    # Whether the threshold of a class comes from its own rows alone.
+    own_rows_only: ClassVar[bool] = False
     # Where a threshold comes from; `{rows}` stands for the class's calibration rows.
     origin: ClassVar[str] = (
         "A class is in a set if its score is at most the threshold, which the method finds from "

@@ -1,0 +1,205 @@
+"""``evencover monitor``: watch the coverage of every class while labels come in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from evencover.cli.console import note, print_table, print_text
+from evencover.cli.shared import READ, Input, Json, Switch, print_json, refuse_swapped
+from evencover.data.location import as_location
+from evencover.data.source import Source
+from evencover.errors import InputError
+from evencover.output.atomic import refuse_existing
+
+if TYPE_CHECKING:
+    from evencover.monitoring import CoverageMonitor
+
+ALARM = 3  # the exit code
+States = Annotated[list[Path] | None, Parameter(name="--merge", negative="", consume_multiple=True)]
+
+
+def run(
+    model: Path,
+    data: str | None = None,
+    /,
+    *,
+    state: Path,
+    merge: States = None,
+    by_id: Switch = False,
+    reference: str | None = None,
+    false_alarm: float | None = None,
+    tolerance: float | None = None,
+    period: str | None = None,
+    again: Switch = False,
+    top: int = 20,
+    report: Path | None = None,
+    quiet_alarms: Switch = False,
+    as_json: Json = False,
+    read: Input = READ,
+) -> None:
+    """Count new rows, and tell which classes break the promise; exit code 3 if any does.
+
+    Parameters
+    ----------
+    model
+        Written by calibrate.
+    data
+        Rows with labels are counted as covered or not; rows without only for drift. Without data
+        the state is shown as it is.
+    state
+        Where the counts are kept (JSON); made if it does not exist.
+    merge
+        States of other services with the same model, which are added to this one.
+    by_id
+        The labels of --labels have ids, too, and join the rows by id; rows whose label is not
+        there yet are left out.
+    reference
+        Rows that drift is measured from, such as the calibration rows; needed once.
+    false_alarm
+        Level of each question; 0.05 in a new state.
+    tolerance
+        How far below 1 - alpha coverage may be before the promise counts as broken; 0.02 in a
+        new state.
+    period
+        What to call the time of these rows, for the history; today's date (UTC) by default.
+    again
+        Count the data even if the same rows were counted before.
+    top
+        How many classes the table has, those with the strongest evidence.
+    report
+        Where to write a page (.html): coverage over time, classes in alarm, when it began.
+    quiet_alarms
+        Exit with code 0 in spite of alarms.
+    as_json
+        Print everything as JSON.
+    """
+    from evencover.monitoring import summary
+    from evencover.persistence import load
+
+    if report is not None:
+        refuse_existing(report, force=True)
+    if data is not None:
+        refuse_swapped(model, data)
+    predictor = load(model)
+    monitor = _opened(predictor, state, false_alarm, tolerance)
+    if data is not None:
+        _count(monitor, data, read, by_id=by_id, period=period, once=not again)
+    if reference is not None:
+        _measure_from(monitor, reference, read)
+    for other in merge or ():
+        monitor += type(monitor).load(other, predictor)
+    monitor.save(state)
+    if report is not None:
+        from evencover.report.watch_page import write_watch_page
+
+        write_watch_page(report, monitor, title=f"Coverage of {as_location(model).name}")
+    found = summary(monitor)
+    if as_json:
+        print_json(found)
+    else:
+        _show(monitor, found, top)
+    if monitor.alarm and not quiet_alarms:
+        sys.stdout.flush()
+        sys.exit(ALARM)
+
+
+def _opened(
+    predictor: Any, state: Path, false_alarm: float | None, tolerance: float | None
+) -> CoverageMonitor:
+    from evencover.monitoring import CoverageMonitor
+
+    refuse_existing(state, force=True)
+    asked = {"false_alarm": false_alarm, "tolerance": tolerance}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if not state.exists():
+        return CoverageMonitor(predictor, **given)
+    monitor = CoverageMonitor.load(state, predictor)
+    for name, value in given.items():
+        if value != getattr(monitor, name):
+            raise InputError(
+                f"--{name.replace('_', '-')} must be {getattr(monitor, name)}, as in '{state}'. "
+                f"Got {value}; a level that changes while one looks is none. Start a new state."
+            )
+    return monitor
+
+
+def _count(monitor: CoverageMonitor, data: str, read: Input, *, by_id: bool, **how: Any) -> None:
+    rows = read.of_rows()
+    source = _joined(data, read) if by_id else read.open(data, "counting")
+    if source.has_labels:
+        monitor.update(source, ids=None if by_id else rows["ids"], groups=rows["groups"], **how)
+    else:
+        monitor.observe(source, ids=rows["ids"], groups=rows["groups"])
+
+
+def _joined(data: str, read: Input) -> Source:
+    from dataclasses import replace
+
+    from evencover.data.files import column_from_file
+    from evencover.data.joined import LabelledRows
+
+    if read.labels is None or read.row_groups is not None:
+        raise InputError("--by-id needs --labels with ids, and does not go with --row-groups.")
+    source = replace(read, labels=None).open(data, "counting")
+    given = read.of_rows()["ids"]
+    ids = source.ids if given is None else given
+    if ids is None:
+        raise InputError(f"--by-id needs ids. Got none with {source.name}; pass --ids.")
+    labels = column_from_file(read.labels, read.labels_key or "labels")
+    joined = LabelledRows(source, ids, column_from_file(read.labels, read.ids_key or "ids"), labels)
+    if joined.n_waiting or joined.n_unused:
+        note(
+            f"{joined.n_waiting} rows have no label yet; {joined.n_unused} labels have no row here."
+        )
+    return joined
+
+
+def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None:
+    from dataclasses import replace
+
+    if monitor.counts.sizes[0].any():
+        raise InputError("The state has a --reference already; drift is measured from one.")
+    plain = replace(read, labels=None, ids=None, row_groups=None)
+    monitor.observe(plain.open(reference, "reading the reference"), reference=True)
+
+
+def _show(monitor: CoverageMonitor, found: dict[str, Any], top: int) -> None:
+    print_text(
+        f"{found['rows']:,} labelled rows, coverage {_share(found['coverage'])}; promised: "
+        f"{monitor.promised:.4g} or more in every class (alpha {monitor.predictor.alpha}, "
+        f"tolerance {monitor.tolerance:g})"
+    )
+    titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of\nchange", "alarm"]
+    classes = [each for each in found["classes"] if each["rows"]][:top]
+    if classes:
+        print_table(titles, [_cells(each) for each in classes], least=["e-value of\nchange"])
+    n_seen = sum(each["rows"] > 0 for each in found["classes"])
+    if n_seen > len(classes):
+        print_text(
+            f"The {len(classes)} classes with the strongest evidence, of {n_seen} with rows."
+        )
+    for each in ("promise", "overall", "change"):
+        print_text(found[each]["says"])
+    for drift in [each for each in found["drift"] if each["drifted"]][:top]:
+        print_text(
+            f"Drift: {drift['what']} were {drift['before']:.1%} and are {drift['now']:.1%}. "
+            "This says nothing about coverage."
+        )
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3f}"
+
+
+def _cells(each: dict[str, Any]) -> list[str]:
+    low, high = each["interval"]
+    change = "" if each["change_e_value"] is None else f"{each['change_e_value']:.3g}"
+    alarm = " ".join(
+        word for word, is_on in (("broken", each["alarm"]), ("fallen", each["changed"])) if is_on
+    )
+    numbers = [f"{each['rows']:,}", _share(each["coverage"]), f"{low:.3f}", f"{high:.3f}"]
+    return [str(each["class"]), *numbers, f"{each['e_value']:.3g}", change, alarm]

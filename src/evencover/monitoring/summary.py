@@ -1,0 +1,77 @@
+"""What a monitor has to say, as plain values: for tables, JSON, pages and services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evencover.monitoring.monitor import CoverageMonitor
+
+
+def summary(monitor: CoverageMonitor) -> dict[str, Any]:
+    """Every class, the strongest evidence first, and each question with its answer."""
+    rows, covered, log_e = monitor.rows, monitor.covered, monitor.log_e_values()
+    names = monitor.predictor.class_names_ or range(monitor.predictor.n_classes_)
+    change, limits = monitor.change_log_e_values(), monitor.coverage_interval()
+    alarms, changes = set(monitor.alarms().tolist()), set(monitor.changes().tolist())
+    strongest = log_e if change is None else np.maximum(log_e, change)
+    classes = [
+        {
+            "class": names[y],
+            "index": y,
+            "rows": int(rows[y]),
+            "coverage": float(covered[y] / rows[y]) if rows[y] else None,
+            "interval": limits[y].tolist(),
+            "e_value": _e(log_e[y]),
+            "change_e_value": None if change is None else _e(change[y]),
+            "alarm": y in alarms,
+            "changed": y in changes,
+        }
+        for y in np.argsort(-strongest, kind="stable").tolist()
+    ]
+    total, hits = int(rows.sum()), int(covered.sum())
+    return {
+        "rows": total,
+        "coverage": hits / total if total else None,
+        "promised": monitor.promised,
+        "false_alarm": monitor.false_alarm,
+        "tolerance": monitor.tolerance,
+        "alarm": monitor.alarm,
+        "promise": {**monitor.any_class()._asdict(), "says": _promise(monitor, len(alarms))},
+        "overall": {**monitor.overall()._asdict(), "says": _overall(monitor)},
+        "change": {**monitor.any_change()._asdict(), "says": _change(monitor, len(changes))},
+        "drift": [each._asdict() for each in monitor.drift()],
+        "classes": classes,
+    }
+
+
+def _promise(monitor: CoverageMonitor, n_alarms: int) -> str:
+    promised, evidence = f"{monitor.promised:.4g}", monitor.any_class()
+    if n_alarms:
+        whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
+        return f"ALARM: {whose} covered less than {promised}."
+    if evidence.alarm:
+        return f"ALARM: some class is covered less than {promised}; it is not clear yet which."
+    return f"No class is known to be covered less than {promised}."
+
+
+def _overall(monitor: CoverageMonitor) -> str:
+    if monitor.overall().alarm:
+        return f"ALARM: all rows together are covered less than {monitor.promised:.4g}."
+    return f"All rows together are not known to be covered less than {monitor.promised:.4g}."
+
+
+def _change(monitor: CoverageMonitor, n_changes: int) -> str:
+    if monitor.change_log_e_values() is None:
+        return "Whether coverage fell since calibration is unknown: the model keeps no rows."
+    if n_changes:
+        whose = "1 class" if n_changes == 1 else f"{n_changes:,} classes"
+        return f"ALARM: coverage fell since calibration in {whose}."
+    if monitor.any_change().alarm:
+        return "ALARM: coverage fell since calibration in some class; it is not clear yet which."
+    return "No class is known to be covered less than its calibration rows lead one to expect."
+
+
+def _e(log_e: float) -> float:
+    return float(np.exp(min(log_e, 709.0)))

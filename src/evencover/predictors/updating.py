@@ -1,0 +1,185 @@
+"""New labelled rows join the calibration rows: `partial_fit` is `fit` on all of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, InputError, IntArray, whole_number
+from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.fitting import base_rows, warn_of_repeated_ids, with_scores
+from evencover.predictors.matching import like_calibration, require_labels
+from evencover.predictors.method import Method
+from evencover.predictors.state import Field
+from evencover.quantiles import GroupedScores
+from evencover.randomness import places, row_ids
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Updatable(Method):
+    """Keeps what was read of each calibration row: base score, label, id and rank.
+
+    Rows without ids are known by their places, which are counted on: ``kept_ids_`` then holds only
+    the place of the first one. Nothing is kept where the scores are not in one place.
+    """
+
+    state: ClassVar[dict[str, Field]] = {
+        "kept_scores_": Field(float, "A", optional=True),
+        "kept_labels_": Field(int, "A", optional=True),
+        "kept_ids_": Field(int, "?", optional=True),
+        "kept_ranks_": Field(int, "A", optional=True),
+    }
+
+    kept_scores_: FloatArray | None = field(init=False, default=None)
+    kept_labels_: IntArray | None = field(init=False, default=None)
+    kept_ids_: IntArray | None = field(init=False, default=None)
+    kept_ranks_: IntArray | None = field(init=False, default=None)
+
+    @abstractmethod
+    def _fit_rows(self, rows: Any, n_classes: int, class_names: Sequence[str] | None) -> Self:
+        """Have the method learn from rows, and keep what it found."""
+
+    def partial_fit(
+        self,
+        probabilities: Any,
+        labels: Any = None,
+        *,
+        ids: Any = None,
+        window: int | None = None,
+        since: Any = None,
+        executor: Any = None,
+    ) -> Self:
+        """Let new labelled rows join the calibration rows, and learn the thresholds again.
+
+        The result is what `fit` gives on all rows, the new ones after the old, with the same ids:
+        the same thresholds, bit for bit, and the same sets. Only the sentence that warns of
+        evaluating on calibration rows is lost, because the old rows themselves are not kept.
+
+        Parameters
+        ----------
+        probabilities, labels, ids, executor
+            New rows, as in `fit`. If the calibration rows had ids, these must have some, too.
+        window
+            Keep only so many rows, the newest.
+        since
+            Keep only the row with this id (without ids: this place, from 0) and those after it.
+
+        >>> from evencover import StandardPredictor
+        >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
+        >>> parts = StandardPredictor(alpha=0.5).fit(p[:2], [0, 1]).partial_fit(p[2:], [0, 1])
+        >>> parts.thresholds_ == StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).thresholds_
+        array([ True,  True])
+        """
+        source = like_calibration(self, probabilities, labels)
+        require_labels(source, "Updating")
+        old = self._kept_rows("It cannot be updated")
+        first = self._next_place()
+        has_ids = ids is not None or source.ids is not None
+        if has_ids != (first is None):
+            raise InputError(
+                "The new rows must have ids if the calibration rows had some, and none otherwise. "
+                f"Got {'ids' if has_ids else 'none'} for the new rows."
+            )
+        source.offset = first or 0
+        new = base_rows(self, source, ids, None, executor)
+        if first is not None:
+            new = new._replace(ids=places(first, first + len(new.scores)))
+        rows = _one_after_the_other(old, new)
+        rows = rows.take(slice(_first_kept(rows.ids, window, since), None))
+        if first is None:
+            warn_of_repeated_ids(rows.ids)
+        names = self.class_names_ or source.class_names
+        self._fit_rows(with_scores(self, rows, self.n_classes_), self.n_classes_, names)
+        self._keep_rows(rows, by_place=first is not None)
+        return self
+
+    def own_scores(self) -> GroupedScores | None:
+        """The calibration scores of each class, sorted, as the rule compares them; if kept."""
+        if self.kept_scores_ is None or self.kept_labels_ is None:
+            return None
+        return GroupedScores.sort(self.kept_scores_, self.kept_labels_, self.n_classes_)
+
+    # ---- what is kept --------------------------------------------------------------------------
+
+    def _keep_rows(self, rows: CalibrationRows | None, *, by_place: bool = False) -> None:
+        """Keep rows with their base scores; None: keep nothing."""
+        self.kept_scores_ = self.kept_labels_ = self.kept_ids_ = self.kept_ranks_ = None
+        if rows is None or rows.groups is not None:
+            return
+        self.kept_scores_ = rows.scores
+        self.kept_labels_ = rows.labels.astype(np.int64, copy=False)
+        ids = rows.ids.astype(np.uint64, copy=False).view(np.int64)
+        self.kept_ids_ = ids[:1].copy() if by_place else ids
+        self.kept_ranks_ = None if rows.ranks is None else rows.ranks.astype(np.int64, copy=False)
+
+    def _next_place(self) -> int | None:
+        """The place of the first new row; None if the rows go by ids."""
+        assert self.kept_ids_ is not None
+        assert self.kept_scores_ is not None
+        n_ids, n_rows = len(self.kept_ids_), len(self.kept_scores_)
+        return None if n_ids == n_rows > 1 else int(self.kept_ids_[0]) + n_rows
+
+    def _kept_rows(self, otherwise: str) -> CalibrationRows:
+        if self.kept_scores_ is None or self.kept_labels_ is None or self.kept_ids_ is None:
+            raise InputError(
+                f"{otherwise}: this {self.method!r} predictor keeps no calibration rows, because "
+                f"{self._why_nothing_is_kept()}; calibrate again on all rows."
+            )
+        ids = self.kept_ids_.view(np.uint64)
+        after = self._next_place()
+        if after is not None:
+            ids = places(after - len(self.kept_scores_), after)
+        return CalibrationRows(self.kept_scores_, self.kept_labels_, ids, self.kept_ranks_)
+
+    def _why_nothing_is_kept(self) -> str:
+        if "row groups" in self.needs:
+            return "its groups of rows are kept by number, and their names may come anew"
+        return (
+            "they were scored elsewhere (gather=False), given as scores of a score that depends "
+            "on the class counts, or calibrated by an earlier version"
+        )
+
+    def _wrong_kept_rows(self) -> str | None:
+        """What is inconsistent in the kept rows after loading, if anything is."""
+        labels, ids, n_rows = self.kept_labels_, self.kept_ids_, self.n_calibration_
+        if self.kept_scores_ is None and labels is None and ids is None:
+            return None
+        if self.kept_scores_ is None or labels is None or ids is None:
+            return "it lacks some of its kept rows"
+        if len(labels) != n_rows or len(ids) not in (1, n_rows):
+            return "its kept rows do not fit its calibration rows"
+        if len(labels) and not 0 <= labels.min() <= labels.max() < self.n_classes_:
+            return "its kept rows do not fit its classes"
+        counts = np.bincount(labels, minlength=self.n_classes_)
+        if not np.array_equal(counts, self.class_counts_):
+            return "its kept rows do not fit its classes"
+        if ("ranks" in self.needs) != (self.kept_ranks_ is not None):
+            return "its kept rows do not fit its method"
+        return None
+
+
+def _one_after_the_other(old: CalibrationRows, new: CalibrationRows) -> CalibrationRows:
+    columns = zip(old, new, strict=True)
+    joined: list[Array | None] = [
+        None if mine is None or theirs is None else np.concatenate([mine, theirs])
+        for mine, theirs in columns
+    ]
+    return CalibrationRows(*joined)  # type: ignore[arg-type]
+
+
+def _first_kept(ids: Array, window: int | None, since: Any) -> int:
+    """The place among all rows of the first one that stays."""
+    first = 0
+    if since is not None:
+        meant = [since, int(since)] if isinstance(since, str) and since.isdigit() else [since]
+        found = np.flatnonzero(np.isin(ids, [row_ids([each], 1)[0] for each in meant]))
+        if not len(found):
+            raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
+        first = int(found[0])
+    if window is not None:
+        first = max(first, len(ids) - whole_number(window, "window", "partial_fit", 1))
+    return first

@@ -1,0 +1,145 @@
+"""``monitor`` and ``update`` in the shell: counts, alarms, delayed labels, merging, pages."""
+
+import json
+
+import numpy as np
+import pytest
+from cli.running import K, refused, succeeded
+
+from evencover import CoverageMonitor, load
+
+
+@pytest.fixture
+def watch(run, model):
+    """Count a file in the state watch.json."""
+
+    def command(*arguments, state="watch.json"):
+        return run("monitor", model, *arguments, "--state", state)
+
+    return command
+
+
+def broken(folder, data):
+    """Test rows whose labels are those of another class."""
+    np.savez(folder / "bad.npz", probs=data.rows[300:], labels=(data.labels[300:] + 1) % K)
+
+
+def test_a_kept_promise_exits_with_0_and_a_broken_one_with_3(folder, data, model, watch):
+    calm = succeeded(watch("test.npz", "--period", "2026-01-01"))
+    assert "300 labelled rows" in calm.out
+    assert "No class is known to be covered less than 0.88." in calm.out
+    broken(folder, data)
+    result = watch("bad.npz", "--period", "2026-01-02")
+    assert result.code == 3
+    assert "ALARM" in result.out
+    assert "broken" in result.out
+    assert "600 labelled rows" in result.out
+    assert watch("--quiet-alarms").code == 0
+    shown = json.loads(watch("--json", "--quiet-alarms").out)
+    monitor = CoverageMonitor.load("watch.json", load(model))
+    assert shown["rows"] == monitor.rows.sum() == 600
+    assert sorted(each["index"] for each in shown["classes"]) == list(range(K))
+    assert [c["index"] for c in shown["classes"] if c["alarm"]] == sorted(
+        monitor.alarms(), key=lambda y: -monitor.e_values()[y]
+    )
+
+
+def test_the_page_shows_periods_classes_and_since_when(folder, data, watch):
+    succeeded(watch("test.npz", "--period", "2026-01-01"))
+    broken(folder, data)
+    watch("bad.npz", "--period", "2026-01-02", "--report", "page.html")
+    page = (folder / "page.html").read_text("utf-8")
+    assert "2026-01-01: coverage 0.9" in page
+    assert "naïve 0" in page
+    assert "<td>2026-01-02</td>" in page
+    assert "<script" not in page
+
+
+def test_the_same_file_is_counted_once(watch):
+    succeeded(watch("test.npz"))
+    assert "counted before" in refused(watch("test.npz"))
+    assert "600 labelled rows" in succeeded(watch("test.npz", "--again")).out
+
+
+def test_states_of_two_services_merge(folder, data, watch, model):
+    rows, labels = data.rows[300:], data.labels[300:]
+    for name, part in (("a", slice(0, 120)), ("b", slice(120, 300))):
+        np.savez(f"{name}.npz", probs=rows[part], labels=labels[part])
+        succeeded(watch(f"{name}.npz", "--period", "p", state=f"{name}.json"))
+    succeeded(watch("--merge", "a.json", "b.json", state="both.json"))
+    succeeded(watch("test.npz", "--period", "p", state="whole.json"))
+    both, whole = (CoverageMonitor.load(f"{n}.json", load(model)) for n in ("both", "whole"))
+    both.counts.inputs = whole.counts.inputs = frozenset()
+    assert both == whole
+    assert "same rows" in refused(watch("--merge", "a.json", state="both.json"))
+
+
+def test_labels_that_come_later_join_by_id(folder, data, watch, model):
+    rows, labels = data.rows[300:], data.labels[300:]
+    ids = np.array([f"case {n}" for n in range(300)])
+    np.savez("rows.npz", probs=rows, ids=ids)
+    later = np.random.default_rng(1).permutation(300)[:200]
+    with open("labels.csv", "w") as file:
+        file.write("ids,labels\n")
+        file.writelines(f"case {n},{labels[n]}\n" for n in later)
+        file.write("case 9999,0\n")
+    result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id", "--period", "p"))
+    assert "100 rows have no label yet; 1 labels have no row here" in result.err
+    expected = CoverageMonitor(load(model))
+    known = np.sort(later)
+    expected.update(rows[known], labels[known], ids=ids[known], period="p")
+    found = CoverageMonitor.load("watch.json", load(model))
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.covered, expected.covered)
+
+
+def test_rows_without_labels_tell_of_drift_only(folder, data, watch):
+    result = succeeded(watch("new.npy", "--reference", "cal.npz"))
+    assert "0 labelled rows" in result.out
+    assert "Drift" not in result.out
+    few = data.rows[300:][data.rows[300:].argmax(axis=1) == 1]
+    np.save("few.npy", np.repeat(few, 5, axis=0))
+    result = succeeded(watch("few.npy", "--reference", "cal.npz", state="other.json"))
+    assert "Drift: rows predicted as naïve 1 were" in result.out
+    assert "says nothing about coverage" in result.out
+
+
+def test_bad_input_is_one_sentence_and_the_state_stays(folder, data, watch, model):
+    succeeded(watch("test.npz"))
+    before = (folder / "watch.json").read_bytes()
+    assert "must be 0.05, as in" in refused(watch("new.npy", "--false-alarm", "0.1"))
+    assert "needs --labels" in refused(watch("new.npy", "--by-id"))
+    assert "does not exist" in refused(watch("new.npy", state="nowhere/watch.json"))
+    assert "Cannot read" in refused(watch("none.npz"))
+    (folder / "cut.json").write_bytes(before[:-9])
+    assert "damaged" in refused(watch("new.npy", state="cut.json"))
+    assert (folder / "watch.json").read_bytes() == before
+
+
+# Update -----------------------------------------------------------------------------------------
+
+
+def test_update_writes_what_calibrate_writes_on_all_rows(folder, data, run):
+    rows, labels = data
+    np.savez("all.npz", probs=rows, labels=labels)
+    np.savez("first.npz", probs=rows[:300], labels=labels[:300])
+    for name in ("first", "all"):
+        arguments = ("--method", "classwise", "--score", "aps", "-o", f"{name}.safetensors")
+        succeeded(run("calibrate", f"{name}.npz", *arguments))
+    result = succeeded(run("update", "first.safetensors", "test.npz", "-o", "second.safetensors"))
+    assert "calibrated on 600 rows of 6 classes; 300 before" in result.out
+    second, whole = load("second.safetensors"), load("all.safetensors")
+    np.testing.assert_array_equal(second.thresholds_, whole.thresholds_)
+    succeeded(
+        run("update", "first.safetensors", "test.npz", "-o", "w.safetensors", "--window", 350)
+    )
+    assert load("w.safetensors").n_calibration_ == 350
+    succeeded(run("update", "first.safetensors", "test.npz", "-o", "s.safetensors", "--since", 500))
+    assert load("s.safetensors").n_calibration_ == 100
+
+
+def test_update_refuses_in_a_sentence(folder, run, model):
+    assert "exists already" in refused(run("update", model, "test.npz", "-o", model))
+    assert "needs labels" in refused(run("update", model, "new.npy", "-o", "m.safetensors"))
+    assert "ending" in refused(run("update", model, "test.npz", "-o", "m.npz"))
+    assert not (folder / "m.safetensors").exists()

@@ -1,0 +1,215 @@
+"""Rows that join later: `partial_fit` is `fit` on all rows, for every method and score."""
+
+import numpy as np
+import pytest
+from depth import IS_DEEP
+
+from evencover import (
+    APS,
+    PAS,
+    RAPS,
+    SAPS,
+    ClasswisePredictor,
+    EvencoverWarning,
+    InputError,
+    RowGroupedPredictor,
+    StandardPredictor,
+    load,
+    save,
+)
+from evencover.predictors import PREDICTORS, make_predictor, method_names
+from evencover.predictors.content import content_of
+
+K, CUT = 6, 250
+SCORES = ["softmax", "aps", APS(randomize=False), RAPS(k_reg=1), SAPS(), PAS()]
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(400, K, seed=12)
+
+
+IDS = [f"patient {number}" for number in range(400)]
+
+
+def made(method, **parameters):
+    own = {"gamma": 0.4, "n_clusters": 2} if method == "clustered" else {}
+    return make_predictor(method, **own, **parameters)
+
+
+def assert_same(first, second, but=("fingerprint_",)):
+    """Everything that a file holds is the same, bit for bit."""
+    (about, arrays), (other_about, other_arrays) = content_of(first), content_of(second)
+    for name in but:
+        about["fitted"].pop(name, None), other_about["fitted"].pop(name, None)
+    assert about == other_about
+    assert arrays.keys() == other_arrays.keys()
+    for name in arrays:
+        assert arrays[name].dtype == other_arrays[name].dtype
+        np.testing.assert_array_equal(arrays[name], other_arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("score", "with_ids"),
+    [(score, n) for score in SCORES for n in (True, False)]
+    if IS_DEEP
+    else [("aps", False), (RAPS(k_reg=1), True), (PAS(), True)],
+    ids=str,
+)
+@pytest.mark.parametrize("method", method_names())
+def test_partial_fit_is_fit_on_all_rows(data, method, score, with_ids):
+    rows, labels = data
+    exact = PREDICTORS[method].supports_exact and score == "aps"
+
+    def named(start, stop):
+        return {"ids": IDS[start:stop]} if with_ids else {}
+
+    whole = made(method, score=score, exact=exact).fit(rows, labels, **named(0, 400))
+    parts = made(method, score=score, exact=exact)
+    parts.fit(rows[:CUT], labels[:CUT], **named(0, CUT))
+    for start, stop in ((CUT, 300), (300, 301), (301, 400)):
+        parts.partial_fit(rows[start:stop], labels[start:stop], **named(start, stop))
+    assert_same(whole, parts)
+    assert whole.predict_set(rows[:50]) == parts.predict_set(rows[:50])
+
+
+@pytest.mark.parametrize("method", method_names() if IS_DEEP else ["pooled", "rc3p", "grouped"])
+def test_a_saved_model_is_updated_like_a_live_one(data, method, tmp_path):
+    rows, labels = data
+    live = made(method, score="aps").fit(rows[:CUT], labels[:CUT])
+    save(live, tmp_path / "model.safetensors")
+    stored = load(tmp_path / "model.safetensors")
+    assert_same(live, stored)
+    for each in (live, stored):
+        each.partial_fit(rows[CUT:], labels[CUT:])
+    assert_same(live, stored)
+    assert_same(live, made(method, score="aps").fit(rows, labels))
+
+
+@pytest.mark.parametrize("method", ["standard", "clustered", "pooled", "fuzzy", "rc3p"])
+def test_a_window_is_fit_on_the_newest_rows(data, method):
+    rows, labels = data
+    ids = {"ids": IDS}
+    newest = made(method, score="aps").fit(rows[150:], labels[150:], ids=IDS[150:])
+    first = {"ids": IDS[:CUT]}
+    by_window = made(method, score="aps").fit(rows[:CUT], labels[:CUT], **first)
+    by_window.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:], window=250)
+    assert_same(by_window, newest)
+    since = made(method, score="aps").fit(rows[:CUT], labels[:CUT], **first)
+    since.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:], since="patient 150")
+    assert_same(since, newest)
+    wide = made(method, score="aps").fit(rows[:CUT], labels[:CUT], **first)
+    wide.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:], window=10_000)
+    assert_same(wide, made(method, score="aps").fit(rows, labels, **ids))
+
+
+def test_places_are_counted_on_after_a_window(data):
+    """A third part gets the random numbers that it has in the whole input."""
+    rows, labels = data
+    parts = StandardPredictor(score="aps").fit(rows[:100], labels[:100])
+    parts.partial_fit(rows[100:200], labels[100:200], window=50)
+    parts.partial_fit(rows[200:300], labels[200:300])
+    whole = StandardPredictor(score="aps").fit(rows[:300], labels[:300])
+    np.testing.assert_array_equal(parts.kept_scores_, whole.kept_scores_[150:])
+    assert parts.n_calibration_ == 150
+    by_place = StandardPredictor(score="aps").fit(rows[:300], labels[:300])
+    by_place.partial_fit(rows[300:], labels[300:], since="150")
+    assert by_place.n_calibration_ == 250
+
+
+def test_an_executor_gives_the_same(data):
+    from concurrent.futures import ThreadPoolExecutor
+
+    rows, labels = data
+    here = StandardPredictor(score="aps").fit(rows[:CUT], labels[:CUT])
+    there = StandardPredictor(score="aps").fit(rows[:CUT], labels[:CUT])
+    with ThreadPoolExecutor(2) as executor:
+        there.partial_fit(rows[CUT:], labels[CUT:], executor=executor)
+    assert_same(here.partial_fit(rows[CUT:], labels[CUT:]), there)
+
+
+def test_scores_given_as_such_can_be_updated(data):
+    rows, labels = data
+    scores = 1 - rows[np.arange(400), labels]
+    parts = ClasswisePredictor().fit_scores(scores[:CUT], labels[:CUT], K)
+    parts.partial_fit(rows[CUT:], labels[CUT:])
+    assert_same(parts, ClasswisePredictor().fit(rows, labels))
+
+
+# What cannot be --------------------------------------------------------------------------------
+
+
+def test_those_that_keep_no_rows_say_so(data, tmp_path):
+    rows, labels = data
+    scattered = StandardPredictor().fit(rows, labels, gather=False)
+    given = StandardPredictor(score=PAS()).fit_scores(np.linspace(-1, 0, 400), labels, K)
+    groups = np.arange(400) % 2
+    grouped = RowGroupedPredictor().fit(rows, labels, groups=groups)
+    for each in (scattered, given, grouped):
+        with pytest.raises(InputError, match=r"cannot be updated: this .* keeps no calibration"):
+            each.partial_fit(rows, labels)
+        save(each, tmp_path / "model.safetensors", force=True)
+        assert load(tmp_path / "model.safetensors").kept_scores_ is None
+
+
+def test_ids_must_go_on_as_they_began(data):
+    rows, labels = data
+    with_ids = StandardPredictor().fit(rows[:CUT], labels[:CUT], ids=IDS[:CUT])
+    with pytest.raises(InputError, match="must have ids if the calibration rows had some"):
+        with_ids.partial_fit(rows[CUT:], labels[CUT:])
+    without = StandardPredictor().fit(rows[:CUT], labels[:CUT])
+    with pytest.raises(InputError, match="must have ids if"):
+        without.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:])
+    with pytest.warns(EvencoverWarning, match="150 of 400 rows have the id of an earlier row"):
+        with_ids.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[:150])
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"window": 0}, "'window'"),
+        ({"since": "nobody"}, "'since' must be the id of one of the rows"),
+    ],
+)
+def test_what_is_kept_must_be_there_and_a_refusal_changes_nothing(data, how, message):
+    rows, labels = data
+    fitted = StandardPredictor().fit(rows[:CUT], labels[:CUT])
+    before = fitted.thresholds_.copy()
+    with pytest.raises(InputError, match=message):
+        fitted.partial_fit(rows[CUT:], labels[CUT:], **how)
+    with pytest.raises(InputError, match="needs labels"):
+        fitted.partial_fit(rows[CUT:])
+    with pytest.raises(InputError, match="classes of the calibration"):
+        fitted.partial_fit(rows[:, :3] / rows[:, :3].sum(axis=1, keepdims=True), labels % 3)
+    np.testing.assert_array_equal(fitted.thresholds_, before)
+    assert fitted.n_calibration_ == CUT
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays.update(kept_labels_=arrays["kept_labels_"][:-1]),
+        lambda arrays: arrays.update(kept_labels_=(arrays["kept_labels_"] + 1) % K),
+        lambda arrays: arrays.update(kept_labels_=arrays["kept_labels_"] + K),
+        lambda arrays: arrays.update(kept_ids_=arrays["kept_ids_"][:7]),
+        lambda arrays: arrays.pop("kept_ids_"),
+        lambda arrays: arrays.update(kept_ranks_=arrays["kept_labels_"]),
+    ],
+)
+def test_kept_rows_that_do_not_fit_are_refused(data, tmp_path, change):
+    import json
+
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "model.safetensors"
+    save(StandardPredictor().fit(*data, ids=IDS), path)
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        about = json.loads(file.metadata()["evencover"])
+    about.pop("checksum", None)
+    change(arrays)
+    save_file(arrays, path, {"evencover": json.dumps(about)})
+    with pytest.raises(InputError, match="damaged"):
+        load(path)

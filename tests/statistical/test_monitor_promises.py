@@ -1,0 +1,139 @@
+"""False alarms of the monitor, looked at after every label, under the hypotheses at their edge.
+
+Labels come round after round, one of each class in turn. The e-values of all counts that can occur
+are computed once with the package's own functions; the runs then only look them up. While every
+class keeps the promise, the first alarm of any kind is one of `any_class`, which is looked at after
+every single label. Seeds are fixed; the shares asserted are bounds that theory gives, so with the
+runs made here a false failure of a correct monitor has a probability below 1e-3.
+"""
+
+import numpy as np
+import pytest
+from depth import size
+
+from evencover.monitoring.evidence import raised, shortfall_log_e, urn_log_e
+
+LEVEL, PROMISED = 0.05, 0.88
+CLASSES, LABELS = size(short=60, deep=500), size(short=200, deep=2000)
+RUNS = size(short=60, deep=400)
+# The bound holds for the mean of many runs; this is what RUNS of them may show in excess of it.
+SLACK = 3.1 * np.sqrt(LEVEL * (1 - LEVEL) / RUNS)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Log e-values [rows, hits] of the question whether the promise is broken."""
+    rows, hits = np.tril_indices(LABELS + 1)
+    found = np.full((LABELS + 1, LABELS + 1), -np.inf)
+    found[rows, hits] = shortfall_log_e(hits, rows - hits, PROMISED)
+    return found
+
+
+def urn_table(rank, n):
+    rows, hits = np.tril_indices(LABELS + 1)
+    found = np.full((LABELS + 1, LABELS + 1), -np.inf)
+    ranks, counts = np.full(len(rows), rank), np.full(len(rows), n)
+    found[rows, hits] = urn_log_e(hits, rows - hits, ranks, counts)
+    return found
+
+
+def paths(table, rng, coverage):
+    """Log e-values (LABELS + 1, CLASSES) of one run, after each round."""
+    hits = (rng.random((LABELS, CLASSES)) < coverage).cumsum(axis=0)
+    log_e = np.zeros((LABELS + 1, CLASSES))
+    log_e[1:] = table[np.arange(1, LABELS + 1)[:, None], hits]
+    return log_e
+
+
+def alarm_after_any_label(log_e):
+    """Whether the mean e-value reaches the bar after any label, of any class in its turn."""
+    e_values = np.exp(log_e)
+    gains = np.diff(e_values, axis=0).ravel()
+    return (1 + gains.cumsum() / CLASSES).max() >= 1 / LEVEL
+
+
+def test_a_promise_that_is_just_kept_raises_few_alarms(table):
+    rng = np.random.default_rng(1)
+    alarms = [alarm_after_any_label(paths(table, rng, PROMISED)) for _ in range(RUNS)]
+    assert np.mean(alarms) <= LEVEL + SLACK
+
+
+def test_most_alarms_name_classes_that_broke_the_promise(table):
+    """A tenth of the classes fell to 80%; the mean share of false names, at any of many looks."""
+    rng = np.random.default_rng(2)
+    n_broken = CLASSES // 10
+    coverage = np.r_[np.full(n_broken, 0.8), np.full(CLASSES - n_broken, PROMISED)]
+    looks = np.unique(np.linspace(1, LABELS, 50).astype(int))
+    false_shares = np.zeros((RUNS, len(looks)))
+    found = np.zeros(RUNS)
+    for run in range(RUNS):
+        log_e = paths(table, rng, coverage)
+        for place, look in enumerate(looks):
+            named = raised(log_e[look], LEVEL)
+            false_shares[run, place] = named[n_broken:].sum() / max(1, named.sum())
+        found[run] = raised(log_e[-1], LEVEL)[:n_broken].mean()
+    assert false_shares.mean(axis=0).max() <= LEVEL + SLACK
+    assert found.mean() > size(short=0.02, deep=0.99)  # it does find them
+
+
+def test_the_first_alarm_of_all_names_mostly_broken_classes(table):
+    """At the moment one would act: the share of false names when a first name is given."""
+    rng = np.random.default_rng(3)
+    n_broken = CLASSES // 10
+    coverage = np.r_[np.full(n_broken, 0.7), np.full(CLASSES - n_broken, PROMISED)]
+    shares = []
+    for _ in range(RUNS):
+        log_e = paths(table, rng, coverage)
+        enough = np.sort(log_e, axis=1)[:, ::-1] >= np.log(
+            CLASSES / (np.arange(1, CLASSES + 1) * LEVEL)
+        )
+        first = np.flatnonzero(enough.any(axis=1))
+        if len(first):
+            named = raised(log_e[first[0]], LEVEL)
+            assert named.any()
+            shares.append(named[n_broken:].sum() / named.sum())
+    assert len(shares) > RUNS / 2
+    assert np.mean(shares) <= LEVEL + SLACK
+
+
+def test_noise_of_few_calibration_rows_is_no_change():
+    """CLASSWISE with 20 rows: coverage is Beta(19, 2), off the promise in many classes."""
+    rng = np.random.default_rng(4)
+    table = urn_table(19, 20)
+    off = np.zeros(RUNS)
+    alarms = np.zeros(RUNS, dtype=bool)
+    for run in range(RUNS):
+        coverage = rng.beta(19, 2, size=CLASSES)
+        off[run] = (coverage < 0.9).mean()
+        alarms[run] = alarm_after_any_label(paths(table, rng, coverage))
+    assert off.mean() == pytest.approx(0.39, abs=0.03)
+    assert alarms.mean() <= LEVEL + SLACK
+
+
+def test_a_fall_since_calibration_is_named_and_false_names_are_few():
+    """A tenth of the classes, calibrated on 100 rows, fell by 30 points."""
+    rng = np.random.default_rng(5)
+    table, n_broken = urn_table(91, 100), CLASSES // 10
+    shares, found = [], []
+    for _ in range(RUNS):
+        coverage = rng.beta(91, 10, size=CLASSES)
+        coverage[:n_broken] -= 0.3
+        named = raised(paths(table, rng, coverage)[-1], LEVEL)
+        shares.append(named[n_broken:].sum() / max(1, named.sum()))
+        found.append(named[:n_broken].mean())
+    assert np.mean(shares) <= LEVEL + SLACK
+    assert np.mean(found) > 0.9
+
+
+def test_limits_hold_at_all_times():
+    """The share of runs in which the true coverage ever leaves the limits of one class."""
+    from evencover.monitoring.evidence import coverage_limits
+
+    rng = np.random.default_rng(6)
+    looks = np.unique(np.geomspace(1, LABELS, size(short=12, deep=60)).astype(int))
+    hits = (rng.random((LABELS, RUNS * 4)) < 0.93).cumsum(axis=0)[looks - 1]
+    out = np.zeros(RUNS * 4, dtype=bool)
+    for n, each in zip(looks, hits, strict=True):
+        low, high = coverage_limits(each, n - each, LEVEL).T
+        out |= (low > 0.93) | (high < 0.93)
+    assert out.mean() <= LEVEL + SLACK / 2
