@@ -177,8 +177,8 @@ class Store:
         if self.folder is None or not self._scores(dataset).exists():
             return None
         try:
-            with np.load(self._scores(dataset), allow_pickle=False) as arrays:
-                return dict(arrays)
+            with self._scores(dataset).open("rb") as file:  # NumPy would leave a bad one open
+                return dict(np.load(file, allow_pickle=False))
         except (ValueError, OSError, EOFError, KeyError, BadZipFile):
             return None  # damaged: they are computed again
 
