@@ -34,7 +34,7 @@ test: lint  ## style, types and tests, in a few minutes
 	$(PYTEST) -m 'not deep'
 
 test-deep: lint  ## everything, with many more examples, repetitions and kills; takes hours
-	$(PIP) torch==2.13.0 xgboost lightgbm
+	$(PIP) torch==2.13.0 transformers onnx onnxruntime datasets xgboost lightgbm
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep'
 
 bench: $(VENV)/.ready-dev  ## against other packages; takes a while

@@ -50,6 +50,7 @@ def test_predict_imports_no_scikit_learn(folder, run, method):
         "engine",
         "evaluation",
         "experiments",
+        "inference",
         "monitoring",
         "output",
         "predictors",

@@ -8,6 +8,7 @@ from evencover.cli import (
     calibrate,
     compare,
     evaluate,
+    infer,
     info,
     monitor,
     predict,
@@ -19,7 +20,7 @@ from evencover.cli.experiment import experiment
 from evencover.cli.shared import app as app
 
 COMMANDS: tuple[Any, ...] = (
-    *(calibrate, predict, evaluate, report, info, recommend, compare),
+    *(infer, calibrate, predict, evaluate, report, info, recommend, compare),
     *(monitor, update),
 )
 for command in COMMANDS:

@@ -22,9 +22,16 @@ def note(text: str) -> None:
 
 
 def progress(
-    items: Iterable[Item], what: str, total: int | None, size: Callable[[Item], int]
+    items: Iterable[Item],
+    what: str,
+    total: int | None,
+    size: Callable[[Item], int],
+    unit: str | None = None,
 ) -> Iterator[Item]:
-    """Pass items on; show a bar with the time left once a second has gone by, on a terminal."""
+    """Pass items on; show a bar with the time left once a second has gone by, on a terminal.
+
+    With a `unit` it also shows how many of them are done per second.
+    """
     if not sys.stderr.isatty():
         yield from items
         return
@@ -33,11 +40,19 @@ def progress(
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
+        Task,
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:.1f} {unit}/s")
+
+    rate = (Rate(),) if unit else ()
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), *rate, TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(what, total=total)
     begun = time.monotonic()

@@ -49,8 +49,8 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
     Parameters
     ----------
     entry
-        A `DataSet`; the name of a twin; "languages"; the path of a file; a table with the keys
-        path, name, labels and logits, or twin, name, scale and random_state; or a triple
+        A `DataSet`; the name of a twin; "languages"; the path of a file or folder; a table with the
+        keys path, name, labels and logits, or twin, name, scale and random_state; or a triple
         (name, probabilities, labels).
     scale
         Share of the classes of twins.
@@ -78,8 +78,8 @@ def _named(name: str, scale: float, folder: Path | None) -> DataSet:
         return _twin(name, name, scale, 0)
     if name == "languages":
         return DataSet("languages", "languages", _languages)
-    if not Path(name).suffix:
-        raise_unknown("data set", name, [*TWINS, "languages", "the path of a file"])
+    if not Path(name).suffix and not (folder or Path()).joinpath(name).is_dir():
+        raise_unknown("data set", name, [*TWINS, "languages", "the path of a file or folder"])
     return _file(Path(name).stem, name, folder)
 
 
@@ -121,13 +121,13 @@ def _file(
     name: str, path: str, folder: Path | None, labels: str | None = None, logits: bool | None = None
 ) -> DataSet:
     from evencover.data.files import column_from_file
-    from evencover.data.location import as_location, existing_file
+    from evencover.data.location import as_location, existing_file, expand
 
     def place(of: str) -> Location:
         location = as_location(of)
         if isinstance(location, Path) and folder is not None:
             location = folder / location
-        return existing_file(location)
+        return location if expand(location) else existing_file(location)
 
     files = [place(path)] + ([] if labels is None else [place(labels)])
 
@@ -135,7 +135,10 @@ def _file(
         column = None if labels is None else column_from_file(files[1])
         return as_source(files[0], column, logits=logits)
 
-    identity = " ".join(_fingerprint(file) for file in files)
+    each = [part for file in files for part in expand(file) or [file]]
+    identity = " ".join(_fingerprint(file) for file in each)
+    if len(each) > len(files):  # a folder of many parts
+        identity = hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
     return DataSet(name, f"{identity}, logits {logits}", open_source)
 
 

@@ -9,7 +9,7 @@ comes again with the same plan makes only what is missing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,12 +88,18 @@ class PlannedFolder:
                 marks[part["file"]] = own
         return marks
 
-    def finish(self) -> None:
-        """Write the manifest, now that every part is there."""
+    def finish(self, found: Mapping[str, Record] | None = None, **counts: int) -> None:
+        """Write the manifest, now that every part is there.
+
+        `found` says by file what turned out otherwise than planned; `counts` are of the whole.
+        """
         marks = self._marks()
-        parts = [part | marks[part["file"]] for part in self.parts]
-        rows = sum(part["rows"] for part in self.parts)
-        about = {"format": FORMAT, "made_from": self.made_from, "rows": rows, "parts": parts}
+        parts = [
+            part | (found or {}).get(part["file"], {}) | marks[part["file"]] for part in self.parts
+        ]
+        rows = sum(part["rows"] for part in parts)
+        about: Record = {"format": FORMAT, "made_from": self.made_from, "rows": rows}
+        about |= {**counts, "parts": parts}
         write_record(self.folder / MANIFEST, about)
         for part in self.parts:
             mark_path(self.folder / part["file"]).unlink(missing_ok=True)

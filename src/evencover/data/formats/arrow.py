@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from evencover.data.formats.arrays import column_keys
 from evencover.data.formats.read_ahead import read_ahead
 from evencover.data.frames import index_ids
 from evencover.data.location import Location
-from evencover.data.names import USUAL, Keys, are_numbers, is_saved_index
+from evencover.data.names import NAMES_KEY, USUAL, Keys, are_numbers, is_saved_index
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
@@ -43,6 +44,11 @@ class TableSource(Source):
             self.n_classes = self._count_classes(schema)
         if self.n_rows and self.n_classes < 2:
             raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
+        if self.class_names is not None and len(self.class_names) != self.n_classes:
+            raise InputError(
+                f"{self.name} must name every class. Got {len(self.class_names)} names for "
+                f"{self.n_classes} classes."
+            )
 
     def _describe(self) -> tuple[Any, list[int]]:
         """The schema, and the number of rows of each piece."""
@@ -63,8 +69,15 @@ class TableSource(Source):
         self.has_labels = self._label_column is not None
         self.class_names, self.logits = layout.class_names, layout.logits
         self.numbers_are_names = are_numbers(self.class_names or [""])
+        if self._is_list:  # whose labels, if they are numbers, count the list's places
+            self.class_names = self._stored_names(schema)
         self.may_be_ranked = True
         self.used, self.left_out = layout.used(columns), layout.left_out
+
+    def _stored_names(self, schema: Any) -> list[str] | None:
+        """Class names of a list column: a JSON list in the metadata, as in safetensors files."""
+        known = (schema.metadata or {}).get(NAMES_KEY.encode())
+        return None if known is None else [str(name) for name in json.loads(known)]
 
     def _read_ids(self) -> Array | None:
         if self._id_column is None:

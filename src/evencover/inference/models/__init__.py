@@ -1,0 +1,1 @@
+"""Trained classifiers, seen alike: something is prepared by workers, and becomes logits."""

@@ -1,0 +1,156 @@
+"""Whatever is wrong is one sentence, exit code 2, and nothing is written."""
+
+import pytest
+from cli.running import Result, assert_found, refused, succeeded
+from inference.made import NAMES, read, write_model, write_pictures, write_texts
+
+from evencover.cli import main
+
+BAD = """
+import numpy as np
+
+def nan(images):
+    rows = np.ones((len(images), 4))
+    rows[-1, 2] = np.nan
+    return rows
+
+def short(images):
+    return np.ones((1, 4))
+
+def flat(images):
+    return np.ones(len(images))
+
+def shape(images):
+    return np.ones((len(images), 5)) @ np.ones((4, 4))
+
+def growing(images, calls=[]):
+    calls.append(0)
+    return np.ones((len(images), 4 + (len(calls) > 2)))
+
+def large(images):
+    return np.full((len(images), 4), 1e6)
+
+number = 5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with pictures and texts, a good model and a file of bad ones."""
+    monkeypatch.chdir(tmp_path)
+    write_pictures(tmp_path / "data", 3)
+    write_texts(tmp_path / "texts.csv", 12)
+    write_model(tmp_path)
+    (tmp_path / "bad.py").write_text(BAD)
+    (tmp_path / "broken.py").write_text("import nowhere_to_be_found")
+    (tmp_path / "names.txt").write_text("\n".join(NAMES))
+    (tmp_path / "notes.txt").write_text("no model")
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys, folder):
+    def command(model, data, *more):
+        code = 0
+        try:
+            main(["infer", model, data, "-o", "scores", *map(str, more)])
+        except SystemExit as stop:
+            code = stop.code
+        return Result(code, *capsys.readouterr())
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "options", "sentence"),
+    [
+        ("none.onnx", "data", (), "none.onnx': there is no such file or folder"),
+        ("notes.txt", "data", (), "notes.txt': it is none of these"),
+        ("none.py:f", "data", (), "there is no file 'none.py'"),
+        ("nowhere:f", "data", (), "no module 'nowhere'"),
+        ("mine.py:f", "data", (), "'mine' has no 'f'"),
+        ("broken.py:f", "data", (), "raised ModuleNotFoundError"),
+        ("bad.py:number", "data", (), "must be a function. Got int"),
+        ("mine.py:pictures", "nowhere", (), "'nowhere': there is no such file or folder"),
+        ("mine.py:pictures", "notes.txt", (), "Got the ending '.txt'"),
+        ("mine.py:pictures", "data", ("--device", "cuda"), "no parameter 'device'"),
+        ("mine.py:pictures", "data", ("--batch-size", 0), "'batch_size'.* at least 1"),
+        ("mine.py:pictures", "data", ("--limit", 0), "'limit'.* at least 1"),
+        ("mine.py:texts", "texts.csv", ("--input-key", "words"), "input-key.*'words'.*text, label"),
+        ("mine.py:texts", "texts.csv", ("--kind", "images"), "column of paths of images.*Got"),
+        ("bad.py:nan", "data", (), "Got NaN for 'red/002.png', class 2"),
+        ("bad.py:short", "data", (), r"one row per input.*shape \(1, 4\) for 12 inputs"),
+        ("bad.py:flat", "data", (), r"one row per input.*shape \(12,\)"),
+        (
+            "bad.py:shape",
+            "data",
+            (),
+            "cannot take the 12 inputs from 'blue/000.png' on: ValueError",
+        ),
+        (
+            "bad.py:growing",
+            "data",
+            ("--batch-size", 4, "--class-names", "names.txt"),
+            "must return 4 numbers.*Got 5",
+        ),
+        ("bad.py:large", "data", ("--dtype", "float16"), "fit into float16.*--dtype float32"),
+        ("bad.py:large", "data", ("--class-names", "texts.csv"), "class.names"),
+    ],
+)
+def test_one_sentence_and_nothing_written(run, folder, model, data, options, sentence):
+    assert_found(sentence, refused(run(model, data, *options)))
+    found = {path.name for path in (folder / "scores").glob("*")}
+    assert found <= {"_plan.json"}  # where the model changed its mind half-way
+
+
+def test_an_empty_folder(run, folder):
+    (folder / "empty" / "blue").mkdir(parents=True)
+    assert_found(
+        "one sub-folder of images or texts per class", refused(run("mine.py:pictures", "empty"))
+    )
+
+
+def test_no_readable_image(run, folder):
+    for path in (folder / "data").glob("*/*.png"):
+        path.write_bytes(b"?")
+    line = refused(run("mine.py:pictures", "data"))
+    assert_found("None of the 12 inputs .* The first was 'blue/000.png': cannot identify", line)
+
+
+def test_strict_makes_an_unreadable_image_fatal(run, folder):
+    (folder / "data" / "green" / "001.png").write_bytes(b"?")
+    line = refused(run("mine.py:pictures", "data", "--strict"))
+    assert_found(r"\(--strict\). Got 'green/001.png': cannot identify image", line)
+    result = succeeded(run("mine.py:pictures", "data"))
+    assert (
+        "1 of 12 inputs could not be read; they are listed in scores/_unreadable.csv" in result.err
+    )
+    assert result.out == "scores: 11 rows in 1 files\n"
+
+
+def test_a_missing_image_is_unreadable(run, folder):
+    (folder / "list.csv").write_text("path,label\ndata/red/000.png,red\ndata/none.png,red\n")
+    assert "1 of 2 inputs" in succeeded(run("mine.py:pictures", "list.csv")).err
+
+
+def test_output_begun_with_another_model_or_other_data(run, folder):
+    succeeded(run("mine.py:pictures", "data"))
+    with (folder / "mine.py").open("a") as file:
+        file.write("\n# other weights")
+    assert_found(
+        "parts of another run: it had another model;", refused(run("mine.py:pictures", "data"))
+    )
+    assert "12 rows" in succeeded(run("mine.py:pictures", "data", "--force")).out
+    (folder / "data" / "red" / "002.png").unlink()
+    assert_found("it had another input;", refused(run("mine.py:pictures", "data")))
+    assert_found(
+        "another way of storing numbers",
+        refused(run("mine.py:pictures", "data", "--dtype", "float16")),
+    )
+    assert len(read(folder / "scores")) == 12
+
+
+def test_a_folder_with_other_things_is_left_alone(run, folder):
+    (folder / "scores").mkdir()
+    (folder / "scores" / "thesis.tex").write_text("years of work")
+    assert_found("holds other files", refused(run("mine.py:pictures", "data", "--force")))

@@ -1,0 +1,46 @@
+"""Every other command reads what infer writes."""
+
+import json
+
+import pytest
+from cli.running import Result, succeeded
+from inference.made import NAMES, write_model, write_pictures
+
+from evencover.cli import main
+
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments):
+        capsys.readouterr()
+        main([str(each) for each in arguments])
+        return Result(0, *capsys.readouterr())
+
+    return command
+
+
+def test_from_pictures_to_sets_and_a_study(run, tmp_path):
+    for name in ("calibration", "test"):
+        write_pictures(tmp_path / name, 30)
+    write_model(tmp_path)
+    for name in ("calibration", "test"):
+        succeeded(run("infer", "mine.py:pictures", name, "-o", f"scores-{name}"))
+    about = json.loads(run("info", "scores-test", "--json").out)
+    assert about["n_rows"] == 120 or about.get("rows") == 120
+    run("calibrate", "scores-calibration", "-o", "m.safetensors", "--method", "standard")
+    found = json.loads(run("evaluate", "m.safetensors", "scores-test", "--json").out)
+    assert found["marginal_coverage"] > 0.85
+    run("predict", "m.safetensors", "scores-test", "-o", "sets.jsonl")
+    first = json.loads((tmp_path / "sets.jsonl").read_text("utf-8").splitlines()[0])
+    assert first["id"] == "blue/000.png"
+    assert set(first["names"]) <= set(NAMES)
+    (tmp_path / "grid.toml").write_text(
+        'datasets = ["scores-test"]\nn_avg = [10]\nrepetitions = 2\n'
+        'methods = ["standard"]\nscores = ["softmax"]\n'
+    )
+    run("experiment", "run", "grid.toml", "-o", "results")
+    assert "scores-test" in run("experiment", "table", "results").out
