@@ -8,7 +8,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/evencover/_kernels/*.cpp
 # Tests that share a browser, a cluster or a study run on one worker, the longest first.
 PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
-.PHONY: setup demo lint test test-deep bench docs clean
+.PHONY: setup demo lint test test-deep audit bench docs wheels clean
 
 setup: $(VENV)/.ready
 
@@ -37,12 +37,20 @@ test-deep: lint  ## everything, with many more examples, repetitions and kills; 
 	$(PIP) torch==2.13.0 transformers onnx onnxruntime datasets xgboost lightgbm
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep'
 
+audit: $(VENV)/.ready-dev  ## known vulnerabilities of what is installed; asks a server
+	$(PIP) pip-audit
+	$(BIN)/python -m pip_audit --skip-editable
+
 bench: $(VENV)/.ready-dev  ## against other packages; takes a while
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.reading
 
-docs: $(VENV)/.ready-dev  ## the documentation as a site, in docs/_build
-	$(BIN)/python -m sphinx -q -W -b html docs docs/_build
+docs: $(VENV)/.ready-dev  ## the documentation as a site, in docs/_build; runs every tutorial
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	$(BIN)/python scripts/check_site.py docs/_build
+
+wheels:  ## build what this machine can build, and try it where there is no compiler
+	$(PYTHON) scripts/build_wheels.py
 
 clean:
-	rm -rf $(VENV) .cache build
+	rm -rf $(VENV) .cache build dist docs/_build docs/api docs/commands docs/tutorials

@@ -24,7 +24,13 @@ from evencover.scores import SCORES
 ROOT = Path(__file__).parents[2]
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+    for path in [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted(ROOT.glob("docs/*.md")),
+        *sorted(ROOT.glob("docs/howto/*.md")),
+        *sorted(ROOT.glob("docs/explanations/*.md")),
+    ]
 }
 N_CLASSES = 20
 
@@ -126,10 +132,33 @@ def write_parquet(folder, rows, labels=None):
         pq.write_table(table, f"{folder}/{number}.parquet")
 
 
+def reader_with_a_file(text, arrays, monkeypatch):
+    """The reader has one Parquet file."""
+    write_parquet("data", arrays["probabilities"], arrays["labels"])
+    Path("data/0.parquet").rename("DATA.parquet")
+    return text, {}
+
+
+def reader_with_a_network(text, arrays, monkeypatch):
+    """The reader has a network, loaders and requests: here the rows themselves are its inputs."""
+    torch = pytest.importorskip("torch")
+    rows, labels = (torch.from_numpy(np.array(arrays[key])) for key in ("probabilities", "labels"))
+    loader = [(rows[:200].log(), labels[:200]), (rows[200:].log(), labels[200:])]
+    return text, {
+        "model": torch.nn.Identity(),
+        "calibration_loader": loader,
+        "test_loader": loader,
+        "inputs": rows[:5].log(),
+        "request_ids": range(5),
+    }
+
+
 PRELUDES = {
     "README.md": reader_with_arrays,
     "docs/files.md": reader_with_files,
     "docs/cluster.md": reader_with_a_cluster,
+    "docs/howto/file.md": reader_with_a_file,
+    "docs/howto/network.md": reader_with_a_network,
     "docs/twins.md": reader_with_patience,
 }
 
@@ -152,7 +181,18 @@ def test_the_python_of_a_page_runs(page, folder, arrays, monkeypatch, capsys):
 
 def test_pages_with_python_are_found():
     assert set(PRELUDES) <= set(WITH_PYTHON)
-    assert "CONTRIBUTING.md" in WITH_PYTHON
+    assert {"CONTRIBUTING.md", "docs/quickstart.md"} <= set(WITH_PYTHON)
+
+
+def test_the_commands_of_the_quickstart_run(folder, capsys):
+    text = PAGES["docs/quickstart.md"]
+    exec(compile(python_blocks(text)[0], "quickstart", "exec"), {})
+    commands = [
+        c for c in re.findall(r"^    evencover (.*)$", text, re.MULTILINE) if c != "compare"
+    ]
+    for command in commands:
+        main(shlex.split(command))
+    assert {"model.safetensors", "report.html", "sets.csv"} <= {p.name for p in folder.iterdir()}
 
 
 def test_the_commands_of_the_front_page_run(folder, arrays, capsys):

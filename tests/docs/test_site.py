@@ -1,41 +1,36 @@
-"""The site is built without a warning, and every public name is on its page of the API."""
+"""The site is read without a warning, and every public name and command has a page.
 
-import re
-import subprocess
-import sys
-from pathlib import Path
+Here the tutorials are not run and no HTML is written; tests/browser/test_site.py does that.
+"""
 
 import pytest
+from site_building import build, copy_sources
 
 import evencover
-
-DOCS = Path(__file__).parents[2] / "docs"
+from evencover.cli.commands import app
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The site, built in a process of its own: Sphinx sets warnings, logging and themes for all."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
-    done = subprocess.run(
-        [*command, "-d", folder / "doctrees", DOCS, folder / "html"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return folder / "html"
+def docs(tmp_path_factory):
+    """The sources, with the pages that building generates."""
+    docs = copy_sources(tmp_path_factory.mktemp("site"))
+    build(docs, "dummy", "-D", "plot_gallery=0")
+    return docs
 
 
-def test_the_site_is_built_without_warnings(site):
-    pages = {path.stem for path in DOCS.glob("*.md")}
-    assert pages <= {path.stem for path in site.glob("*.html")}
+def test_every_public_name_has_a_page(docs):
+    pages = {path.name for path in (docs / "api").glob("*.rst")}
+    assert {f"evencover.{name}.rst" for name in evencover.__all__} - pages == {
+        "evencover.__version__.rst"
+    }
 
 
-def test_every_public_name_is_on_the_page_of_the_api(site):
-    listed = set(re.findall(r'id="evencover\.(\w+)"', (site / "api.html").read_text("utf-8")))
-    assert set(evencover.__all__) - listed == {"__version__"}
+def test_every_command_has_a_page(docs):
+    commands = {name for name in app if not name.startswith("-")}
+    assert {path.stem for path in (docs / "commands").glob("*.md")} == commands
+    assert "--alpha" in (docs / "commands" / "calibrate.md").read_text("utf-8")
 
 
-def test_the_metrics_of_a_report_are_on_the_page_of_the_api(site):
-    assert 'id="evencover.CoverageReport.covgap"' in (site / "api.html").read_text("utf-8")
+def test_every_tutorial_has_a_page(docs):
+    scripts = {path.stem for path in (docs.parent / "examples" / "tutorials").glob("*.py")}
+    assert scripts <= {path.stem for path in (docs / "tutorials").glob("*.rst")}

@@ -1,0 +1,180 @@
+"""Build what this machine can build, and try it as a stranger would.
+
+    python scripts/build_wheels.py            (make wheels)
+
+A source archive; from it one wheel for Python 3.11 and one for 3.12 and later (stable ABI), as far
+as these interpreters are found, repaired by auditwheel and read by abi3audit; one by clang, if it
+is there; and the wheel that comes out where there is no compiler. Each is installed in a new
+environment whose PATH has neither compiler nor CMake, and README is run there. The stable-ABI
+wheel is tried with every later interpreter that is found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+STABLE_FROM = "3.12"
+
+
+def run(*command: object, **options: object) -> str:
+    """Run a command; what it printed, or the end of this script."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False, **options
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def find_interpreters() -> dict[str, Path]:
+    """The Pythons on the PATH and those of pyenv, by version."""
+    found = {}
+    for version in VERSIONS:
+        folders = [*sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin"))[::-1], None]
+        for folder in folders:
+            path = shutil.which(f"python{version}", path=folder and str(folder))
+            if path and not _fails(path):
+                found.setdefault(version, Path(path))
+    return found
+
+
+def _fails(python: str) -> bool:
+    """Whether it cannot make environments: a stub of pyenv, or a Debian without venv."""
+    return subprocess.run([python, "-c", "import ensurepip"], capture_output=True).returncode != 0
+
+
+class Tools:
+    """Where wheels are built: an environment with build, auditwheel and abi3audit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = new_environment(Path(sys.executable), folder / "tools")
+        run(self.python, "-m", "pip", "install", "-q", *required_tools())
+        run(self.python, "-m", "build", "--sdist", "--outdir", DIST, ROOT)
+        (self.archive,) = DIST.glob("*.tar.gz")
+
+    def build(self, python: Path, name: str, environment: Mapping[str, str]) -> Path:
+        """A wheel of the archive, by another interpreter, as it comes out."""
+        builder = new_environment(python, self.folder / f"{name}-builder")
+        target = self.folder / name
+        run(
+            *(builder, "-m", "pip", "wheel", "-q", "--no-deps", "--no-cache-dir"),
+            *("--wheel-dir", target, self.archive),
+            env=dict(environment),
+        )
+        (wheel,) = target.glob("*.whl")
+        return wheel
+
+    def repair(self, wheel: Path) -> Path:
+        """The wheel for any Linux of its age, in dist/; a stable-ABI one is read by abi3audit."""
+        target = wheel.parent / "repaired"
+        with_tools = {**os.environ, "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"}
+        run(
+            *(self.python, "-m", "auditwheel", "repair", "--wheel-dir", target, wheel),
+            env=with_tools,
+        )
+        (repaired,) = target.glob("*.whl")
+        if "abi3" in repaired.name:
+            print(
+                "   ", run(self.python, "-m", "abi3audit", "--strict", repaired).strip() or "abi3"
+            )
+        return Path(shutil.copy(repaired, DIST))
+
+
+def required_tools() -> list[str]:
+    """The packages of the extra 'wheels' in pyproject.toml."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return project["optional-dependencies"]["wheels"]
+
+
+def new_environment(python: Path, folder: Path) -> Path:
+    """The Python of a new virtual environment."""
+    run(python, "-m", "venv", folder)
+    return folder / "bin" / "python"
+
+
+def without_compiler(folder: Path) -> dict[str, str]:
+    """An environment whose PATH is one folder; a compiler that is asked for is not found."""
+    needed = ("HOME", "PIP_", "SSL_", "HTTP", "http")  # to reach the packages, nothing else
+    kept = {name: value for name, value in os.environ.items() if name.startswith(needed)}
+    return {**kept, "PATH": str(folder), "CC": "none", "CXX": "none"}
+
+
+class Users:
+    """Strangers: for each interpreter an environment with all that is needed and no compiler."""
+
+    def __init__(self, folder: Path, pythons: Mapping[str, Path]) -> None:
+        self.folder, self.pythons = folder, pythons
+        self.known: dict[str, Path] = {}
+
+    def try_out(self, wheel: Path, version: str, kernels: str) -> None:
+        """README, with this wheel installed."""
+        python = self.known.get(version)
+        what = ["--force-reinstall", "--no-deps", wheel]
+        if python is None:
+            python = new_environment(self.pythons[version], self.folder / f"user-{version}")
+            self.known[version] = python
+            what = ["--only-binary", ":all:", f"evencover[all] @ {wheel.as_uri()}"]
+        bare = without_compiler(python.parent)
+        run(python, "-m", "pip", "install", "-q", *what, env=bare)
+        script = [ROOT / "scripts" / "try_wheel.py", "--readme", ROOT / "README.md"]
+        said = run(python, "-I", *script, "--kernels", kernels, env=bare, cwd=self.folder)
+        print("   ", said.splitlines()[0])
+
+
+def tell(what: str, wheel: Path) -> None:
+    """Name and size."""
+    print(f"{what}: {wheel.name}, {wheel.stat().st_size / 1e6:.2f} MB")
+
+
+def main() -> None:
+    """Build and try everything; the first failure ends it."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    pythons = find_interpreters()
+    print("interpreters:", ", ".join(pythons))
+    must = {**os.environ, "EVENCOVER_REQUIRE_KERNELS": "1"}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tools = Tools(folder)
+        tell("source archive", tools.archive)
+        users = Users(folder, pythons)
+        later = [version for version in pythons if version not in ("3.11", STABLE_FROM)]
+        for version, tried_with in {"3.11": ["3.11"], STABLE_FROM: [STABLE_FROM, *later]}.items():
+            if version not in pythons:
+                print(f"no Python {version} here: its wheel is not built")
+                continue
+            wheel = tools.repair(tools.build(pythons[version], f"gcc-{version}", must))
+            tell(f"wheel of Python {version}", wheel)
+            for user in tried_with:
+                users.try_out(wheel, user, "native")
+        first = next(iter(pythons))
+        if shutil.which("clang++"):
+            clang = {**must, "CC": "clang", "CXX": "clang++"}
+            wheel = tools.build(pythons[first], "clang", clang)
+            tell("by clang", wheel)
+            users.try_out(wheel, first, "native")
+        else:
+            print("no clang++ here: not tried")
+        bare = without_compiler(folder)
+        wheel = tools.build(pythons[first], "no-compiler", bare)
+        if not re.search(r"-py3-none-any\.whl$", wheel.name):
+            sys.exit(f"a wheel without compiler must be for all machines, not {wheel.name}")
+        tell("without compiler", wheel)
+        users.try_out(wheel, first, "numpy")
+    print("in dist/:", ", ".join(sorted(path.name for path in DIST.iterdir())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""What a stranger does with an installed wheel: the commands and the Python of README.
+
+    python try_wheel.py --readme README.md --kernels native
+
+Works in an empty folder, with the package that this Python finds; a failure is an error. Needs the
+extras that README needs (``evencover[all]``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+KERNELS = {"native": "c++", "numpy": "numpy"}
+
+
+def main() -> None:
+    """Run everything, and say what was run on."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--readme", type=Path, required=True)
+    parser.add_argument("--kernels", choices=KERNELS, help="which kernels must be in use")
+    wanted = parser.parse_args()
+    readme = wanted.readme.read_text("utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        check_installation(wanted.kernels)
+        run_readme(readme)
+        os.chdir("/")  # Windows keeps a folder that somebody stands in
+
+
+def check_installation(kernels: str | None) -> None:
+    """The package is an installed one, and has the kernels that are wanted."""
+    import evencover
+    from evencover import _kernels
+
+    home = Path(evencover.__file__).resolve()
+    if Path(sysconfig.get_path("platlib")).resolve() not in home.parents:
+        sys.exit(f"evencover is not the installed one: {home}")
+    if kernels and not _kernels.NAME.startswith(KERNELS[kernels]):
+        sys.exit(f"kernels are {_kernels.NAME}, not {kernels}")
+    python = ".".join(map(str, sys.version_info[:3]))
+    print(f"evencover {evencover.__version__}, Python {python}, kernels {_kernels.NAME}")
+
+
+def run_readme(readme: str) -> None:
+    """Its commands, one after the other, and then its Python, on rows of the bundled data."""
+    import numpy as np
+
+    from evencover.data import load_languages
+
+    rows, labels, _ = load_languages()
+    arrays = {
+        "probabilities": rows[:9000],
+        "labels": labels[:9000],
+        "test_probabilities": rows[9000:],
+        "test_labels": labels[9000:],
+        "new_probabilities": rows[:100],
+    }
+    np.savez("CAL.npz", probs=arrays["probabilities"], labels=arrays["labels"])
+    np.savez("TEST.npz", probs=arrays["test_probabilities"], labels=arrays["test_labels"])
+    np.save("NEW.npy", arrays["new_probabilities"])
+    commands = re.findall(r"^    evencover (.*)$", readme, re.MULTILINE)
+    blocks = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    if len(commands) < 4 or not blocks:
+        sys.exit("README has fewer commands or less Python than expected")
+    program = Path(sysconfig.get_path("scripts")) / "evencover"
+    for command in ["info", *commands]:
+        print(f"$ evencover {command}")
+        subprocess.run([program, *shlex.split(command, comments=True)], check=True)
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), dict(arrays))
+
+
+if __name__ == "__main__":
+    main()
