@@ -41,6 +41,7 @@ _HOME = {
     "evaluate": "evaluation",
     "write_report": "report",
     "predict_to_folder": "output.folders",
+    "to_onnx": "serving.onnx",
     "save": "persistence",
     "load": "persistence",
     "InputError": "errors",
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from evencover.scores import Position as Position
     from evencover.scores import Score as Score
     from evencover.scores import Softmax as Softmax
+    from evencover.serving.onnx import to_onnx as to_onnx
     from evencover.sets import PredictionSets as PredictionSets
 
 

@@ -8,6 +8,7 @@ from evencover.cli import (
     calibrate,
     compare,
     evaluate,
+    export,
     infer,
     info,
     monitor,
@@ -21,7 +22,7 @@ from evencover.cli.shared import app as app
 
 COMMANDS: tuple[Any, ...] = (
     *(infer, calibrate, predict, evaluate, report, info, recommend, compare),
-    *(monitor, update),
+    *(monitor, update, export),
 )
 for command in COMMANDS:
     app.command(command.run, name=command.__name__.rpartition(".")[2])

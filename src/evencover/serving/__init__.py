@@ -1,0 +1,1 @@
+"""Sets where the model runs: as an ONNX graph, an MLflow model, or an HTTP service."""

@@ -1,0 +1,120 @@
+"""Prediction sets as an MLflow model: the `pyfunc` flavour, without pickle.
+
+    from evencover.serving import mlflow as sets
+    sets.log_model(predictor, name="sets")              # or save_model(predictor, "folder")
+    mlflow.pyfunc.load_model(uri).predict(frame)        # or sets.load_model(folder): the predictor
+
+A row is a list of numbers in the column `probabilities`, with its id, if it has one, in the column
+`id`; its set comes back as a list.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import evencover
+from evencover.errors import InputError, needs
+from evencover.persistence import load, save
+from evencover.predictors.base import BasePredictor
+
+MODEL = "model.safetensors"
+
+
+def signature(predictor: BasePredictor) -> Any:
+    """What goes in and comes out: lists of numbers, and lists of classes."""
+    _require_mlflow()
+    from mlflow.models import ModelSignature
+    from mlflow.types.schema import Array, ColSpec, DataType, Schema
+
+    member = DataType.long if predictor.class_names_ is None else DataType.string
+    return ModelSignature(
+        Schema(
+            [
+                ColSpec(Array(DataType.double), "probabilities"),
+                ColSpec(DataType.string, "id", required=False),
+            ]
+        ),
+        Schema([ColSpec(Array(member), "set"), ColSpec(DataType.long, "size")]),
+    )
+
+
+def save_model(predictor: BasePredictor, path: str | os.PathLike[str], **options: Any) -> None:
+    """Write an MLflow model to a new folder; `options` are those of `mlflow.pyfunc.save_model`."""
+    _require_mlflow()
+    import mlflow.pyfunc
+
+    with _data_of(predictor) as about:
+        mlflow.pyfunc.save_model(os.fspath(path), **{**about, **options})
+
+
+def log_model(predictor: BasePredictor, name: str = "sets", **options: Any) -> Any:
+    """Log the model in MLflow; `options` are those of `mlflow.pyfunc.log_model`."""
+    _require_mlflow()
+    import mlflow.pyfunc
+
+    with _data_of(predictor) as about:
+        return mlflow.pyfunc.log_model(name=name, **{**about, **options})
+
+
+def load_model(path: str | os.PathLike[str]) -> BasePredictor:
+    """The predictor itself, from the folder of a model."""
+    found = sorted(Path(path).rglob(MODEL))
+    if len(found) != 1:
+        raise InputError(f"'{path}' must be the folder of a model that save_model wrote.")
+    return load(found[0])
+
+
+@contextmanager
+def _data_of(predictor: BasePredictor) -> Iterator[dict[str, Any]]:
+    with TemporaryDirectory() as folder:
+        save(predictor, Path(folder) / MODEL)
+        yield {
+            "data_path": folder,
+            "loader_module": __name__,
+            "signature": signature(predictor),
+            "pip_requirements": [f"evencover=={evencover.__version__}"],
+        }
+
+
+def _load_pyfunc(path: str) -> SetsModel:
+    """What MLflow calls, with the path of the data that were saved."""
+    return SetsModel(load_model(path))
+
+
+class SetsModel:
+    """What `mlflow.pyfunc.load_model` wraps."""
+
+    def __init__(self, predictor: BasePredictor) -> None:
+        self.predictor = predictor
+
+    def predict(self, model_input: Any, params: Any = None) -> Any:
+        """A frame with the columns `set` and `size`, one row for each of the input's."""
+        import pandas as pd
+
+        if isinstance(model_input, pd.DataFrame):
+            if "probabilities" not in model_input:
+                raise InputError("The input must have the column 'probabilities', of lists.")
+            lists, ids = model_input["probabilities"], model_input.get("id")
+            rows = np.array([np.asarray(each, dtype=np.float64) for each in lists])
+            ids = None if ids is None or ids.isna().any() else ids.tolist()
+        else:
+            rows, ids = np.asarray(model_input), None
+        sets = self.predictor.predict_set(rows, ids=ids)
+        names = self.predictor.class_names_
+        listed = sets.to_lists(names=names is not None)
+        return pd.DataFrame({"set": listed, "size": sets.sizes})
+
+
+def _require_mlflow() -> None:
+    try:
+        import mlflow.pyfunc
+    except ImportError:
+        raise needs("MLflow models", "mlflow", "mlflow") from None
+    assert mlflow.pyfunc

@@ -1,0 +1,304 @@
+"""Sets from ONNX Runtime are those of `predict_set`: every method, score, type and kind of tie."""
+
+import json
+
+import numpy as np
+import pytest
+from depth import size
+
+from evencover import (
+    APS,
+    PAS,
+    RAPS,
+    SAPS,
+    ClasswisePredictor,
+    InputError,
+    RowGroupedPredictor,
+    Score,
+    StandardPredictor,
+    to_onnx,
+)
+from evencover.predictors import PREDICTORS, make_predictor, method_names
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+from evencover.serving.onnx import onnx_inputs  # noqa: E402
+
+K = 9
+SCORES = ["softmax", APS(), APS(randomize=False), RAPS(k_reg=1), SAPS(), PAS()]
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+
+
+def session(path):
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    return runtime.InferenceSession(path, options)
+
+
+def exported(fitted, path, **how):
+    to_onnx(fitted, path, force=True, **how)
+    return session(path)
+
+
+def made(method, score, **parameters):
+    own = {"gamma": 0.4, "n_clusters": 2} if method == "clustered" else {}
+    return make_predictor(method, score=score, **own, **parameters)
+
+
+def n_different(found, sets):
+    """Memberships that differ; sizes and listed classes must say the same as membership."""
+    membership, sizes, classes, valid = found
+    assert valid.all()
+    np.testing.assert_array_equal(sizes, membership.sum(axis=1))
+    listed = np.arange(membership.shape[1]) < sizes[:, None]
+    assert (classes[~listed] == -1).all()
+    again = np.zeros_like(membership)
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    again[rows, classes[listed]] = True
+    np.testing.assert_array_equal(again, membership)
+    return int((membership != sets.to_mask()).sum())
+
+
+@pytest.mark.parametrize("logits", [False, True])
+@pytest.mark.parametrize("score", SCORES, ids=str)
+@pytest.mark.parametrize("method", method_names())
+def test_no_membership_differs(simulate, tmp_path, method, score, logits):
+    """In the long form ten million memberships of each method, score and kind of input."""
+    n_rows, block = size(short=500, deep=100_000), 20_000
+    data = simulate(n_rows + 300, size(short=K, deep=50), seed=4, dtype=np.float32)
+    rows = np.log(data.rows + np.float32(1e-30)) if logits else data.rows
+    labels = data.labels
+    exact = PREDICTORS[method].supports_exact and score == SCORES[1]
+    for allow_empty in (True, False):
+        fitted = made(method, score, exact=exact, allow_empty=allow_empty, from_logits=logits)
+        fitted.fit(rows[:300], labels[:300])
+        graph = exported(fitted, tmp_path / "sets.onnx")
+        for start in range(300, len(rows), block):
+            new = rows[start : start + block]
+            found = graph.run(None, {"rows": new, **onnx_inputs(fitted, new)})
+            assert n_different(found, fitted.predict_set(new)) == 0
+        if not allow_empty:
+            assert (found[1] > 0).all()
+
+
+@pytest.mark.parametrize("ties", ["saturated", "duplicated", "quantised"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("score", ["softmax", APS(randomize=False), SAPS()], ids=str)
+def test_ties_and_types(simulate, tmp_path, score, dtype, ties):
+    rows, labels = simulate(700, K, seed=5, ties=ties)
+    rows = rows.astype(dtype)
+    fitted = ClasswisePredictor(score=score, alpha=0.2).fit(rows[:300], labels[:300])
+    graph = exported(fitted, tmp_path / "sets.onnx", dtype=dtype)
+    found = graph.run(None, {"rows": rows[300:], **onnx_inputs(fitted, rows[300:])})
+    sets = fitted.predict_set(rows[300:])
+    assert n_different(found, sets) == 0
+    for row in range(400):  # the most probable first, equal ones by index
+        members = sets[row]
+        order = members[np.argsort(-rows[300 + row, members].astype(float), kind="stable")]
+        assert found[2][row, : len(order)].tolist() == order.tolist()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 257, size(short=300, deep=5000)])
+def test_any_number_of_classes_and_infinite_thresholds(simulate, tmp_path, n_classes):
+    rows, labels = simulate(400, n_classes, seed=6, long_tail=True, dtype=np.float32)
+    for method in ("classwise", "rc3p"):
+        fitted = made(method, "aps").fit(rows, labels)
+        graph = exported(fitted, tmp_path / "sets.onnx")
+        found = graph.run(None, {"rows": rows, **onnx_inputs(fitted, rows)})
+        assert n_different(found, fitted.predict_set(rows)) == 0
+        if n_classes > 100:
+            assert np.isinf(fitted.thresholds_).any()
+
+
+def test_ids_give_the_numbers_of_predict_set(simulate, tmp_path):
+    rows, labels = simulate(400, K, seed=7, dtype=np.float32)
+    ids = [f"row {n}" for n in range(400)]
+    fitted = StandardPredictor(score="aps", exact=True).fit(rows, labels)
+    graph = exported(fitted, tmp_path / "sets.onnx")
+    numbers = onnx_inputs(fitted, rows, ids=ids)
+    assert set(numbers) == {"uniform", "coin"}
+    found = graph.run(None, {"rows": rows, **numbers})
+    assert n_different(found, fitted.predict_set(rows, ids=ids)) == 0
+    assert n_different(found, fitted.predict_set(rows)) > 0
+
+
+def test_without_random_numbers_sets_are_as_large_as_they_can_be(simulate, tmp_path):
+    rows, labels = simulate(400, K, seed=8, dtype=np.float32)
+    fitted = StandardPredictor(score="saps", exact=True).fit(rows, labels)
+    graph = exported(fitted, tmp_path / "sets.onnx")
+    largest = graph.run(["membership"], {"rows": rows})[0]
+    ones = {"uniform": np.ones(400), "coin": np.zeros(400)}
+    np.testing.assert_array_equal(largest, graph.run(["membership"], {"rows": rows, **ones})[0])
+
+
+@pytest.mark.parametrize("logits", [False, True])
+def test_a_bad_row_is_marked_and_spoils_no_other(simulate, tmp_path, logits):
+    rows, labels = simulate(300, K, seed=9)
+    given = np.log(rows) if logits else rows
+    fitted = StandardPredictor(score="aps", from_logits=logits).fit(given, labels)
+    graph = exported(fitted, tmp_path / "sets.onnx", dtype="float64")
+    whole = graph.run(None, {"rows": given})
+    spoilt = given.copy()
+    bad = {3: np.nan, 5: np.inf} if logits else {3: np.nan, 5: -0.5, 8: 0.9, 9: np.inf}
+    for row, value in bad.items():
+        spoilt[row, 2] = value
+    if logits:
+        spoilt[7] = -np.inf
+        spoilt[11, 4] = -np.inf  # a masked class is none
+    found = graph.run(None, {"rows": spoilt})
+    is_bad = [row in bad or (logits and row == 7) for row in range(300)]
+    assert found[3].tolist() == [not each for each in is_bad]
+    same = ~np.array(is_bad)
+    same[11] = not logits
+    np.testing.assert_array_equal(found[0][same], whole[0][same])
+    for row in np.flatnonzero(is_bad):
+        with pytest.raises(InputError):
+            fitted.predict_set(spoilt[[row]])
+    fitted.predict_set(spoilt[[11]])
+
+
+# After a classifier -----------------------------------------------------------------------------
+
+
+def classifier(path, n_classes, opset, names=("input", "scores"), more=()):
+    """A linear layer, by hand; `more` outputs are copies of its scores."""
+    helper, proto = onnx.helper, onnx.TensorProto
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(4, n_classes)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", [names[0], "weights"], [names[1]])]
+    nodes += [helper.make_node("Identity", [names[1]], [name]) for name in more]
+    graph = helper.make_graph(
+        nodes,
+        "linear",
+        [helper.make_tensor_value_info(names[0], proto.FLOAT, ["N", 4])],
+        [
+            helper.make_tensor_value_info(name, proto.FLOAT, ["N", n_classes])
+            for name in (names[1], *more)
+        ],
+        [onnx.numpy_helper.from_array(weights, "weights")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return weights
+
+
+@pytest.mark.parametrize("opset", [13, 17, 18, 21])
+@pytest.mark.parametrize("score", ["softmax", "raps"])
+def test_appended_to_a_classifier(tmp_path, score, opset):
+    """ONNX Runtime's own product makes the logits; the sets follow from those very logits."""
+    weights = classifier(tmp_path / "linear.onnx", K, opset)
+    rng = np.random.default_rng(2)
+    inputs = rng.normal(size=(800, 4)).astype(np.float32)
+    labels = (inputs @ weights + rng.gumbel(size=(800, K))).argmax(axis=1)
+    logits = session(tmp_path / "linear.onnx").run(None, {"input": inputs})[0]
+    fitted = ClasswisePredictor(score=score, from_logits=True).fit(logits[:500], labels[:500])
+    graph = exported(fitted, tmp_path / "both.onnx", after=tmp_path / "linear.onnx")
+    new = logits[500:]
+    found = graph.run(None, {"input": inputs[500:], **onnx_inputs(fitted, new)})
+    np.testing.assert_array_equal(found[0], new)
+    assert n_different(found[1:], fitted.predict_set(new)) == 0
+    assert [each.name for each in graph.get_outputs()] == [
+        *("scores", "membership", "sizes", "classes", "valid")
+    ]
+
+
+def test_which_output_and_which_names(simulate, tmp_path):
+    fitted = StandardPredictor(from_logits=True).fit(*simulate(100, K, seed=1))
+    path, after = tmp_path / "both.onnx", tmp_path / "linear.onnx"
+    classifier(after, K, 17, more=("copy", "classes"))
+    with pytest.raises(InputError, match="Got scores, copy, classes; name it with after_output"):
+        to_onnx(fitted, path, after)
+    to_onnx(fitted, path, after, after_output="copy")
+    assert "set_classes" in [each.name for each in session(path).get_outputs()]
+    classifier(after, K + 1, 17)
+    with pytest.raises(InputError, match=r"number for each of the 9 classes\. Got none"):
+        to_onnx(fitted, path, after, force=True)
+    classifier(after, K, 12)
+    with pytest.raises(InputError, match=r"opset 13 or later\. Got 12"):
+        to_onnx(fitted, path, after, force=True)
+    after.write_bytes(after.read_bytes()[:40])
+    with pytest.raises(InputError, match="as an ONNX model"):
+        to_onnx(fitted, path, after, force=True)
+    with pytest.raises(InputError, match="no such file"):
+        to_onnx(fitted, path, tmp_path / "none.onnx", force=True)
+
+
+# Files, own scores, bad input ---------------------------------------------------------------------
+
+
+def test_the_file_says_what_it_is_and_passes_the_checker(simulate, tmp_path):
+    names = [f"naïve {n}" for n in range(K)]
+    fitted = StandardPredictor(score="aps").fit(*simulate(100, K, seed=1), class_names=names)
+    path = to_onnx(fitted, tmp_path / "sets.onnx")
+    model = onnx.load(path)
+    onnx.checker.check_model(model, full_check=True)
+    about = {each.key: each.value for each in model.metadata_props}
+    assert about["evencover.method"] == "standard"
+    assert json.loads(about["evencover.class_names"]) == names
+    assert json.loads(about["evencover.score"]) == {"name": "aps", "randomize": True}
+    assert {each.domain for each in model.opset_import} == {""}  # no operator of anybody's own
+
+
+class Margin(Score):
+    name = "margin"
+    needs_order = False
+
+    def formula(self, at):
+        return np.where(at.p != at.top, abs(at.top - at.p) / 2, -at.top)
+
+    def maximum(self, n_classes):
+        return 1.0
+
+
+class Entropy(Margin):
+    name = "entropy"
+
+    def formula(self, at):
+        return -np.log(at.p)
+
+
+def test_a_score_of_ones_own_is_exported_if_its_bits_are_certain(simulate, tmp_path):
+    rows, labels = simulate(400, K, seed=3, dtype=np.float32)
+    fitted = ClasswisePredictor(score=Margin()).fit(rows, labels)
+    found = exported(fitted, tmp_path / "sets.onnx").run(None, {"rows": rows})
+    assert n_different(found, fitted.predict_set(rows)) == 0
+    fitted = ClasswisePredictor(score=Entropy()).fit(rows, labels)
+    with pytest.raises(InputError, match="Got 'log'"):
+        to_onnx(fitted, tmp_path / "log.onnx")
+    assert not (tmp_path / "log.onnx").exists()
+
+
+def test_bad_input_is_one_sentence(simulate, tmp_path):
+    rows, labels = simulate(100, K, seed=1)
+    fitted = StandardPredictor().fit(rows, labels)
+    for path, how, words in (
+        ("sets.json", {}, "ending must be .onnx"),
+        ("sets.onnx", {"dtype": "int8"}, "'dtype' must be one of"),
+    ):
+        with pytest.raises(InputError, match=words):
+            to_onnx(fitted, tmp_path / path, **how)
+    by_site = RowGroupedPredictor().fit(rows, labels, groups=np.arange(100) % 2)
+    with pytest.raises(InputError, match="Only methods with one threshold per class"):
+        to_onnx(by_site, tmp_path / "sets.onnx")
+    with pytest.raises(InputError, match="not calibrated"):
+        to_onnx(StandardPredictor(), tmp_path / "sets.onnx")
+    to_onnx(fitted, tmp_path / "sets.onnx")
+    with pytest.raises(InputError, match="exists already"):
+        to_onnx(fitted, tmp_path / "sets.onnx")
+
+
+def test_the_command(simulate, tmp_path, monkeypatch, capsys):
+    from evencover import save
+    from evencover.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    rows, labels = simulate(300, K, seed=1, dtype=np.float32)
+    fitted = StandardPredictor(score="aps").fit(rows, labels)
+    save(fitted, "model.safetensors")
+    main(["export", "model.safetensors", "-o", "sets.onnx"])
+    assert "sets.onnx: membership, sizes and classes of sets, from rows" in capsys.readouterr().out
+    found = session("sets.onnx").run(None, {"rows": rows, **onnx_inputs(fitted, rows)})
+    assert n_different(found, fitted.predict_set(rows)) == 0
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", "model.safetensors", "-o", "sets.onnx"])
