@@ -56,6 +56,7 @@ def test_predict_imports_no_scikit_learn(folder, run, method):
         "predictors",
         "report",
         "scores",
+        "serving",
     ],
 )
 def test_every_room_can_be_entered_first(module, folder):

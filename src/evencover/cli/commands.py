@@ -15,6 +15,7 @@ from evencover.cli import (
     predict,
     recommend,
     report,
+    serve,
     update,
 )
 from evencover.cli.experiment import experiment
@@ -22,7 +23,7 @@ from evencover.cli.shared import app as app
 
 COMMANDS: tuple[Any, ...] = (
     *(infer, calibrate, predict, evaluate, report, info, recommend, compare),
-    *(monitor, update, export),
+    *(monitor, update, export, serve),
 )
 for command in COMMANDS:
     app.command(command.run, name=command.__name__.rpartition(".")[2])

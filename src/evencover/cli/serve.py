@@ -1,0 +1,117 @@
+"""``evencover serve``: prediction sets over HTTP, with a monitor."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from evencover.cli.console import note
+from evencover.cli.shared import Switch
+from evencover.errors import InputError
+from evencover.output.atomic import refuse_existing
+
+TOKEN = "EVENCOVER_TOKEN"
+
+
+def run(
+    model: Path,
+    /,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    state: Path | None = None,
+    token_file: Path | None = None,
+    watch: Switch = False,
+    false_alarm: float | None = None,
+    tolerance: float | None = None,
+    max_body: int = 16 * 2**20,
+    max_rows: int = 10_000,
+    timeout: float = 10.0,
+    max_requests: int = 100,
+) -> None:
+    """Answer requests for prediction sets, and watch their coverage as labels come in.
+
+    POST /v1/sets, POST /v1/labels (with a token), GET /v1/coverage, /v1/model, /healthz, /metrics,
+    /openapi.json, and a live page at /.
+
+    Parameters
+    ----------
+    model
+        Written by calibrate.
+    host
+        The address to listen at; by default this machine only.
+    port
+        The port to listen at; 0 takes any that is free.
+    state
+        Where the monitor's counts are kept (JSON); without it they are lost when the service ends.
+    token_file
+        File with the token that whoever sends labels must have; or the environment variable
+        EVENCOVER_TOKEN. Without a token no labels are taken.
+    watch
+        Take up a new model when the file changes, without dropping a request.
+    false_alarm
+        Level of each question of the monitor; 0.05 in a new state.
+    tolerance
+        How far below 1 - alpha coverage may be before the promise counts as broken; 0.02 in a new
+        state.
+    max_body
+        The largest body of a request, in bytes.
+    max_rows
+        The most rows in a request.
+    timeout
+        Seconds in which the body of a request must arrive.
+    max_requests
+        How many requests may be under way at once; others are told to come again (503).
+    """
+    from evencover.serving.http.app import make_app, require_extra
+    from evencover.serving.http.service import Limits, Service
+
+    require_extra()
+    import uvicorn
+
+    if min(max_body, max_rows, max_requests) < 1 or timeout <= 0 or not 0 <= port < 2**16:
+        raise InputError("Limits must be above 0, and the port from 0 to 65535.")
+    if state is not None:
+        refuse_existing(state, force=True)
+    asked = {"false_alarm": false_alarm, "tolerance": tolerance}
+    options = {name: value for name, value in asked.items() if value is not None}
+    service = Service(model, state, **options)
+    app = make_app(
+        service,
+        token=_token(token_file),
+        limits=Limits(max_body, max_rows, timeout),
+        watch=watch,
+        note=note,
+    )
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        limit_concurrency=max_requests,
+        timeout_keep_alive=max(1, int(timeout)),
+        timeout_graceful_shutdown=max(1, int(timeout)),
+        server_header=False,
+    )
+    try:
+        listening = socket.create_server((host, port), backlog=2048)
+    except OSError as error:
+        raise InputError(
+            f"Cannot listen at {host}:{port}: {error.strerror or error}; choose another --port."
+        ) from error
+    print(f"evencover: http://{host}:{listening.getsockname()[1]}", flush=True)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        return os.environ.get(TOKEN) or None
+    try:
+        token = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"Cannot read '{path}': {getattr(error, 'strerror', error)}.") from None
+    if not token:
+        raise InputError(f"'{path}' must hold a token. Got an empty file.")
+    return token

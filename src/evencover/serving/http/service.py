@@ -1,0 +1,222 @@
+"""The service behind the addresses: the model of now, its monitor, and their files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evencover._types import Array
+from evencover.errors import InputError
+from evencover.monitoring import CoverageMonitor, summary
+from evencover.monitoring.counts import Counts
+from evencover.persistence import load
+from evencover.predictors.base import BasePredictor
+from evencover.randomness import row_ids
+from evencover.report.watch_page import watch_html
+from evencover.serving.http.requests import Rows
+from evencover.sets import PredictionSets
+
+MOST_IDS = 100_000  # of labelled rows that are remembered, so that a repeated request counts once
+KEPT_SECONDS = 1.0  # for which a summary is given again: making it takes longer than asking for it
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may take: bytes, rows, and seconds until it has arrived."""
+
+    body: int = 16 * 2**20
+    rows: int = 10_000
+    seconds: float = 10.0
+
+
+@dataclass
+class Loaded:
+    """A model with its monitor; requests that began with it end with it."""
+
+    predictor: BasePredictor
+    monitor: CoverageMonitor
+    stamp: tuple[int, int, int]
+    counted: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    is_dirty: bool = False
+
+
+class Service:
+    """Answers requests with the model of now, and counts for its monitor.
+
+    Parameters
+    ----------
+    model
+        The file of the model; `reload` looks whether there is a new one.
+    state
+        Where the monitor's state is kept; None keeps it in memory only.
+    options
+        `false_alarm` and `tolerance` of a new monitor.
+    """
+
+    def __init__(self, model: Path, state: Path | None = None, **options: Any) -> None:
+        self.model, self.state, self.options = Path(model), state, options
+        self._lock, self._label_lock = threading.Lock(), threading.Lock()
+        self._kept: dict[str, tuple[float, Any]] = {}
+        self.now = self._load()
+
+    # ---- requests ------------------------------------------------------------------------------
+
+    def sets(self, given: Rows) -> tuple[PredictionSets, Array, str]:
+        """The sets of rows, the rows as they were read, and the model's digest."""
+        loaded = self.now
+        sets = loaded.predictor.predict_set(given.rows, ids=given.ids, groups=given.groups)
+        top_classes = given.rows.argmax(axis=1)
+        with self._lock:
+            loaded.monitor.observe_sets(sets.sizes, top_classes)
+            loaded.is_dirty = True
+        return sets, given.rows, loaded.monitor.model
+
+    def labels(self, given: Rows) -> dict[str, Any]:
+        """Count labelled rows; what was counted is in the file when this returns."""
+        with self._label_lock:  # so that a request that is sent twice at once counts once
+            loaded = self.now
+            new = self._not_counted(loaded, given)
+            if new.any():
+                part = self._counted(loaded, given, np.flatnonzero(new).tolist())
+                self._remember(loaded, given, new)
+                with self._lock:
+                    loaded.monitor.counts += part
+                    loaded.is_dirty = True
+                    self._save(loaded)
+        n_new = int(new.sum())
+        return {"counted": n_new, "repeated": len(given) - n_new, "model": loaded.monitor.model}
+
+    @staticmethod
+    def _counted(loaded: Loaded, given: Rows, kept: list[int]) -> Counts:
+        """What some of the rows add to the counts; a bad row, and nothing is counted."""
+        monitor = loaded.monitor
+        part = CoverageMonitor(loaded.predictor, monitor.false_alarm, monitor.tolerance)
+        labels, ids, groups = (
+            None if values is None else [values[n] for n in kept]
+            for values in (given.labels, given.ids, given.groups)
+        )
+        return part.update(given.rows[kept], labels, ids=ids, groups=groups).counts
+
+    def coverage(self) -> dict[str, Any]:
+        """All that the monitor has to say."""
+        return dict(self._recent("coverage", summary))
+
+    def page(self) -> str:
+        """The live page."""
+        title = f"Coverage of {self.model.name}"
+        return str(self._recent("page", lambda monitor: watch_html(monitor, title, refresh=10)))
+
+    def describe(self) -> dict[str, Any]:
+        """What the model is."""
+        loaded = self.now
+        predictor = loaded.predictor
+        names = predictor.class_names_
+        return {
+            "model": loaded.monitor.model,
+            "file": self.model.name,
+            "method": predictor.method,
+            "score": predictor.score_.name,
+            "alpha": str(predictor.alpha),
+            "exact": predictor.exact,
+            "reads": "logits" if predictor.from_logits else "probabilities",
+            "guarantee": predictor.guarantee,
+            "n_classes": predictor.n_classes_,
+            "n_calibration": predictor.n_calibration_,
+            "needs_groups": "row groups" in predictor.needs,
+            "class_names": None if names is None else list(names),
+        }
+
+    def _recent(self, what: str, make: Any) -> Any:
+        then, value = self._kept.get(what, (0.0, None))
+        if value is None or time.monotonic() - then > KEPT_SECONDS:
+            with self._lock:
+                monitor = self.now.monitor
+                copied = CoverageMonitor(monitor.predictor, monitor.false_alarm, monitor.tolerance)
+                copied.counts = monitor.counts + copied.counts
+            value = make(copied)
+            self._kept[what] = (time.monotonic(), value)
+        return value
+
+    # ---- rows that come twice --------------------------------------------------------------------
+
+    def _not_counted(self, loaded: Loaded, given: Rows) -> Array:
+        """Which rows have an id that was not counted lately, nor twice here."""
+        if given.ids is None:
+            return np.ones(len(given), dtype=bool)
+        keys = row_ids(given.ids, len(given)).tolist()
+        seen: set[int] = set()
+        new = np.ones(len(given), dtype=bool)
+        for place, key in enumerate(keys):
+            new[place] = key not in loaded.counted and key not in seen
+            seen.add(key)
+        return new
+
+    def _remember(self, loaded: Loaded, given: Rows, new: Array) -> None:
+        if given.ids is None:
+            return
+        keys = row_ids(given.ids, len(given))[new].tolist()
+        loaded.counted.update(dict.fromkeys(keys))
+        while len(loaded.counted) > MOST_IDS:
+            loaded.counted.popitem(last=False)
+
+    # ---- files -----------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write the monitor's state, if there is anything new."""
+        with self._lock:
+            if self.now.is_dirty:
+                self._save(self.now)
+
+    def _save(self, loaded: Loaded) -> None:
+        if self.state is not None and loaded is self.now:
+            loaded.monitor.save(self.state)
+        loaded.is_dirty = False
+
+    def reload(self) -> bool:
+        """Take up a new model if the file has changed; requests go on with the old one meanwhile.
+
+        The state of the old model is kept under a name of its own, and a new one begins.
+        """
+        if self._stamp() == self.now.stamp:
+            return False
+        stamp, predictor = self._stamp(), load(self.model)
+        monitor = CoverageMonitor(predictor, **self.options)
+        with self._lock:
+            old = self.now
+            if monitor.model == old.monitor.model:
+                old.stamp = stamp
+                return False
+            if self.state is not None:
+                ending = f".{old.monitor.model[:8]}{self.state.suffix}"
+                old.monitor.save(self.state.with_name(self.state.stem + ending))
+                monitor.save(self.state)
+            self.now = Loaded(predictor, monitor, stamp)
+            self._kept.clear()
+        return True
+
+    def _load(self) -> Loaded:
+        stamp, predictor = self._stamp(), load(self.model)
+        monitor = CoverageMonitor(predictor, **self.options)
+        if self.state is not None and self.state.exists():
+            monitor = CoverageMonitor.load(self.state, predictor)
+            for name, value in self.options.items():
+                if value != getattr(monitor, name):
+                    raise InputError(
+                        f"{name!r} must be {getattr(monitor, name)}, as in '{self.state}'. "
+                        f"Got {value}; a level that changes while one looks is none."
+                    )
+        return Loaded(predictor, monitor, stamp)
+
+    def _stamp(self) -> tuple[int, int, int]:
+        """What changes when the file does."""
+        try:
+            about = self.model.stat()
+        except OSError as error:
+            raise InputError(f"Cannot read '{self.model}': {error.strerror or error}.") from error
+        return about.st_mtime_ns, about.st_size, about.st_ino
