@@ -48,15 +48,21 @@ def map_on_threads(
     most_threads: int | None = None,
     ahead: int = 2,
 ) -> Iterator[Result]:
-    """Yield ``function(item)`` in the order of the items; `ahead` of them per thread at a time."""
+    """Yield ``function(item)`` in the order of the items; `ahead` of them per thread at a time.
+
+    A function that would use threads itself finds that the cores are taken (`one_of_many`).
+    """
+
+    def one(item: Item) -> Result:
+        with one_of_many():
+            return function(item)
+
     threads = n_threads() if most_threads is None else min(n_threads(), most_threads)
     if threads == 1:
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from in_order(
-            lambda item: pool.submit(function, item), _results, items, ahead * threads
-        )
+        yield from in_order(lambda item: pool.submit(one, item), _results, items, ahead * threads)
 
 
 def in_order(

@@ -15,6 +15,7 @@ from evencover._kernels.draws import NO_DRAWS, Draws
 from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits, is_member
+from evencover._kernels.reference_pooling import HeldOut
 from evencover._validation import InputError
 
 
@@ -42,6 +43,10 @@ def _choose(wanted: str) -> ModuleType:
 if TYPE_CHECKING:
     from evencover._kernels.reference import (
         NAME,
+        cluster_losses,
+        mixture_levels,
+        mixture_masses,
+        normal_losses,
         p_values,
         p_values_of,
         prediction_sets,
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
         score_matrix,
         set_coverage,
         set_sizes,
+        soft_clusters,
         true_label_ranks,
         true_label_scores,
         uniforms,
@@ -59,6 +65,10 @@ if TYPE_CHECKING:
 else:
     _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
     NAME = _chosen.NAME
+    cluster_losses = _chosen.cluster_losses
+    mixture_levels = _chosen.mixture_levels
+    mixture_masses = _chosen.mixture_masses
+    normal_losses = _chosen.normal_losses
     p_values = _chosen.p_values
     p_values_of = _chosen.p_values_of
     prediction_sets = _chosen.prediction_sets
@@ -69,6 +79,7 @@ else:
     score_matrix = _chosen.score_matrix
     set_coverage = _chosen.set_coverage
     set_sizes = _chosen.set_sizes
+    soft_clusters = _chosen.soft_clusters
     true_label_ranks = _chosen.true_label_ranks
     true_label_scores = _chosen.true_label_scores
     uniforms = _chosen.uniforms
@@ -79,10 +90,15 @@ __all__ = [
     "BadRow",
     "Draws",
     "Formula",
+    "HeldOut",
     "LimitTable",
     "Limits",
     "Position",
+    "cluster_losses",
     "is_member",
+    "mixture_levels",
+    "mixture_masses",
+    "normal_losses",
     "p_values",
     "p_values_of",
     "prediction_sets",
@@ -93,6 +109,7 @@ __all__ = [
     "score_matrix",
     "set_coverage",
     "set_sizes",
+    "soft_clusters",
     "true_label_ranks",
     "true_label_scores",
     "uniforms",

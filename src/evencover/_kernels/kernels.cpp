@@ -1,7 +1,9 @@
 // The kernels of one instruction set (see isa.hpp).
 #include "kernels.hpp"
 
+#include "mixture.hpp"
 #include "philox.hpp"
+#include "pinball.hpp"
 #include "prediction_sets.hpp"
 #include "row_check.hpp"
 #include "row_numbers.hpp"
@@ -9,6 +11,7 @@
 #include "score.hpp"
 #include "score_matrix.hpp"
 #include "set_sizes.hpp"
+#include "soft_clusters.hpp"
 
 EVENCOVER_BEGIN
 
@@ -88,6 +91,7 @@ int64_t p_values(const Rows& rows, const Score& score, const Draws& draws,
 }  // namespace
 
 const Kernels kernels = {random_bits,     uniforms,     row_keys,  true_label_scores, score_matrix,
-                         prediction_sets, set_coverage, set_sizes, p_values};
+                         prediction_sets, set_coverage, set_sizes, p_values, soft_clusters,
+                         mixture_levels,  mixture_masses, normal_losses, cluster_losses};
 
 EVENCOVER_END

@@ -101,6 +101,63 @@ struct SetCoverage {
     int64_t* top_classes;
 };
 
+// A mixture of multinomials: counts of classes by bin, what every cluster is smoothed with, and
+// when to stop.
+struct SoftClusters {
+    const double* counts;  // (n_classes, n_bins)
+    int64_t n_classes;
+    int64_t n_bins;
+    const double* smoothing;  // (n_bins)
+    int64_t n_clusters;
+    int64_t most_steps;
+    double tolerance;
+};
+
+// Rows by class: those a prior was learnt from, by the first of n_points equally spaced ranks that
+// is above them, and the ranks of those that were held out.
+struct HeldOut {
+    const int16_t* own_points;
+    const int64_t* own_offsets;
+    const double* held_ranks;
+    const int64_t* held_offsets;
+    int64_t n_classes;
+    int64_t n_points;
+    double aim;  // the level whose pinball loss is wanted
+};
+
+// How many rows the prior counts, and the level that all classes share then.
+struct Strengths {
+    const double* rows;
+    const double* targets;
+    int64_t n;
+};
+
+// Normal distributions of the normal scores; their distribution function by a table on
+// [-reach, reach].
+struct NormalPrior {
+    const double* mean;
+    const double* deviation;
+    const double* scores;  // (n_points) normal scores of the ranks
+    const double* table;
+    int64_t n_table;
+    double reach;
+};
+
+struct ClusterPrior {
+    const double* weights;    // (n_classes, n_clusters)
+    const double* functions;  // (n_clusters, n_points)
+    int64_t n_clusters;
+};
+
+// Weights (n_classes, n_clusters) of distribution functions (n_bins + 1, n_clusters), which are given
+// at equally spaced edges.
+struct Mixture {
+    const double* weights;
+    const double* functions;
+    int64_t n_clusters;
+    int64_t n_bins;
+};
+
 constexpr int64_t all_good = -1;
 
 // Where rows are scored, the functions return the first bad one, or `all_good`.
@@ -120,6 +177,13 @@ struct Kernels {
                          int64_t* sizes);
     int64_t (*p_values)(const Rows&, const Score&, const Draws&, const GroupedScores&,
                         double* p_values);
+    void (*soft_clusters)(const SoftClusters&, double* weights);
+    void (*mixture_levels)(const Mixture&, const int64_t* classes, const double* u, int64_t n,
+                           double* levels);
+    void (*mixture_masses)(const double* weights, int64_t n_clusters, const int64_t* classes,
+                           const int16_t* bins, int64_t n, double* masses);
+    void (*normal_losses)(const HeldOut&, const Strengths&, const NormalPrior&, double* losses);
+    void (*cluster_losses)(const HeldOut&, const Strengths&, const ClusterPrior&, double* losses);
 };
 
 namespace baseline {

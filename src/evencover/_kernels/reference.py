@@ -16,6 +16,13 @@ from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits, is_member
 from evencover._kernels.reference_numbers import random_bits, row_keys, row_numbers, uniforms
+from evencover._kernels.reference_pooling import (
+    cluster_losses,
+    mixture_levels,
+    mixture_masses,
+    normal_losses,
+    soft_clusters,
+)
 from evencover._kernels.reference_rows import label_position, positions, probabilities
 from evencover._kernels.slices import in_slices
 from evencover._validation import Array, FloatArray, IntArray
@@ -189,6 +196,10 @@ def p_values_of(
 
 __all__ = [
     "NAME",
+    "cluster_losses",
+    "mixture_levels",
+    "mixture_masses",
+    "normal_losses",
     "p_values",
     "p_values_of",
     "prediction_sets",
@@ -199,6 +210,7 @@ __all__ = [
     "score_matrix",
     "set_coverage",
     "set_sizes",
+    "soft_clusters",
     "true_label_ranks",
     "true_label_scores",
     "uniforms",

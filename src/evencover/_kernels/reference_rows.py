@@ -19,7 +19,7 @@ FIXED_POINT = 2.0**52
 _FACTORIALS = [float(math.factorial(n)) for n in range(12, -1, -1)]
 
 
-def _exp_nonpositive(x: FloatArray) -> FloatArray:
+def exp_nonpositive(x: FloatArray) -> FloatArray:
     """exp(x) for x <= 0 from IEEE basic operations only.
 
     Libraries' exp differ in the last bit, which would move scores between machines and kernels.
@@ -53,7 +53,7 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
     top = p.max(axis=1, keepdims=True)
     bad = ~np.isfinite(top[:, 0])  # NaN and +inf spread to the maximum; -inf is a masked class
     _refuse(bad)
-    e = _exp_nonpositive((p - top) / temperature)
+    e = exp_nonpositive((p - top) / temperature)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)
     return e / (total.astype(np.float64) / scale)[:, None]

@@ -9,26 +9,22 @@
 EVENCOVER_BEGIN
 
 // exp(x) for x <= 0: Cody-Waite reduction and a degree-13 Taylor polynomial; 0 below -700.
+constexpr double exp_to_integer = 6755399441055744.0;  // 1.5 * 2**52: adding it rounds to integers
+constexpr double exp_per_doubling = 1.4426950408889634;
+constexpr double exp_high = 0.6931471803691238, exp_low = 1.9082149292705877e-10;
+constexpr int n_exp_coefficients = 14;
+constexpr double exp_coefficients[n_exp_coefficients] = {
+    1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0,
+    1.0 / 40320.0,      1.0 / 5040.0,      1.0 / 720.0,      1.0 / 120.0,     1.0 / 24.0,
+    1.0 / 6.0,          1.0 / 2.0,         1.0,              1.0};
+
 inline double exp_nonpositive(double x) {
-    constexpr double to_integer = 6755399441055744.0;  // 1.5 * 2**52: adding it rounds to integers
     const double clipped = x > -701.0 ? x : -701.0;
-    const double shifted = clipped * 1.4426950408889634 + to_integer;
-    const double k = shifted - to_integer;
-    const double r = (clipped - k * 0.6931471803691238) - k * 1.9082149292705877e-10;
-    double value = 1.0 / 6227020800.0;
-    value = value * r + 1.0 / 479001600.0;
-    value = value * r + 1.0 / 39916800.0;
-    value = value * r + 1.0 / 3628800.0;
-    value = value * r + 1.0 / 362880.0;
-    value = value * r + 1.0 / 40320.0;
-    value = value * r + 1.0 / 5040.0;
-    value = value * r + 1.0 / 720.0;
-    value = value * r + 1.0 / 120.0;
-    value = value * r + 1.0 / 24.0;
-    value = value * r + 1.0 / 6.0;
-    value = value * r + 1.0 / 2.0;
-    value = value * r + 1.0;
-    value = value * r + 1.0;
+    const double shifted = clipped * exp_per_doubling + exp_to_integer;
+    const double k = shifted - exp_to_integer;
+    const double r = (clipped - k * exp_high) - k * exp_low;
+    double value = exp_coefficients[0];
+    for (int i = 1; i < n_exp_coefficients; ++i) value = value * r + exp_coefficients[i];
     // The low bits of `shifted` are k in two's complement; 2**k is never subnormal here.
     const double power = double_of((bits(shifted) + 1023) << 52);
     return clipped < -700.0 ? 0.0 : value * power;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
@@ -12,11 +11,12 @@ import numpy as np
 from evencover._types import IntArray
 from evencover._validation import real_number, whole_number
 from evencover.comparison.cost import costs
+from evencover.comparison.fits import fit_all
 from evencover.comparison.result import Candidate, Comparison
 from evencover.comparison.splitting import calibration_split, other_rows
 from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data.opening import as_source
-from evencover.errors import EvencoverWarning, InputError
+from evencover.errors import InputError
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.quantiles import Alpha, exact_fraction
@@ -110,11 +110,14 @@ def compare(
     name_of_method = dict(zip(predictors, _names(predictors, "method"), strict=True))
     name_of_score = dict(zip(all_scores, _names(all_scores, "name"), strict=True))
     tests = [other_rows(split, len(rows.labels)) for split in splits]
-    trials = [
-        Trial(score, _fitted(rows, score, predictor, alpha, split, seed + place), tests[place])
-        for score, predictor in pairs
-        for place, split in enumerate(splits)
-    ]
+
+    def trial(job: tuple[Score, BasePredictor, int]) -> Trial:
+        score, predictor, place = job
+        fitted = predictor.with_params(alpha=alpha, score=score, random_state=seed + place)
+        rows.calibrate(fitted, score, splits[place])
+        return Trial(score, fitted, tests[place])
+
+    trials = fit_all(trial, [(*pair, place) for pair in pairs for place in range(n_splits)])
     reports = [CoverageReport.from_tally(tally, alpha) for tally in rows.tally(trials)]
     found = costs(rows, trials, [report.avg_size for report in reports])
     infinite = [float(np.isinf(trial.predictor.thresholds_).mean()) for trial in trials]
@@ -153,20 +156,3 @@ def _names(items: Sequence[Any], attribute: str) -> list[str]:
     """Short names where they tell the items apart, else the items with their parameters."""
     short = [getattr(item, attribute) for item in items]
     return short if len(set(short)) == len(items) else [repr(item) for item in items]
-
-
-def _fitted(
-    rows: ScoredRows,
-    score: Score,
-    predictor: BasePredictor,
-    alpha: Alpha,
-    calibration: IntArray,
-    seed: int,
-) -> BasePredictor:
-    """A copy of the predictor, calibrated on the rows of one split."""
-    fitted = type(predictor)(**predictor.get_params())
-    fitted.set_params(alpha=alpha, score=score, random_state=seed)
-    with warnings.catch_warnings():  # what a split lacks is in the table, not news
-        warnings.simplefilter("ignore", EvencoverWarning)
-        rows.calibrate(fitted, score, calibration)
-    return fitted

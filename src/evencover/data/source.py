@@ -40,16 +40,18 @@ class Block(NamedTuple):
     labels
         (n,) class indices, if there are any.
     source
-        Where the rows come from.
+        Where the rows come from; None if they are at hand.
     """
 
     start: int
     rows: Array
     labels: IntArray | None
-    source: Source
+    source: Source | None
 
     def place(self, row: int) -> str:
         """What a message calls a row of this block: its file, and its number there."""
+        if self.source is None:
+            return f"row {self.start + row}"
         return self.source.place(self.start - self.source.offset + row)
 
 

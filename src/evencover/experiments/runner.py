@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import evencover
 from evencover._types import IntArray
+from evencover.comparison.fits import fit_all
 from evencover.comparison.splitting import other_rows
 from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data.source import Source
-from evencover.engine.blocks import map_blocks
 from evencover.errors import EvencoverWarning
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Tally
@@ -218,9 +218,7 @@ def _trials(
             for cell, fitted in _calibrated(grid, unit, rows, own, calibration, repetition)
         ]
 
-    with warnings.catch_warnings():  # what a split lacks is in the table, not news
-        warnings.simplefilter("ignore", EvencoverWarning)
-        done = [trial for part in map_blocks(calibrate, jobs) for trial in part]
+    done = [trial for part in fit_all(calibrate, jobs) for trial in part]
     place = {id(cell): number for number, cell in enumerate(cells)}
     return sorted(done, key=lambda item: (place[id(item[0])], item[1]))
 

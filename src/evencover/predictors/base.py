@@ -42,6 +42,7 @@ from evencover.predictors.matching import (
     require_fitted,
     require_labels,
 )
+from evencover.predictors.ready import few_rows, ready_rule
 from evencover.predictors.rule import Rule
 from evencover.predictors.scoring import Scoring
 from evencover.predictors.updating import Updatable
@@ -230,6 +231,10 @@ class BasePredictor(Updatable):
             (N,) stable row ids; the same id always gets the same random choices. Without them,
             equal rows that arrive one at a time share their fate.
         """
+        if executor is None and groups is None:
+            rows = few_rows(self, probabilities)
+            if rows is not None:
+                return ready_rule(self).predict_set(rows, ids)
         blocks = self.predict_set_blocks(probabilities, ids=ids, groups=groups, executor=executor)
         return PredictionSets.concatenate(blocks)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from math import inf
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from math import ceil, inf
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import FloatArray, IntArray
+from evencover._kernels import HeldOut
+from evencover._threads import map_on_threads
+from evencover._validation import Array, FloatArray, IntArray
+from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.pooling import (
+    LOSS_POINTS,
     Blend,
     ClusterPrior,
     NormalPrior,
@@ -20,105 +26,195 @@ from evencover.predictors.pooling import (
 from evencover.quantiles import Alpha, exact_fraction
 
 N_FOLDS = 5
-LOSS_GRID = 128
 
 # A kind of prior ("normal", or a number of soft clusters) and how many rows it counts.
 Ingredient = tuple[str | int, float]
 
 
-class RankedRows(NamedTuple):
-    """Calibration rows in ranks: nothing depends on the scale of the score.
+def canonical_order(rows: CalibrationRows) -> IntArray:
+    """The order of the scores; equal ones by label, then id, then place."""
+    order = np.argsort(rows.scores)
+    scores = rows.scores[order]
+    equal = scores[1:] == scores[:-1]
+    if equal.any():
+        tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+        few = order[tied]
+        by = (few, rows.ids[few], rows.labels[few], rows.scores[few])
+        order[tied] = few[np.lexsort(by)]
+    return order
 
-    ``place`` is each row's place in the order of all scores; ``u`` its middle rank, which is the
-    same for equal scores.
+
+class RankedRows(NamedTuple):
+    """Calibration rows in the order of their scores: nothing depends on the scores' scale.
+
+    ``first`` (N,) is how many rows have a lower score, and the same for equal scores.
     """
 
-    scores: FloatArray
     labels: IntArray
-    place: IntArray
-    u: FloatArray
-    sorted_scores: FloatArray
+    first: IntArray
     n_classes: int
 
     @classmethod
-    def of(cls, scores: FloatArray, labels: IntArray, n_classes: int) -> RankedRows:
-        """From scores and labels (N,)."""
-        order = np.argsort(scores, kind="stable")
-        place = np.empty(len(scores), dtype=np.int64)
-        place[order] = np.arange(len(scores))
-        ranked = scores[order]
-        below = np.searchsorted(ranked, scores, side="left")
-        u = (below + np.searchsorted(ranked, scores, side="right")) / (2 * len(scores))
-        return cls(scores, labels, place, u, ranked, n_classes)
+    def of(cls, scores: Array, labels: IntArray, n_classes: int) -> RankedRows:
+        """From scores, or anything that stands for them; they must ascend."""
+        starts = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: len(scores)])
+        if len(starts) < len(scores):
+            starts = np.repeat(starts, np.diff(starts, append=len(scores)))
+        return cls(labels, starts, n_classes)
 
-    def rank(self, scores: FloatArray) -> FloatArray:
-        """The rank of other scores among these."""
-        return rank_of_place(np.searchsorted(self.sorted_scores, scores), len(self.scores))
+    def take(self, rows: Array) -> RankedRows:
+        """Some of the rows, chosen by flags; they are ranked among themselves."""
+        return RankedRows.of(self.first[rows], self.labels[rows], self.n_classes)
 
     def own_rows(self) -> OwnRows:
         """Where the rows of each class stand."""
-        return OwnRows.of(self.place, self.labels, self.n_classes, len(self.labels))
+        n_rows = len(self.labels)
+        return OwnRows.of(np.arange(n_rows), self.labels, self.n_classes, n_rows)
 
-    def prior(self, kind: str | int) -> Prior:
+    def priors(self, kinds: Iterable[str | int]) -> Priors:
         """What these rows lead one to expect of every class."""
-        if kind == "normal":
-            return NormalPrior.fit(self.u, self.labels, self.n_classes)
-        return ClusterPrior.fit(self.u, self.labels, self.n_classes, int(kind))
+        u = middle_ranks(self.first)
+        rows = (u, self.labels, self.n_classes)
+        return Priors(
+            NormalPrior.fit(*rows) if "normal" in kinds else None,
+            {int(n): ClusterPrior.fit(*rows, int(n)) for n in kinds if n != "normal"},
+        )
+
+
+def middle_ranks(first: IntArray) -> FloatArray:
+    """The middle of the ranks of each row and its equals, from how many rows come before."""
+    n = len(first)
+    starts = np.flatnonzero(first == np.arange(n))
+    stops = np.append(starts[1:], n)
+    u = (starts + stops) / (2 * n) if n else np.empty(0)
+    return u if len(u) == n else np.repeat(u, stops - starts)
+
+
+class Priors(NamedTuple):
+    """The normal prior, if it is wanted, and soft clusters by their number."""
+
+    normal: NormalPrior | None
+    clusters: dict[int, ClusterPrior]
+
+    def by_kind(self) -> dict[str | int, Prior]:
+        """All of them."""
+        found: dict[str | int, Prior] = dict(self.clusters.items())
+        return found if self.normal is None else {"normal": self.normal, **found}
 
 
 class Fold(NamedTuple):
-    """Rows that were left out, their ranks among the others, and what the others say."""
+    """Rows that were left out, by class and in the order of their scores, seen by the others.
 
-    held: IntArray
+    ``labels`` (n,), and ``rank`` among the others; ``own_below`` and ``n_own``, how many of the
+    others' rows of the same class have a lower score, and how many there are; ``expected``, the
+    level that each kind of prior gives them.
+    """
+
+    labels: IntArray
     rank: FloatArray
+    own_below: FloatArray
+    n_own: FloatArray
+    expected: dict[str | int, FloatArray]
     own: OwnRows
     priors: dict[str | int, Prior]
 
+    @classmethod
+    def of(
+        cls, rows: RankedRows, fold_of_row: Array, kinds: Sequence[str | int], number: int
+    ) -> Fold:
+        """Learn from the rows of all other folds."""
+        is_held = fold_of_row == number
+        learning, held = rows.take(~is_held), rows.take(is_held)
+        first = rows.first[is_held]
+        by_class = _by_class(held.labels, rows.n_classes)
+        labels, place = held.labels[by_class], (first - held.first)[by_class]
+        rank = rank_of_place(place, len(learning.labels))
+        priors = learning.priors(kinds).by_kind()
+        expected = {kind: prior.level(labels, rank) for kind, prior in priors.items()}
+        if 1 in expected:  # the common prior learns nothing, so it may rank among all rows
+            among_all = rank_of_place(first[by_class], len(rows.labels))
+            expected[1] = priors[1].level(labels, among_all)
+        own = learning.own_rows()
+        own_below, n_own = own.below(labels, place), np.maximum(own.counts, 1)[labels]
+        counts = (own_below.astype(np.float64), n_own.astype(np.float64))
+        return cls(labels, rank, *counts, expected, own, priors)
+
+    def levels(self, kind: str | int, strength: float) -> FloatArray:
+        """The level of each row (n,) under a blend that did not see it."""
+        return blended(self.own_below, self.n_own, self.expected[kind], strength)
+
+    def losses(
+        self, aim: float, ingredients: Sequence[Ingredient], targets: FloatArray
+    ) -> FloatArray:
+        """Pinball loss of each class's rows (ingredients, K) with thresholds at the targets."""
+        n_classes, n_rows = len(self.own.counts), self.own.n_rows
+        stops = np.floor(np.arange(LOSS_POINTS + 1) / LOSS_POINTS * n_rows).astype(np.int64)
+        point = np.repeat(np.arange(LOSS_POINTS, dtype=np.int16), np.diff(stops))
+        held = np.bincount(self.labels, minlength=n_classes)
+        rows = HeldOut(
+            point[self.own.own_places()],
+            self.own.offsets,
+            self.rank,
+            np.concatenate([[0], np.cumsum(held)]),
+            LOSS_POINTS,
+            aim,
+            np.array([strength for _, strength in ingredients]),
+            targets,
+        )
+        losses = np.empty((len(ingredients), n_classes))
+        for kind, prior in self.priors.items():
+            own = [place for place, (each, _) in enumerate(ingredients) if each == kind]
+            strengths = rows.strengths[own]
+            losses[own] = prior.losses(rows._replace(strengths=strengths, targets=targets[own]))
+        return losses
+
 
 class Crossfit(NamedTuple):
-    """The level of each row (ingredients, N) under a blend that did not see it, and the folds."""
+    """The folds, what all rows together lead one to expect, and the ways to pool."""
 
-    levels: FloatArray
     folds: list[Fold]
+    priors: Priors
     ingredients: list[Ingredient]
+
+    def levels(self, ingredient: Ingredient) -> FloatArray:
+        """The level of each row (N,) under a blend that did not see it, fold after fold."""
+        return np.concatenate([fold.levels(*ingredient) for fold in self.folds])
+
+    def blended_levels(self, weights: FloatArray) -> FloatArray:
+        """The levels (N,) of all ingredients together."""
+        total = np.zeros(sum(len(fold.labels) for fold in self.folds))
+        for weight, ingredient in zip(weights, self.ingredients, strict=True):
+            total += weight * self.levels(ingredient)
+        return total
 
 
 def crossfit(rows: RankedRows, order: IntArray, ingredients: list[Ingredient]) -> Crossfit:
     """Try every ingredient on folds of the rows; `order` is a random order of them."""
-    fold_of_row = _folds(rows.labels, order)
-    kinds = dict.fromkeys(kind for kind, _ in ingredients)
-    levels = np.empty((len(ingredients), len(rows.labels)))
-    folds = []
-    for number in range(N_FOLDS):
-        held, others = np.flatnonzero(fold_of_row == number), np.flatnonzero(fold_of_row != number)
-        learning = RankedRows.of(rows.scores[others], rows.labels[others], rows.n_classes)
-        labels, scores = rows.labels[held], rows.scores[held]
-        place = np.searchsorted(learning.sorted_scores, scores)
-        fold = Fold(
-            held,
-            learning.rank(scores),
-            learning.own_rows(),
-            {kind: learning.prior(kind) for kind in kinds},
-        )
-        expected = {kind: prior.level(labels, fold.rank) for kind, prior in fold.priors.items()}
-        if 1 in expected:  # the common prior learns nothing, so it may rank among all rows
-            expected[1] = fold.priors[1].level(labels, rows.rank(scores))
-        own_below, n = fold.own.below(labels, place), np.maximum(fold.own.counts[labels], 1)
-        for row, (kind, strength) in enumerate(ingredients):
-            levels[row, held] = blended(own_below, n, expected[kind], strength)
-        folds.append(fold)
-    return Crossfit(levels, folds, ingredients)
+    kinds = tuple(dict.fromkeys(kind for kind, _ in ingredients))
+    fold = partial(Fold.of, rows, _folds(rows, order), kinds)
+    # On all rows, too, as one job among those of the folds.
+    found: Iterator[Any] = map_on_threads(
+        lambda number: rows.priors(kinds) if number < 0 else fold(number), range(-1, N_FOLDS)
+    )
+    priors, *folds = found
+    return Crossfit(folds, priors, ingredients)
 
 
-def _folds(labels: IntArray, order: IntArray) -> IntArray:
+def _folds(rows: RankedRows, order: IntArray) -> Array:
     """The fold of each row: by their random order, and as even as can be within every class."""
-    order = order[np.argsort(labels[order], kind="stable")]
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[order] = np.arange(len(labels)) % N_FOLDS
+    order = order[_by_class(rows.labels[order], rows.n_classes)]
+    fold = np.empty(len(order), dtype=np.int8)
+    fold[order] = np.arange(len(order)) % N_FOLDS
     return fold
 
 
-def ingredient_weights(tried: Crossfit, rows: RankedRows, alpha: Alpha) -> FloatArray:
+def _by_class(labels: IntArray, n_classes: int) -> IntArray:
+    """The order of the classes, which leaves rows of one class as they stand."""
+    kind = np.uint16 if n_classes <= 2**16 else np.int64  # short integers are sorted by radix
+    return np.argsort(labels.astype(kind), kind="stable")
+
+
+def ingredient_weights(tried: Crossfit, alpha: Alpha) -> FloatArray:
     """How much each ingredient counts: exp(-z^2 / 2), normalised.
 
     z is how far its held-out pinball loss is above the lowest, in standard errors of the paired
@@ -126,68 +222,50 @@ def ingredient_weights(tried: Crossfit, rows: RankedRows, alpha: Alpha) -> Float
     """
     if len(tried.ingredients) == 1:
         return np.ones(1)
-    losses = _held_out_losses(tried, rows, alpha)
-    above = losses - losses[losses.mean(axis=1).argmin()]
-    n_classes = rows.n_classes
-    by_class = np.stack(
-        [np.bincount(rows.labels, weights=each, minlength=n_classes) for each in above]
-    )
-    error = np.sqrt(((by_class - by_class.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
-    z = by_class.sum(axis=1) / np.maximum(error, 1e-12)
+    losses = _held_out_losses(tried, float(1 - exact_fraction(alpha)))
+    above = losses - losses[losses.sum(axis=1).argmin()]
+    error = np.sqrt(((above - above.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
+    z = above.sum(axis=1) / np.maximum(error, 1e-12)
     weights = np.exp(-0.5 * z**2)
     return weights / weights.sum()
 
 
-def _held_out_losses(tried: Crossfit, rows: RankedRows, alpha: Alpha) -> FloatArray:
-    """Pinball loss at 1 - alpha, in ranks, of each row's threshold under every ingredient."""
-    aim = float(1 - exact_fraction(alpha))
-    grid = np.arange(1, LOSS_GRID + 1) / LOSS_GRID
-    classes = np.arange(rows.n_classes)[:, None]
-    losses = np.empty_like(tried.levels)
-    rank = int(np.ceil(aim * tried.levels.shape[1])) - 1
-    targets = np.partition(tried.levels, rank, axis=1)[:, rank]
-    for held, rank_of_row, own, priors in tried.folds:
-        n = np.maximum(own.counts, 1)[:, None]
-        own_below = own.below(classes, np.floor(grid * own.n_rows).astype(np.int64)[None, :])
-        expected = {kind: prior.level(classes, grid[None, :]) for kind, prior in priors.items()}
-        for place, (kind, strength) in enumerate(tried.ingredients):
-            levels = blended(own_below, n, expected[kind], strength)
-            threshold = _crossing(levels, grid, targets[place])
-            error = rank_of_row - threshold[rows.labels[held]]
-            losses[place, held] = np.maximum(aim * error, (aim - 1) * error)
-    return losses
+def _held_out_losses(tried: Crossfit, aim: float) -> FloatArray:
+    """Pinball loss at `aim`, in ranks, of each class's rows under every ingredient."""
+    targets = np.array(list(map_on_threads(partial(_quantile, tried, aim), tried.ingredients)))
+    parts = map_on_threads(lambda fold: fold.losses(aim, tried.ingredients, targets), tried.folds)
+    total = next(parts)
+    for part in parts:
+        total += part
+    return total
 
 
-def _crossing(levels: FloatArray, grid: FloatArray, target: float) -> FloatArray:
-    """The rank at which each class's level reaches the target, linear between grid points."""
-    step = np.minimum((levels < target).sum(axis=1), len(grid) - 1)
-    here = levels[np.arange(len(levels)), step]
-    before = np.where(step > 0, levels[np.arange(len(levels)), np.maximum(step - 1, 0)], 0.0)
-    share = np.clip((target - before) / np.maximum(here - before, 1e-12), 0, 1)
-    return np.asarray((step + share) / len(grid))
+def _quantile(tried: Crossfit, aim: float, ingredient: Ingredient) -> float:
+    """The level that a share `aim` of the rows is within."""
+    levels = tried.levels(ingredient)
+    rank = ceil(aim * len(levels)) - 1
+    return float(np.partition(levels, rank)[rank])
 
 
-def blend_of(rows: RankedRows, ingredients: list[tuple[str | int, float, float]]) -> Blend:
-    """All ingredients in one, from all rows."""
+def blend_of(
+    rows: RankedRows, priors: Priors, weights: Sequence[tuple[Ingredient, float]]
+) -> Blend:
+    """All ingredients in one, with what is learnt from all rows."""
     own = rows.own_rows()
     n = own.counts.astype(float)
     own_weight, normal_weight = np.zeros(len(n)), np.zeros(len(n))
-    cluster_weights: dict[int, FloatArray] = {}
-    for kind, strength, weight in ingredients:
+    # A blend has both kinds of prior, whatever they weigh.
+    cluster_weights = {number: np.zeros(len(n)) for number in priors.clusters or (1,)}
+    for (kind, strength), weight in weights:
         own_share = np.zeros(len(n)) if strength == inf else n / np.maximum(n + strength, 1e-12)
         own_weight += weight * own_share
-        prior_weight = weight * (1 - own_share)
-        if kind == "normal":
-            normal_weight += prior_weight
-        else:
-            cluster_weights[int(kind)] = cluster_weights.get(int(kind), 0.0) + prior_weight
-    normal = NormalPrior.fit(rows.u, rows.labels, rows.n_classes)
-    clusters = [
-        (ClusterPrior.fit(rows.u, rows.labels, rows.n_classes, kind), weight[:, None])
-        for kind, weight in cluster_weights.items()
-    ] or [(ClusterPrior.fit(rows.u, rows.labels, rows.n_classes, 1), np.zeros((len(n), 1)))]
+        prior_weight = normal_weight if kind == "normal" else cluster_weights[int(kind)]
+        prior_weight += weight * (1 - own_share)
+    clusters = priors.clusters or rows.priors([1]).clusters
     merged = ClusterPrior(
-        np.concatenate([prior.weights * weight for prior, weight in clusters], axis=1),
-        np.concatenate([prior.functions for prior, _ in clusters]),
+        np.concatenate([clusters[m].weights * w[:, None] for m, w in cluster_weights.items()], 1),
+        np.concatenate([clusters[m].functions for m in cluster_weights]),
     )
+    normal = priors.normal or rows.priors(["normal"]).normal
+    assert normal is not None
     return Blend(own, own_weight, normal, normal_weight, merged)

@@ -21,7 +21,13 @@ from evencover._validation import (
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.checks import NOT_FOLLOWING, same_array, unlike, wrong_order
-from evencover.predictors.crossfit import RankedRows, blend_of, crossfit, ingredient_weights
+from evencover.predictors.crossfit import (
+    RankedRows,
+    blend_of,
+    canonical_order,
+    crossfit,
+    ingredient_weights,
+)
 from evencover.predictors.explanation import Needs, enough_for_classwise
 from evencover.predictors.pooling import FINE_BINS, Blend, ClusterPrior, NormalPrior, OwnRows
 from evencover.predictors.state import Field
@@ -123,26 +129,30 @@ class PooledPredictor(BasePredictor):
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         # Sums depend on the order of the rows in their last bits: give it by the rows themselves.
-        canonical = np.lexsort((rows.ids, rows.labels, rows.scores))
-        scores, labels = rows.scores[canonical], rows.labels[canonical]
-        ids = rows.ids[canonical]
-        order = random_order(self.random_state, Use.SPLIT, ids, canonical)
-        n_held_out = floor(HOLDOUT_SHARE * len(order)) if self.split == "holdout" else 0
-        held_out, learning = order[:n_held_out], np.sort(order[n_held_out:])
-        ranked = RankedRows.of(scores[learning], labels[learning], self.n_classes_)
-        order = random_order(self.random_state, Use.FOLDS, ids[learning], canonical[learning])
+        canonical = canonical_order(rows)
+        held_out, learning = np.empty(0, dtype=np.int64), canonical
+        if self.split == "holdout":
+            ids = rows.ids[canonical]
+            order = random_order(self.random_state, Use.SPLIT, ids, canonical)
+            n_held_out = floor(HOLDOUT_SHARE * len(order))
+            held_out = canonical[order[:n_held_out]]
+            learning = canonical[np.sort(order[n_held_out:])]
+        scores = rows.scores[learning]
+        ranked = RankedRows.of(scores, rows.labels[learning], self.n_classes_)
+        order = random_order(self.random_state, Use.FOLDS, rows.ids[learning], learning)
         tried = crossfit(ranked, order, self._ingredients())
-        weights = ingredient_weights(tried, ranked, self.alpha)
+        weights = ingredient_weights(tried, self.alpha)
         self.ingredients_ = [
             (kind, strength, float(weight))
-            for (kind, strength), weight in zip(self._ingredients(), weights, strict=True)
+            for (kind, strength), weight in zip(tried.ingredients, weights, strict=True)
         ]
-        blend = blend_of(ranked, self.ingredients_)
-        levels = weights @ tried.levels
+        blend = blend_of(ranked, tried.priors, list(zip(tried.ingredients, weights, strict=True)))
         if self.split == "holdout":
-            place = np.searchsorted(ranked.sorted_scores, scores[held_out])
-            levels = blend.level(labels[held_out], place)
-        self._keep(blend, ranked.sorted_scores, np.sort(levels))
+            place = np.searchsorted(scores, rows.scores[held_out])
+            levels = blend.level(rows.labels[held_out], place)
+        else:
+            levels = tried.blended_levels(weights)
+        self._keep(blend, scores, np.sort(levels))
         if self.strength == 0:
             self.level_ = float(1 - exact_fraction(self.alpha))
             return self._own_groups().thresholds(self.alpha, exact=self.exact)

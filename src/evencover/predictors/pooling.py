@@ -12,15 +12,23 @@ c = inf with the common prior is STANDARD's order of the scores; c = 0 is CLASSW
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Callable
+from functools import cache
+from math import exp, inf, log
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from evencover import _kernels
+from evencover._kernels import HeldOut
 from evencover._validation import Array, FloatArray, IntArray
 
 # Coarse bins tell clusters apart; fine bins hold their distribution functions.
 COARSE_BINS, FINE_BINS = 16, 256
+# What losses know of a distribution function: its values at so many equally spaced ranks, and the
+# normal one from a table that is right to 3e-8.
+LOSS_POINTS = 128
+TABLE_REACH, TABLE_STEPS = 8.0, 16384
 # How many rows the spread of all classes together counts when that of one class is estimated.
 SPREAD_ROWS = 40.0
 
@@ -30,6 +38,9 @@ class Prior(Protocol):
 
     def level(self, classes: IntArray, u: FloatArray) -> FloatArray:
         """The share of class ``classes[i]`` that is expected below rank ``u[i]``."""
+
+    def losses(self, rows: HeldOut) -> FloatArray:
+        """Pinball losses of held-out rows by strength and class (S, K)."""
 
 
 class NormalPrior(NamedTuple):
@@ -64,6 +75,22 @@ class NormalPrior(NamedTuple):
 
         return ndtr((normal_score(u) - self.mean[classes]) / self.deviation[classes])
 
+    def losses(self, rows: HeldOut) -> FloatArray:
+        """Under normal distribution functions from a table."""
+        scores = normal_score(_loss_ranks())
+        return _kernels.normal_losses(rows, *self, scores, _normal_table(), TABLE_REACH)
+
+
+def _loss_ranks() -> FloatArray:
+    return np.arange(1, LOSS_POINTS + 1) / LOSS_POINTS
+
+
+@cache
+def _normal_table() -> FloatArray:
+    from scipy.special import ndtr
+
+    return ndtr(np.linspace(-TABLE_REACH, TABLE_REACH, TABLE_STEPS + 1))
+
 
 def _line(
     feature: FloatArray, means: FloatArray, within: float, n: FloatArray
@@ -74,18 +101,46 @@ def _line(
     are what they should be (Paule and Mandel 1982), found by halving.
     """
     seen = n > 0
-    x, y = feature[seen] - feature[seen].mean(), means[seen]
+    x, y, noise = feature[seen] - feature[seen].mean(), means[seen], within / n[seen]
     has_slope = np.ptp(x) > 1e-9 and len(x) > 2
-    low, high = 1e-3, 1e3
-    for _ in range(40):
-        between = np.sqrt(low * high)
-        weight = 1 / (between + within / n[seen])
-        centre_x, centre_y = np.average(x, weights=weight), np.average(y, weights=weight)
-        moment = weight @ (x - centre_x) ** 2
-        slope = weight @ ((x - centre_x) * (y - centre_y)) / moment if has_slope else 0.0
-        excess = weight @ (y - centre_y - slope * (x - centre_x)) ** 2 - (len(x) - 1 - has_slope)
-        low, high = (between, high) if excess > 0 else (low, between)
-    return centre_y + slope * (feature - feature[seen].mean() - centre_x), float(between)
+    wanted, add = len(x) - 1 - has_slope, np.add.reduce
+
+    def fitted(between: float) -> tuple[float, float, float, float]:
+        """The line through its centre, and by how much the weighted squares exceed `wanted`."""
+        weight = 1 / (between + noise)
+        total = add(weight)
+        centre_x, centre_y = add(x * weight) / total, add(y * weight) / total
+        off_x, off_y = x - centre_x, y - centre_y
+        weighted = weight * off_x
+        slope = add(weighted * off_y) / add(weighted * off_x) if has_slope else 0.0
+        off_y -= slope * off_x
+        return centre_x, centre_y, slope, add(weight * off_y * off_y) - wanted
+
+    between = _root(lambda between: fitted(between)[3], 1e-3, 1e3)
+    centre_x, centre_y, slope, _ = fitted(between)
+    return centre_y + slope * (feature - feature[seen].mean() - centre_x), between
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a falling function of a positive number is 0, or the end that is nearer to it.
+
+    False position on a logarithmic scale, the end that stays being halved (the Illinois rule).
+    """
+    ends, values = [log(low), log(high)], [function(low), function(high)]
+    if values[0] <= 0 or values[1] >= 0:
+        return low if values[0] <= 0 else high
+    kept = -1
+    for _ in range(60):
+        middle = (ends[0] * values[1] - ends[1] * values[0]) / (values[1] - values[0])
+        value = function(exp(middle))
+        side = 0 if value > 0 else 1
+        ends[side], values[side] = middle, value
+        if side == kept:
+            values[1 - side] /= 2
+        kept = side
+        if value == 0 or ends[1] - ends[0] < 1e-12:
+            break
+    return exp(middle)
 
 
 class ClusterPrior(NamedTuple):
@@ -103,23 +158,24 @@ class ClusterPrior(NamedTuple):
         """Mixture of multinomials over coarse bins, by expectation maximisation."""
         if n_clusters == 1:  # all rows together are uniform in their ranks, exactly
             return cls(np.ones((n_classes, 1)), np.linspace(0, 1, FINE_BINS + 1)[None, :])
-        counts = binned(u, labels, n_classes)
-        coarse = counts.reshape(n_classes, COARSE_BINS, -1).sum(axis=2)
-        weights = _cluster_weights(coarse, n_clusters)
-        mass = weights.T @ counts + 1e-9
+        bins = np.minimum((u * FINE_BINS).astype(np.int16), FINE_BINS - 1)
+        cells = labels * COARSE_BINS + bins // (FINE_BINS // COARSE_BINS)
+        counts = np.bincount(cells, minlength=n_classes * COARSE_BINS).astype(float)
+        weights = _cluster_weights(counts.reshape(n_classes, COARSE_BINS), n_clusters)
+        mass = _kernels.mixture_masses(weights, labels, bins, FINE_BINS) + 1e-9
         functions = np.cumsum(mass, axis=1) / mass.sum(axis=1, keepdims=True)
         return cls(weights, np.concatenate([np.zeros((n_clusters, 1)), functions], axis=1))
 
     def level(self, classes: IntArray, u: FloatArray) -> FloatArray:
         """The mixture's distribution function, linear between the bins' edges."""
-        place = np.clip(u, 0, 1) * FINE_BINS
-        left = np.minimum(place.astype(np.int64), FINE_BINS - 1)
-        share = place - left
-        total: FloatArray = np.zeros(np.broadcast_shapes(classes.shape, u.shape))
-        for cluster, function in enumerate(self.functions):
-            value = function[left] + share * (function[left + 1] - function[left])
-            total = total + self.weights[classes, cluster] * value
-        return total
+        classes, u = np.broadcast_arrays(classes, u)
+        levels = _kernels.mixture_levels(*self, classes.ravel(), u.ravel())
+        return levels.reshape(u.shape)
+
+    def losses(self, rows: HeldOut) -> FloatArray:
+        """Under the mixtures' distribution functions."""
+        every = FINE_BINS // LOSS_POINTS
+        return _kernels.cluster_losses(rows, self.weights, self.functions[:, every::every])
 
 
 def normal_score(u: FloatArray) -> FloatArray:
@@ -127,13 +183,6 @@ def normal_score(u: FloatArray) -> FloatArray:
     from scipy.special import ndtri
 
     return ndtri(np.clip(u, 1e-7, 1 - 1e-7))
-
-
-def binned(u: FloatArray, labels: IntArray, n_classes: int) -> FloatArray:
-    """Rows of each class by fine bin of their rank (K, bins)."""
-    bins = np.minimum((u * FINE_BINS).astype(np.int64), FINE_BINS - 1)
-    counts = np.bincount(labels * FINE_BINS + bins, minlength=n_classes * FINE_BINS)
-    return counts.reshape(n_classes, FINE_BINS).astype(float)
 
 
 def _cluster_weights(counts: FloatArray, n_clusters: int) -> FloatArray:
@@ -146,22 +195,12 @@ def _cluster_weights(counts: FloatArray, n_clusters: int) -> FloatArray:
     n = counts.sum(axis=1)
     pooled = (counts.sum(axis=0) + 1) / (counts.sum() + n_bins)
     centre = (np.arange(n_bins) + 0.5) / n_bins
-    mean = (counts @ centre + 2 * (pooled @ centre)) / (n + 2)
+    mean = ((counts * centre).sum(axis=1) + 2 * (pooled * centre).sum()) / (n + 2)
     order = np.argsort(mean, kind="stable")
     middle = (np.cumsum(n[order]) - n[order] / 2) / n.sum()
     weights = np.zeros((n_classes, n_clusters))
     weights[order, np.minimum((middle * n_clusters).astype(int), n_clusters - 1)] = 1
-    for _ in range(50):
-        size = (weights.sum(axis=0) + 1) / (n_classes + n_clusters)
-        shape = weights.T @ counts + 5 * pooled
-        log_likelihood = counts @ np.log(shape / shape.sum(axis=1, keepdims=True)).T + np.log(size)
-        improved = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-        improved /= improved.sum(axis=1, keepdims=True)
-        change = np.abs(improved - weights).max()
-        weights = improved
-        if change < 1e-4:
-            break
-    return weights
+    return _kernels.soft_clusters(counts, weights, 5 * pooled, most_steps=50, tolerance=1e-4)
 
 
 class OwnRows(NamedTuple):
@@ -186,6 +225,11 @@ class OwnRows(NamedTuple):
     def counts(self) -> IntArray:
         """Rows of each class."""
         return np.diff(self.offsets)
+
+    def own_places(self) -> IntArray:
+        """The places of the rows of each class, one class after the other."""
+        first = np.arange(len(self.counts)) * (self.n_rows + 1)
+        return self.places - np.repeat(first, self.counts)
 
     def below(self, classes: IntArray, place: Array) -> IntArray:
         """How many rows of ``classes[i]`` stand before ``place[i]``."""

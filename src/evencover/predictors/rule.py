@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from evencover import _kernels
-from evencover._validation import Array, IntArray
+from evencover._validation import (
+    Array,
+    InputError,
+    IntArray,
+    score_rows,
+)
 from evencover.data.source import Block
 from evencover.evaluation.confusions import Confusions
 from evencover.evaluation.tally import Tally
 from evencover.predictors.scoring import Scoring, naming_bad_rows
 from evencover.quantiles import Thresholds
+from evencover.randomness import row_ids
 from evencover.sets import PredictionSets
 
 
@@ -38,6 +45,28 @@ class Rule:
     exact: bool
     allow_empty: bool
     class_names: Sequence[str] | None
+
+    def predict_set(self, rows: Any, ids: Any = None) -> PredictionSets:
+        """The sets of one row or a few that are at hand, a matrix (n, K): what a service asks for.
+
+        The same sets as the predictor's, on this thread and without a copy of an array. `ids`
+        (n,) are the rows' stable ids, if they have any.
+
+        >>> from evencover import StandardPredictor
+        >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75], [0.9, 0.1]]
+        >>> rule = StandardPredictor(alpha=0.4).fit(p, [0, 0, 1, 0]).rule()
+        >>> rule.predict_set([[0.6, 0.4]]).to_lists()
+        [[0]]
+        """
+        matrix = score_rows(rows)
+        n_classes = len(self.limits.upper)
+        if matrix.shape[1] != n_classes or not len(matrix):
+            raise InputError(
+                f"'rows' must have at least one row and the {n_classes} classes of the calibration "
+                f"data. Got an array of shape {matrix.shape} instead."
+            )
+        keys = None if ids is None else row_ids(ids, len(matrix))
+        return self.sets(Block(0, matrix, None, None), keys)
 
     def sets(self, block: Block, ids: Array | None = None) -> PredictionSets:
         """The prediction set of each row."""

@@ -1,0 +1,95 @@
+"""A few rows at a time: the same sets as for many, from a rule that is made ready once."""
+
+import numpy as np
+import pytest
+
+from evencover import InputError, PredictionSets, StandardPredictor
+from evencover.predictors import base, make_predictor, methods_for_all, ready
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(400, 7, seed=3)
+
+
+def on_threads(fitted, rows, **options):
+    """The sets by the way that many rows take."""
+    return PredictionSets.concatenate(fitted.predict_set_blocks(rows, **options))
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("score", ["softmax", "aps", "pas", "saps"])
+@pytest.mark.parametrize("method", methods_for_all())
+def test_a_few_rows_have_the_sets_of_many(data, method, score):
+    rows, labels = data
+    fitted = make_predictor(method, score=score).fit(rows[:300], labels[:300])
+    for few in (rows[300:301], rows[300:], rows[300:, :].astype(np.float32), rows[399:300:-3]):
+        assert fitted.predict_set(few) == on_threads(fitted, few)
+    ids = ["a", "b"]
+    assert fitted.predict_set(rows[300:302], ids=ids) == on_threads(fitted, rows[300:302], ids=ids)
+
+
+def test_no_thread_no_source_and_one_rule(data, monkeypatch):
+    rows, labels = data
+    fitted = StandardPredictor(score="aps", exact=True).fit(rows, labels)
+    fitted.predict_set(rows[:1])
+    for name in ("map_source", "like_calibration"):
+        monkeypatch.setattr(base, name, None)
+    monkeypatch.setattr(StandardPredictor, "rule", None)
+    for row in rows[:20]:
+        assert len(fitted.predict_set(row[None, :])) == 1
+
+
+@pytest.mark.parametrize("score", ["softmax", "pas"])
+def test_what_changes_is_seen(data, score):
+    rows, labels = data
+    fitted = StandardPredictor(score=score).fit(rows, labels)
+    one = rows[:1]
+    assert 0 < fitted.predict_set(one).sizes[0] < 7
+    fitted.thresholds_[:] = np.inf  # edited in place
+    assert fitted.predict_set(one).sizes[0] == 7
+    fitted.thresholds_ = np.full(7, -np.inf)
+    assert fitted.predict_set(one).sizes[0] == 0
+    fitted.set_params(allow_empty=False)
+    assert fitted.predict_set(one).sizes[0] == 1
+    fitted.set_params(alpha=0.5).fit(rows, labels)
+    assert fitted.predict_set(one) == on_threads(fitted, one)
+
+
+def test_what_is_wrong_is_said_in_the_same_words(data):
+    rows, labels = data
+    fitted = StandardPredictor().fit(rows, labels)
+    bad = rows[:3].copy()
+    bad[1, 2] = np.nan
+    for wrong in (bad, rows[:2, :5], rows[:0], bad * 0):
+        with pytest.raises(InputError) as here:
+            fitted.predict_set(wrong)
+        with pytest.raises(InputError) as there:
+            on_threads(fitted, wrong)
+        assert str(here.value) == str(there.value)
+    with pytest.raises(InputError, match="one entry per row"):
+        fitted.predict_set(rows[:2], ids=[1])
+    with pytest.raises(InputError, match="not calibrated"):
+        StandardPredictor().predict_set(rows[:1])
+
+
+def test_a_rule_answers_for_rows_at_hand(data):
+    rows, labels = data
+    fitted = StandardPredictor(score="aps").fit(rows, labels, class_names=list("abcdefg"))
+    rule = fitted.rule()
+    sets = rule.predict_set(rows[:2].tolist())
+    assert sets == fitted.predict_set(rows[:2])
+    assert sets.class_names == list("abcdefg")
+    for wrong, words in ((rows[:2, :3], "the 7 classes"), (rows[0], "a matrix"), (2 * rows, "sum")):
+        with pytest.raises(InputError, match=words):
+            rule.predict_set(wrong)
+
+
+def test_many_rows_and_other_things_take_the_other_way(data):
+    rows, labels = data
+    fitted = StandardPredictor().fit(rows, labels)
+    many = np.tile(rows, (ready.FEW_ELEMENTS // rows.size + 1, 1))
+    assert ready.few_rows(fitted, many) is None
+    assert ready.few_rows(fitted, rows.tolist()) is None
+    assert ready.few_rows(fitted, rows[:5].astype(int)) is None
+    assert fitted.predict_set(rows.tolist()) == fitted.predict_set(rows)
