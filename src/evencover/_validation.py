@@ -70,6 +70,8 @@ def score_rows(values: Any, name: str = "probabilities") -> Array:
             f"'{name}' must have at least 2 classes (columns). Got {rows.shape[1]} instead; "
             "for a binary model give the probabilities of both classes."
         )
+    if rows.dtype in FLOAT_TYPES:
+        return rows
     if rows.dtype.kind in "biu":
         rows = rows.astype(np.float64)
     if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes

@@ -69,6 +69,13 @@ class PredictionSets:
         """From the number of classes in each row; nothing is checked."""
         indptr = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=indptr[1:])
+        return cls.from_places(indptr, indices, n_classes, names)
+
+    @classmethod
+    def from_places(
+        cls, indptr: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
+    ) -> PredictionSets:
+        """From where each row's classes begin and end; nothing is checked."""
         sets = object.__new__(cls)
         values = {"indptr": indptr, "indices": indices, "n_classes": n_classes}
         sets.__dict__.update(values, class_names=names)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         prediction_sets,
         random_bits,
         rank_matrix,
+        ready_sets,
         row_keys,
         row_numbers,
         score_matrix,
@@ -74,6 +75,7 @@ else:
     prediction_sets = _chosen.prediction_sets
     random_bits = _chosen.random_bits
     rank_matrix = _chosen.rank_matrix
+    ready_sets = _chosen.ready_sets
     row_keys = _chosen.row_keys
     row_numbers = _chosen.row_numbers
     score_matrix = _chosen.score_matrix
@@ -104,6 +106,7 @@ __all__ = [
     "prediction_sets",
     "random_bits",
     "rank_matrix",
+    "ready_sets",
     "row_keys",
     "row_numbers",
     "score_matrix",

@@ -48,6 +48,14 @@ Thresholds thresholds_of(const Limits& limits, int64_t n_classes) {
     return {upper.data(), lower->data(), probability->data()};
 }
 
+// The list as an array that frees it.
+ClassArray class_array(const ClassList& members) {
+    const nb::capsule owner(members.classes ? members.classes : std::malloc(1),
+                            [](void* classes) noexcept { std::free(classes); });
+    const size_t shape[] = {static_cast<size_t>(members.size)};
+    return ClassArray(members.classes, 1, shape, owner);
+}
+
 // The arrays of limit_table.py.
 struct TableArrays {
     Vector<int32_t> vector_of;
@@ -175,10 +183,7 @@ class Block {
             bad = kernels_.prediction_sets(rows_, score_, draws_, thresholds, allow_empty,
                                            sizes.data(), members);
         }
-        nb::capsule owner(members.classes ? members.classes : std::malloc(1),
-                          [](void* classes) noexcept { std::free(classes); });
-        const size_t shape[] = {static_cast<size_t>(members.size)};
-        return {ClassArray(members.classes, 1, shape, owner), bad};
+        return {class_array(members), bad};
     }
 
     int64_t set_coverage(const Vector<int64_t>& labels, const Limits& limits, bool allow_empty,
@@ -236,6 +241,68 @@ class Block {
     Draws draws_;
 };
 
+// Sets of a few rows at a time, with everything but the rows looked at once.
+class ReadySets {
+   public:
+    ReadySets(const std::string& instruction_set, const Limits& limits, uint64_t seed,
+              std::optional<uint64_t> score_use, std::optional<uint64_t> coin_use, bool needs_order,
+              double penalty, int64_t k_reg, bool logits, double temperature, bool allow_empty,
+              std::array<double, 3> tolerances)
+        : kernels_(kernels_for(instruction_set)),
+          limits_(limits),
+          n_classes_(length(std::get<0>(limits))),
+          thresholds_(thresholds_of(limits_, n_classes_)),
+          score_{needs_order, penalty, k_reg},
+          draws_{seed,
+                 score_use.has_value(),
+                 score_use.value_or(0),
+                 coin_use.has_value(),
+                 coin_use.value_or(0),
+                 nullptr,
+                 0},
+          logits_(logits),
+          temperature_(temperature),
+          allow_empty_(allow_empty),
+          tolerances_(tolerances) {}
+
+    // Where each row's classes begin, the classes, and the first bad row or -1.
+    std::tuple<PlaceArray, ClassArray, int64_t> sets(
+        const RowArray& rows, const std::optional<Vector<uint64_t>>& ids) const {
+        const int64_t n = length(rows);
+        expect(static_cast<int64_t>(rows.shape(1)) == n_classes_, "rows must have the classes");
+        expect(n_classes_ == 1 || rows.stride(1) == 1, "columns must be adjacent");
+        const Element element = element_of(rows.dtype());
+        const Rows table = {rows.data(), rows.stride(0), n,
+                            n_classes_,  element,        logits_,
+                            temperature_, tolerances_[static_cast<size_t>(element)]};
+        Draws draws = draws_;
+        if (ids) {
+            expect_length(*ids, n);
+            draws.ids = ids->data();
+        }
+        auto* const places = static_cast<int64_t*>(std::calloc(static_cast<size_t>(n) + 1, 8));
+        const nb::capsule place_owner(places, [](void* memory) noexcept { std::free(memory); });
+        ClassList members;
+        const int64_t bad = kernels_.prediction_sets(table, score_, draws, thresholds_,
+                                                     allow_empty_, places + 1, members);
+        for (int64_t i = 0; i < n; ++i) places[i + 1] += places[i];
+        const size_t shape[] = {static_cast<size_t>(n) + 1};
+        return {PlaceArray(places, 1, shape, place_owner), class_array(members), bad};
+    }
+
+   private:
+    const Kernels& kernels_;
+    Limits limits_;  // keeps the memory alive
+    int64_t n_classes_;
+    Thresholds thresholds_;
+    Score score_;
+    Draws draws_;
+    bool logits_;
+    double temperature_;
+    bool allow_empty_;
+    std::array<double, 3> tolerances_;  // by element
+};
+
 void random_bits(const std::string& instruction_set, uint64_t seed, uint64_t use,
                  const Vector<uint64_t>& ids, const Result<uint64_t>& result) {
     expect_length(result, length(ids));
@@ -285,6 +352,11 @@ NB_MODULE(_native, m) {
         .def("p_values", &Block::p_values);
     add_pooling(m);
     m.def("instruction_sets", &instruction_sets, "What this machine can run, best first.");
+    nb::class_<ReadySets>(m, "ReadySets")
+        .def(nb::init<const std::string&, Limits, uint64_t, std::optional<uint64_t>,
+                      std::optional<uint64_t>, bool, double, int64_t, bool, double, bool,
+                      std::array<double, 3>>())
+        .def("sets", &ReadySets::sets, "rows"_a, "ids"_a.none());
     m.def("random_bits", &random_bits);
     m.def("uniforms", &uniforms);
     m.def("philox", &philox, "Philox4x32-10 of four 32-bit counter words under a 64-bit key.");

@@ -22,6 +22,7 @@ using Result = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using ResultMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using ClassArray = nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>;
+using PlaceArray = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
 
 void expect(bool condition, const char* rule) {
     if (!condition) throw std::invalid_argument(rule);

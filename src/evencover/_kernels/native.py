@@ -128,6 +128,38 @@ def prediction_sets(
     return sizes, classes
 
 
+def ready_sets(
+    formula: Formula,
+    draws: Draws,
+    limits: Limits,
+    *,
+    allow_empty: bool,
+    logits: bool,
+    temperature: float,
+) -> reference.ReadySets:
+    """What gives the `prediction_sets` of a few rows at a time: see `reference.ready_sets`."""
+    options: Any = {"allow_empty": allow_empty, "logits": logits, "temperature": temperature}
+    if not formula.is_native or limits.rank_limit is not None:
+        return reference.ready_sets(formula, draws, limits, **options)
+    ready = _native.ReadySets(
+        INSTRUCTION_SET,
+        _arrays(limits),
+        *draws[:3],
+        *_formula(formula),
+        logits,
+        temperature,
+        allow_empty,
+        tuple(SUM_TOLERANCE[size] for size in (2, 4, 8)),
+    ).sets
+
+    def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
+        places, classes, bad = ready(_adjacent_columns(rows), ids)
+        _refuse(bad)
+        return places, classes
+
+    return sets
+
+
 def set_coverage(
     formula: Formula,
     rows: Array,
@@ -305,19 +337,21 @@ def _with_keys(rows: Array, draws: Draws) -> Draws:
 def _block(
     formula: Formula, rows: Array, draws: Draws, *, logits: bool, temperature: float
 ) -> _native.Block:
-    assert formula.penalty is not None
     ids = None if draws.ids is None else np.ascontiguousarray(draws.ids, dtype=np.uint64)
     return _native.Block(
         INSTRUCTION_SET,
         _adjacent_columns(rows),
         **draws._replace(ids=ids)._asdict(),
-        needs_order=formula.needs_order,
-        penalty=float(formula.penalty),
-        k_reg=int(min(formula.k_reg, 2**62)),
+        **dict(zip(("needs_order", "penalty", "k_reg"), _formula(formula), strict=True)),
         logits=logits,
         temperature=temperature,
         tolerance=SUM_TOLERANCE[rows.dtype.itemsize],
     )
+
+
+def _formula(formula: Formula) -> tuple[bool, float, int]:
+    assert formula.penalty is not None
+    return formula.needs_order, float(formula.penalty), int(min(formula.k_reg, 2**62))
 
 
 def _adjacent_columns(rows: Array) -> Array:

@@ -6,7 +6,7 @@ probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,30 @@ def prediction_sets(
         empty = np.flatnonzero(~mask.any(axis=1))
         mask[empty, rows[empty].argmax(axis=1)] = True
     return mask.sum(axis=1), np.nonzero(mask)[1].astype(np.int32)
+
+
+# Rows (n, K) and their ids, or None -> where each row's classes begin (n + 1,), and the classes.
+ReadySets = Callable[[Array, Array | None], tuple[IntArray, Array]]
+
+
+def ready_sets(
+    formula: Formula,
+    draws: Draws,
+    limits: Limits,
+    *,
+    allow_empty: bool,
+    logits: bool,
+    temperature: float,
+) -> ReadySets:
+    """What gives the `prediction_sets` of a few rows at a time; `draws` has no ids of its own."""
+    options: Any = {"allow_empty": allow_empty, "logits": logits, "temperature": temperature}
+
+    def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
+        own = draws if ids is None else draws._replace(ids=ids)
+        sizes, classes = prediction_sets(formula, rows, own, limits, **options)
+        return np.concatenate([[0], np.cumsum(sizes)]), classes
+
+    return sets
 
 
 @in_slices
@@ -205,6 +229,7 @@ __all__ = [
     "prediction_sets",
     "random_bits",
     "rank_matrix",
+    "ready_sets",
     "row_keys",
     "row_numbers",
     "score_matrix",

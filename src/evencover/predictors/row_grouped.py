@@ -34,6 +34,9 @@ class RowGroupRule(Rule):
     of_groups: tuple[Rule, ...] = ()
     group_of_row: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
+    def _few(self, rows: Array, ids: Array | None) -> PredictionSets:
+        return self._sets(Block(0, rows, None, None), ids)
+
     def _sets(self, block: Block, ids: Array | None) -> PredictionSets:
         parts, order = [], []
         for rule, part, keys, rows in self._parts(block, ids):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from evencover import _kernels
+from evencover._kernels import BadRow
 from evencover._validation import (
     Array,
     InputError,
     IntArray,
+    raise_bad_row,
     score_rows,
 )
 from evencover.data.source import Block
@@ -66,7 +69,31 @@ class Rule:
                 f"data. Got an array of shape {matrix.shape} instead."
             )
         keys = None if ids is None else row_ids(ids, len(matrix))
-        return self.sets(Block(0, matrix, None, None), keys)
+        try:
+            return self._few(matrix, keys)
+        except BadRow as bad:
+            row = bad.row
+        return raise_bad_row(matrix[row], row, logits=self.scoring.logits)
+
+    def _few(self, rows: Array, ids: Array | None) -> PredictionSets:
+        places, classes = self._ready(rows, ids)
+        return PredictionSets.from_places(places, classes, rows.shape[1], self.class_names)
+
+    @cached_property
+    def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
+        """The kernel with everything but the rows."""
+        scoring = self.scoring
+        return _kernels.ready_sets(
+            scoring.score.base.kernel,
+            scoring.score.draws(scoring.random_state, None, exact=self.exact),
+            self.limits,
+            allow_empty=self.allow_empty,
+            **scoring.options,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what is made ready, which stays in this process."""
+        return {key: value for key, value in vars(self).items() if key != "_ready"}
 
     def sets(self, block: Block, ids: Array | None = None) -> PredictionSets:
         """The prediction set of each row."""
