@@ -402,3 +402,34 @@ def noise_floor(labels, n_classes, alpha):
     counts = [n for n in class_counts(labels, n_classes) if n]
     seen = {n: mean_absolute_deviation(n, 1 - Fraction(alpha)) for n in set(counts)}
     return 100 * sum(seen[n] for n in counts) / len(counts)
+
+
+# Promises for one calibration and for other class frequencies ------------------------------------
+
+
+def confident_rank(n, alpha, confidence):
+    """The smallest k with P(Binomial(n, 1 - alpha) >= k) <= 1 - confidence, in fractions."""
+    chances = [math.comb(n, j) * (1 - alpha) ** j * alpha ** (n - j) for j in range(n + 1)]
+    return next(k for k in range(n + 2) if sum(chances[k:]) <= 1 - confidence)
+
+
+def weighted_threshold(scores, weights, own_weight, alpha):
+    """The smallest score up to which weights sum to 1 - alpha of all and the new row's."""
+    pairs = sorted(zip(scores, weights, strict=True))
+    aim, so_far = (1 - alpha) * (sum(weights) + own_weight), 0
+    for score, weight in pairs:
+        so_far += weight
+        if so_far >= aim:
+            return score
+    return INFINITY
+
+
+def target_weights(labels, target):
+    """What a row of each class stands for: its share in the target over that in the rows."""
+    counts = [labels.count(y) for y in range(len(target))]
+    present = sum(t for t, n in zip(target, counts, strict=True) if n)
+    weights = [
+        Fraction(t) / present * len(labels) / n if n else None
+        for t, n in zip(target, counts, strict=True)
+    ]
+    return [max(w for w in weights if w is not None) if w is None else w for w in weights]

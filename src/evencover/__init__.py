@@ -28,6 +28,8 @@ _HOME = {
     "RowGroupedPredictor": "predictors",
     "BasePredictor": "predictors",
     "Field": "predictors",
+    "estimate_prevalence": "predictors",
+    "from_cross_val": "predictors",
     "Thresholds": "quantiles",
     "register": "predictors",
     "ConformalClassifier": "classifier",
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
     from evencover.predictors import RC3PPredictor as RC3PPredictor
     from evencover.predictors import RowGroupedPredictor as RowGroupedPredictor
     from evencover.predictors import StandardPredictor as StandardPredictor
+    from evencover.predictors import estimate_prevalence as estimate_prevalence
+    from evencover.predictors import from_cross_val as from_cross_val
     from evencover.predictors import register as register
     from evencover.quantiles import Thresholds as Thresholds
     from evencover.report import write_report as write_report

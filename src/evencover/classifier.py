@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -14,9 +15,12 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from evencover._validation import Array, FloatArray, InputError, IntArray
 from evencover.comparison.splitting import calibration_split, other_rows
+from evencover.errors import warn_caller
 from evencover.evaluation import CoverageReport
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
-from evencover.randomness import check_random_state
+from evencover.predictors.cross_validation import from_cross_val
+from evencover.predictors.explanation import some_names
+from evencover.randomness import Use, check_random_state, places, random_order
 from evencover.sets import PredictionSets
 
 
@@ -35,15 +39,22 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     ----------
     estimator
         A classifier with ``predict_proba``. It is fitted on a part of the rows and
-        calibrated on the others; a fitted model in scikit-learn's ``FrozenEstimator`` is kept as
-        it is and calibrated on all rows.
+        calibrated on the others, or cross-validated (`cv`); a fitted model in scikit-learn's
+        ``FrozenEstimator`` is kept as it is and calibrated on all rows.
     predictor
         The method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
         None is the default of the commands, POOLED, at alpha = 0.1.
     calibration_size
-        Share of each class's rows that calibrates, in (0, 1).
+        Share of the rows that calibrates, in (0, 1), without `cv`. The rows are drawn at random,
+        whatever their class, so that they are exchangeable with new ones. A class all of whose
+        rows are drawn would be unknown to the model: its rows train it after all, and count in
+        calibration as rows of a class that the model does not know, so the promise holds.
+    cv
+        Set no rows aside: a number of folds, or a splitter of scikit-learn. Each row is given the
+        probabilities of a model that did not see it, all of these calibrate, and the model is
+        then fitted on all rows. See the notes on what that promises.
     random_state
-        Whole number that fixes which rows calibrate.
+        Whole number that fixes which rows calibrate, or their folds.
 
     Attributes
     ----------
@@ -54,6 +65,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     Notes
     -----
+    What `cv` promises. No theorem covers a model that is fitted once more on all rows, unless it
+    is stable: its sets must not depend much on a fifth of the rows. If the models of the folds
+    vote instead (cross-conformal prediction, Vovk 2015; Barber et al. 2021) it is 1 - 2 alpha, and
+    that is what to expect at worst. In practice coverage is nearly 1 - alpha: see the table in
+    docs/methods.md. Without `cv` the predictor has its guarantee in full.
+
     A scikit-learn ``Pipeline`` hides `predict_set`: put the pipeline inside,
     ``ConformalClassifier(make_pipeline(...))``, not the other way round.
 
@@ -77,15 +94,17 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         predictor: BasePredictor | str | None = None,
         *,
         calibration_size: float = 0.3,
+        cv: Any = None,
         random_state: int = 0,
     ) -> None:
         self.estimator = estimator
         self.predictor = predictor
         self.calibration_size = calibration_size
+        self.cv = cv
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit the model on a part of the rows and calibrate it on the rest."""
+        """Fit the model on a part of the rows and calibrate it on the rest; or cross-validate."""
         if y is None:
             raise InputError(
                 "ConformalClassifier requires y to be passed, but the target y is None."
@@ -94,27 +113,90 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
-        calibration = np.arange(len(y))
+        method = make_predictor(DEFAULT_METHOD if self.predictor is None else self.predictor)
+        seed = check_random_state(self.random_state, "ConformalClassifier")
+        if len(y) < 2 and not isinstance(self.estimator, FrozenEstimator):
+            raise InputError(
+                "There must be at least 2 samples, one to train on and one to calibrate. "
+                f"Got {len(y)} sample."
+            )
         if isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
+            self.classes_ = self.estimator_.classes_
+            self._calibrate(method, self.estimator_.predict_proba(X), self._class_indices(y))
+        elif self.cv is not None:
+            self._cross_validate(method, X, y, seed)
         else:
-            calibration, training = self._split(y)
-            self.estimator_ = clone(self.estimator)
-            self.estimator_.fit(*_safe_split(self.estimator_, X, y, training))
-        self.classes_ = self.estimator_.classes_
+            self._hold_out(method, X, y, seed)
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
         if hasattr(self.estimator_, "feature_names_in_"):
             self.feature_names_in_ = self.estimator_.feature_names_in_
-        X_calibration, y_calibration = _safe_split(self.estimator_, X, y, calibration)
-        method = make_predictor(DEFAULT_METHOD if self.predictor is None else self.predictor)
-        self.predictor_ = clone(method).fit(
-            self.estimator_.predict_proba(X_calibration),
-            self._class_indices(y_calibration),
-            class_names=[str(label) for label in self.classes_.tolist()],
-        )
         return self
+
+    def _calibrate(self, method: BasePredictor, rows: FloatArray, labels: IntArray) -> None:
+        self.predictor_ = clone(method).fit(rows, labels, class_names=self._names())
+
+    def _names(self) -> list[str]:
+        return [str(label) for label in self.classes_.tolist()]
+
+    def _hold_out(self, method: BasePredictor, X: Any, y: Array, seed: int) -> None:
+        """Train on some rows, calibrate on the others."""
+        self.classes_, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+        calibration, is_training = self._split(labels, seed)
+        drawn = np.bincount(labels[calibration], minlength=len(counts))
+        unknown = drawn == counts  # to a model that is trained on the others
+        is_training |= unknown[labels]
+        self.estimator_ = clone(self.estimator)
+        self.estimator_.fit(*_safe_split(self.estimator_, X, y, np.flatnonzero(is_training)))
+        X_calibration, _ = _safe_split(self.estimator_, X, y, calibration)
+        rows, own = self.estimator_.predict_proba(X_calibration), labels[calibration]
+        if unknown.any():
+            rows = without_class(rows, own, np.flatnonzero(unknown[own]))
+            warn_caller(
+                f"{int(unknown.sum())} of {len(counts)} classes"
+                f"{some_names(self._names(), unknown)} had all their rows drawn to calibrate; "
+                "these train the model instead, and count as missed."
+            )
+        self._calibrate(method, rows, own)
+
+    def _cross_validate(self, method: BasePredictor, X: Any, y: Array, seed: int) -> None:
+        """Give every row the probabilities of a model that did not see it; then fit on all."""
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        rows, folds = np.zeros((len(y), len(self.classes_))), np.full(len(y), -1)
+        for number, (training, held) in enumerate(self._folds(X, y, seed)):
+            model = clone(self.estimator)
+            model.fit(*_safe_split(model, X, y, training))
+            known = np.searchsorted(self.classes_, model.classes_)
+            X_held, _ = _safe_split(model, X, y, held, training)
+            rows[np.ix_(held, known)] = model.predict_proba(X_held)  # 0 for an unknown class
+            folds[held] = number
+        if (folds < 0).any():
+            raise InputError(
+                "The folds of 'cv' must hold every row. "
+                f"Got {int((folds < 0).sum())} of {len(y)} rows in none."
+            )
+        self.estimator_ = clone(self.estimator).fit(X, y)
+        self.predictor_ = from_cross_val(
+            rows, labels, folds, clone(method), class_names=self._names()
+        )
+
+    def _folds(self, X: Any, y: Array, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
+        """Rows that train and rows that are held out, fold by fold."""
+        if hasattr(self.cv, "split") and not isinstance(self.cv, str):
+            yield from self.cv.split(X, y)
+            return
+        n = self.cv
+        if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 2 <= n <= len(y):
+            raise InputError(
+                "The 'cv' parameter of ConformalClassifier must be None, a splitter, or a whole "
+                f"number from 2 to the number of samples, {len(y)}. Got {n!r} instead."
+            )
+        fold_of_row = np.empty(len(y), dtype=np.int64)
+        fold_of_row[random_order(seed, Use.FOLDS, places(0, len(y)))] = np.arange(len(y)) % n
+        for number in range(n):
+            yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
 
     @available_if(_inner_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Array:
@@ -144,24 +226,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         labels = self._class_indices(column_or_1d(y, warn=True))
         return self.predictor_.evaluate(self.estimator_.predict_proba(X), labels, ids=ids)
 
-    def _split(self, y: Array) -> tuple[IntArray, IntArray]:
-        """Rows that calibrate and rows that train; every class keeps a row to train on."""
+    def _split(self, labels: IntArray, seed: int) -> tuple[IntArray, Array]:
+        """Rows that calibrate, drawn whatever their class; and which rows (N,) train."""
         share = self.calibration_size
         if not isinstance(share, float | np.floating) or not 0 < share < 1:
             raise InputError(
                 "The 'calibration_size' parameter of ConformalClassifier must be a number in "
                 f"(0, 1). Got {share!r} instead."
             )
-        seed = check_random_state(self.random_state, "ConformalClassifier")
-        _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
-        n_per_class = np.floor(share * counts).astype(np.int64)
-        if not n_per_class.any():
-            raise InputError(
-                f"There must be a class with at least {int(np.ceil(1 / share))} samples to set "
-                f"some aside for calibration. Got at most {counts.max()} sample(s) of a class."
-            )
-        calibration = calibration_split(labels, seed, n_per_class=n_per_class)
-        return calibration, np.flatnonzero(other_rows(calibration, len(y)))
+        calibration = calibration_split(labels, seed, calibration_fraction=float(share))
+        return calibration, other_rows(calibration, len(labels))
 
     def _class_indices(self, y: Array) -> IntArray:
         indices = np.searchsorted(self.classes_, y)
@@ -181,6 +255,23 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             tags.input_tags.sparse = inner.sparse
             tags.input_tags.allow_nan = inner.allow_nan
         return tags
+
+
+def without_class(rows: FloatArray, labels: IntArray, places: IntArray) -> FloatArray:
+    """Probabilities (N, K) in which the rows at `places` know nothing of their own class.
+
+    >>> without_class(np.array([[0.5, 0.25, 0.25], [1, 0, 0]]), np.array([1, 0]), np.arange(2))
+    array([[0.66666667, 0.        , 0.33333333],
+           [0.        , 0.5       , 0.5       ]])
+    """
+    rows = rows.astype(np.float64)
+    some = rows[places]
+    own = np.arange(rows.shape[1]) == labels[places, None]
+    some[own] = 0.0
+    nothing = some.sum(axis=1) <= 0
+    some[nothing] = ~own[nothing]
+    rows[places] = some / some.sum(axis=1, keepdims=True)
+    return rows
 
 
 def covgap_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numbers
 from decimal import Decimal
 from fractions import Fraction
+from math import ceil, floor, log
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -83,11 +84,82 @@ def _rank(n: int, level: Fraction) -> int:
     return -(-(n + 1) * level.numerator // level.denominator)
 
 
-def conformal_ranks(counts: Array, alpha: Alpha) -> IntArray:
-    """`conformal_rank` of every count."""
+def conformal_ranks(counts: Array, alpha: Alpha, confidence: Alpha | None = None) -> IntArray:
+    """`conformal_rank` of every count; with a `confidence`, `confident_rank`."""
     level = 1 - exact_fraction(alpha)
     distinct, inverse = np.unique(counts, return_inverse=True)
+    if confidence is not None:
+        doubt = 1 - exact_fraction(confidence, name="confidence")
+        return _confident_ranks(distinct.astype(np.int64), level, doubt)[inverse]
     return np.array([_rank(int(n), level) for n in distinct], dtype=np.int64)[inverse]
+
+
+# ---- ranks for this calibration, not only on average over calibrations -------------------------
+
+
+def confident_rank(n: int, alpha: Alpha, confidence: Alpha) -> int:
+    """The smallest rank whose coverage is at least 1 - alpha with probability `confidence`.
+
+    Given the n calibration scores, the k-th smallest covers Beta(k, n + 1 - k) of new rows if
+    scores are distinct, and more if they are not (Vovk 2012). So k is the smallest rank with
+    P(Beta(k, n + 1 - k) < 1 - alpha) = P(Binomial(n, 1 - alpha) >= k) <= 1 - confidence; it is
+    n + 1, which is no score, if n is below `least_rows`.
+
+    >>> confident_rank(22, 0.1, 0.9), confident_rank(21, 0.1, 0.9), confident_rank(1000, 0.1, 0.9)
+    (22, 22, 913)
+    """
+    return int(conformal_ranks(np.array([n]), alpha, confidence)[0])
+
+
+def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
+    """How many scores a finite threshold takes: n with (1 - alpha)^n <= 1 - confidence.
+
+    Without a confidence it is the smallest n whose `conformal_rank` is at most n.
+
+    >>> least_rows(0.1), least_rows(0.1, 0.9), least_rows(0.05, 0.99)
+    (9, 22, 90)
+    """
+    level = 1 - exact_fraction(alpha)
+    if confidence is None:
+        return ceil(1 / (1 - level) - 1)
+    doubt = 1 - exact_fraction(confidence, name="confidence")
+    n = max(1, floor(log(doubt) / log(level)))
+    n -= n > 1 and level ** (n - 1) <= doubt
+    return n if level**n <= doubt else n + 1
+
+
+def _confident_ranks(counts: IntArray, level: Fraction, doubt: Fraction) -> IntArray:
+    """By halves for all counts at once: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
+    low, high = np.zeros_like(counts), counts + 1
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        within = _tails_within(counts, middle, level, doubt)
+        low, high = np.where(within, low, middle), np.where(within, middle, high)
+    return high
+
+
+def _tails_within(counts: IntArray, ranks: IntArray, level: Fraction, doubt: Fraction) -> Array:
+    """Whether P(Binomial(n, level) >= k) <= doubt; what floats cannot tell is counted exactly."""
+    from scipy.special import betainc
+
+    inside = (ranks >= 1) & (ranks <= counts)
+    k, n = np.where(inside, ranks, 1), np.where(inside, counts, 1)
+    tails = betainc(k.astype(float), n - k + 1.0, float(level))
+    tails = np.where(inside, tails, np.where(ranks < 1, 1.0, 0.0))
+    within: Array = tails <= float(doubt)
+    for place in np.flatnonzero(inside & (np.abs(tails - float(doubt)) <= 1e-9 * float(doubt))):
+        within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, doubt)
+    return within
+
+
+def _tail_within(n: int, k: int, level: Fraction, doubt: Fraction) -> bool:
+    """The same for one count in whole numbers: the terms of the tail, times a power of ten, say."""
+    hit, miss = level.numerator, level.denominator - level.numerator
+    term = total = hit**n
+    for j in range(n, k, -1):
+        term = term * j * miss // ((n - j + 1) * hit)
+        total += term
+    return total * doubt.denominator <= doubt.numerator * level.denominator**n
 
 
 def conformal_quantile(scores: Any, alpha: Alpha) -> float:
@@ -169,9 +241,11 @@ class GroupedScores(NamedTuple):
         """The conformal quantile of each group."""
         return self.at_ranks(conformal_ranks(self.counts, alpha))
 
-    def thresholds(self, alpha: Alpha, *, exact: bool) -> Thresholds:
-        """One threshold per group, or the randomised pair."""
-        return group_thresholds(self, alpha, exact=exact)
+    def thresholds(
+        self, alpha: Alpha, *, exact: bool, confidence: Alpha | None = None
+    ) -> Thresholds:
+        """As `group_thresholds`."""
+        return group_thresholds(self, alpha, exact=exact, confidence=confidence)
 
 
 class RankedScores(Protocol):
@@ -185,9 +259,11 @@ class RankedScores(Protocol):
         """The ranks[..., g]-th smallest score of group g; rank 0 is -inf, beyond the last +inf."""
 
 
-def group_thresholds(groups: RankedScores, alpha: Alpha, *, exact: bool) -> Thresholds:
-    """One threshold per group, or the randomised pair."""
-    ranks = conformal_ranks(groups.counts, alpha)
+def group_thresholds(
+    groups: RankedScores, alpha: Alpha, *, exact: bool, confidence: Alpha | None = None
+) -> Thresholds:
+    """One threshold per group, with a confidence or not; or the randomised pair."""
+    ranks = conformal_ranks(groups.counts, alpha, confidence)
     if not exact:
         return Thresholds(groups.at_ranks(ranks))
     level = 1 - exact_fraction(alpha)

@@ -29,6 +29,7 @@ class Use(IntEnum):
     TWIN_ROWS = 7  # the rows of a simulated twin
     CALIBRATION_SCORE = 8  # the uniform of APS and RAPS, for calibration rows
     REPEATED_IDS = 9  # which of the rows with the same id comes first
+    TEMPERATURE = 10  # which calibration rows a temperature is learnt from
 
 
 def check_random_state(value: Any, owner: str) -> int:

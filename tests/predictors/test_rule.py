@@ -50,6 +50,7 @@ def by_site(data):
     return RowGroupedPredictor(score="aps").fit(*data, groups=sites), sites
 
 
+@pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
 def test_groups_of_rows_have_a_report_and_folders(by_site, data, tmp_path):
     fitted, sites = by_site
     rows, labels = data.rows[:-1], data.labels[:-1]

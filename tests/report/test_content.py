@@ -135,6 +135,7 @@ def test_scores_are_shown_in_the_units_of_their_thresholds(data, test_rows):
 
 @pytest.mark.parametrize("ties", [None, "quantised", "duplicated"])
 @pytest.mark.parametrize("method", ["standard", "clustered"])
+@pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
 def test_bars_to_the_right_of_a_shared_threshold_are_the_missed_rows(
     simulate, quietly, method, ties
 ):
@@ -202,6 +203,7 @@ def test_rows_are_called_by_their_ids(fitted, test_rows):
     assert all(labels[int(row.removeprefix("patient "))] == 0 for row, *_ in examples)
 
 
+@pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
 def test_classes_without_names_or_test_rows_have_a_place(quietly, simulate):
     data = simulate(500, 10, long_tail=True)
     predictor = quietly(

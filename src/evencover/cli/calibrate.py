@@ -12,6 +12,7 @@ from evencover.cli.choices import (
     make_methods,
     make_scores,
     read_settings,
+    read_target,
     refuse_unused,
 )
 from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, number_if_float
@@ -29,12 +30,14 @@ def run(
     method: str | None = None,
     score: str = "softmax",
     alpha: str = "0.1",
+    confidence: str | None = None,
     exact: Switch = False,
     allow_empty: bool = True,
     groups: str | None = None,
     prevalence: str | None = None,
+    target_prevalence: str | None = None,
     settings: Settings = None,
-    temperature: float = 1.0,
+    temperature: str = "1",
     seed: int = 0,
     dask: Dask = None,
     gather: bool = True,
@@ -60,6 +63,9 @@ def run(
         {scores}.
     alpha
         Miscoverage level: sets aim at coverage 1 - alpha. A decimal or a fraction such as 1/3.
+    confidence
+        Have coverage of at least 1 - alpha with this probability over calibrations, such as 0.9,
+        for methods that can promise it; by default it is promised on average over calibrations.
     exact
         Randomise the thresholds so that coverage is exactly 1 - alpha.
     allow_empty
@@ -69,11 +75,14 @@ def run(
     prevalence
         File with one number per class, such as the training counts, for a score that takes
         'prevalence'.
+    target_prevalence
+        Have coverage over all rows for other class frequencies than those of the data: a file with
+        one number per class, such as expected counts, or "uniform", for methods that can.
     settings
         Any other parameter of the method or the score, as name=value, such as tau=0.9; may be
         repeated.
     temperature
-        Divides logits.
+        Divides logits; "fit" learns it from a fifth of the rows, which then do not calibrate.
     seed
         Fixes every random choice.
     dask
@@ -92,6 +101,8 @@ def run(
         raise InputError(f"A model's ending must be .safetensors. Got '{output}' instead.")
     short = {"randomize": randomize, "penalty": penalty, "k_reg": k_reg}
     short |= {"gamma": gamma, "n_clusters": n_clusters}
+    short |= {"confidence": None if confidence is None else number_if_float(confidence)}
+    short |= {"target_prevalence": read_target(target_prevalence)}
     more = read_settings(settings, groups, prevalence)
     more |= {name: value for name, value in short.items() if value is not None}
     (predictor,), for_method = make_methods([method or DEFAULT_METHOD], more)
@@ -104,7 +115,7 @@ def run(
         exact=exact,
         allow_empty=allow_empty,
         from_logits=bool(source.logits),
-        temperature=temperature,
+        temperature=number_if_float(temperature),
         random_state=seed,
     )
     with executor(dask) as workers:

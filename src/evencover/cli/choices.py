@@ -14,7 +14,7 @@ from evencover._validation import InputError
 # Options of their own, or of no use here.
 NOT_SETTABLE = (
     *("alpha", "score", "exact", "allow_empty", "from_logits", "temperature", "random_state"),
-    *("groups", "prevalence"),
+    *("groups", "prevalence", "confidence", "target_prevalence"),
 )
 
 Settings = Annotated[list[str] | None, Parameter(name="--set", negative="")]
@@ -41,6 +41,15 @@ def read_settings(
     if prevalence is not None:
         settings["prevalence"] = tuple(_numbers(column_from_file(prevalence, "prevalence")))
     return settings
+
+
+def read_target(target: str | None) -> Any:
+    """The target prevalence: a word, or the numbers of a file."""
+    from evencover.data.files import column_from_file
+
+    if target in (None, "uniform"):
+        return target
+    return tuple(_numbers(column_from_file(target, "prevalence"), "--target-prevalence"))
 
 
 def make_methods(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
@@ -106,11 +115,16 @@ def _listed(summaries: Mapping[str, str]) -> str:
 
 def refuse_unused(settings: Mapping[str, Any], used: set[str], items: Sequence[Any]) -> None:
     """Every setting must be of use to somebody."""
+    from evencover.predictors import PREDICTORS, method_names
+
     unused = [name for name in settings if name not in used]
     if not unused:
         return
     names = [getattr(item, "method", None) or item.name for item in items]
     sentence = f"{unused[0]!r} is not a parameter of {', '.join(names[:-1])} or {names[-1]}"
+    others = [name for name in method_names() if unused[0] in PREDICTORS[name].parameter_names()]
+    if others:
+        raise InputError(f"{sentence}; the methods {', '.join(others)} take it.")
     known = sorted(_settable(items))
     close = get_close_matches(unused[0], known, n=1)
     if close:
@@ -136,8 +150,8 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _numbers(values: Any) -> list[float]:
+def _numbers(values: Any, option: str = "--prevalence") -> list[float]:
     try:
         return [float(value) for value in values.tolist()]
     except ValueError:
-        raise InputError("The file of --prevalence must hold one number per class.") from None
+        raise InputError(f"The file of {option} must hold one number per class.") from None

@@ -16,6 +16,7 @@ from evencover.cli.console import note, print_table, print_text, watch
 from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json
 from evencover.data.location import as_location
 from evencover.data.opening import as_source
+from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
 from evencover.output.tables import write_csv
 
@@ -27,6 +28,7 @@ def run(
     methods: str | None = None,
     scores: str | None = None,
     alpha: str = "0.1",
+    confidence: str | None = None,
     n_splits: int = 10,
     calibration_fraction: float | None = None,
     n_per_class: int | None = None,
@@ -36,6 +38,7 @@ def run(
     prevalence: str | None = None,
     settings: Settings = None,
     temperature: float = 1.0,
+    temperatures: str | None = None,
     seed: int = 0,
     as_json: Json = False,
     csv: Path | None = None,
@@ -55,6 +58,9 @@ def run(
         Names, separated by commas, or "all": also {more_scores}.
     alpha
         Miscoverage level.
+    confidence
+        Have the methods that can promise it cover at least 1 - alpha with this probability over
+        calibrations, such as 0.9; the others stay as they are.
     n_splits
         How many times the rows are split.
     calibration_fraction
@@ -75,6 +81,8 @@ def run(
         may be repeated.
     temperature
         Divides logits.
+    temperatures
+        Several of them, separated by commas: everything is tried with each.
     seed
         Fixes every random choice.
     as_json
@@ -112,12 +120,14 @@ def run(
         methods=predictors,
         scores=with_scores,
         alpha=number_if_float(alpha),
+        confidence=None if confidence is None else number_if_float(confidence),
         n_splits=n_splits,
         calibration_fraction=calibration_fraction,
         n_per_class=n_per_class,
         max_size=max_size,
         min_coverage=min_coverage,
         temperature=temperature,
+        temperatures=None if temperatures is None else _numbers(temperatures),
         random_state=seed,
     )
     if csv is not None:
@@ -130,6 +140,15 @@ def run(
         return
     print_table(*result.table(), title=result.heading(), least=["CovGap", "coverage"])
     print_text(result.reason)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(each) for each in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"--temperatures takes numbers separated by commas, such as 0.5,1,2. Got {text!r}."
+        ) from None
 
 
 def _names(text: str | None, default: Sequence[str]) -> Sequence[str]:

@@ -57,10 +57,13 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
     about: dict[str, Any] = {
         "method": predictor.method,
         "alpha": str(predictor.alpha),
+        **_if_given(predictor, "confidence"),
+        **_if_given(predictor, "target_prevalence"),
         "score": make_score(predictor.score).to_dict(),
         "exact": predictor.exact,
         "allow_empty": predictor.allow_empty,
         "from_logits": predictor.from_logits,
+        **({"temperature": predictor.used_temperature} if predictor.from_logits else {}),
         "random_state": predictor.random_state,
         "n_classes": predictor.n_classes_,
         "n_calibration": predictor.n_calibration_,
@@ -68,7 +71,7 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
     }
     about |= predictor.learnt()
-    about["guarantee"] = predictor.guarantee
+    about["guarantee"] = predictor.promise
     details = predictor.details()
     if details is not None:
         about[details.name] = details.records
@@ -76,6 +79,12 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
     about["class_counts"] = predictor.class_counts_.tolist()
     about["class_names"] = None if predictor.class_names_ is None else list(predictor.class_names_)
     return about
+
+
+def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
+    """A parameter that not all methods have, unless it is None."""
+    value = getattr(predictor, name, None)
+    return {} if value is None else {name: str(value) if np.ndim(value) == 0 else "as given"}
 
 
 def of_data(source: Source) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.balance import class_balance
 from evencover.predictors import make_predictor
 from evencover.predictors.clustering import automatic_n_clusters, automatic_parameters, least_count
-from evencover.quantiles import Alpha, exact_fraction
+from evencover.quantiles import Alpha, exact_fraction, least_rows
 
 # Sizes are estimated from the first rows, about so many numbers.
 SIZE_NUMBERS = 1 << 24
@@ -89,6 +89,7 @@ def recommend(
     *,
     n_classes: int | None = None,
     alpha: Alpha = 0.1,
+    confidence: Alpha | None = None,
     from_logits: bool = False,
 ) -> Recommendation:
     """Choose a method from how many calibration rows each class has.
@@ -105,6 +106,9 @@ def recommend(
     alpha
         The level. The paper's boundaries hold for 0.1; they move with 1/alpha, because what
         counts is the number of rows that a class may miss.
+    confidence
+        If coverage is to be at least 1 - alpha with this probability over calibrations, the advice
+        is a method that can promise it.
     from_logits
         The rows hold logits.
 
@@ -113,6 +117,8 @@ def recommend(
     ('classwise', 'extremely high')
     >>> recommend(list(range(50)) * 20, alpha=0.1).method
     'pooled'
+    >>> recommend(list(range(50)) * 20, confidence=0.9).method
+    'standard'
     """
     level = float(exact_fraction(alpha, "recommend"))
     sizes: dict[str, float] = {}
@@ -125,18 +131,22 @@ def recommend(
         rows, indices = _some_rows(source)
         n_classes = source.n_classes
         logits = from_logits if source.logits is None else source.logits
-        sizes = _sizes(rows, indices, alpha, logits)
+        sizes = _sizes(rows, indices, alpha, confidence, logits)
     counts = np.bincount(indices, minlength=n_classes)
     regime = _regime(counts, level)
     paper_method = _paper_method(counts, alpha, regime)
     method = "classwise" if regime == "extremely high" else "pooled"
+    why, expect = _why(counts, regime, paper_method), _expect(counts, level, method)
+    if confidence is not None:
+        method = paper_method
+        why, expect = _confidently(counts, alpha, confidence, method)
     return Recommendation(
         method=method,
         score="softmax",
         regime=regime,
         paper_method=paper_method,
-        why=_why(counts, regime, paper_method),
-        expect=_expect(counts, level, method) + _expect_sizes(sizes, method, n_classes),
+        why=why,
+        expect=expect + _expect_sizes(sizes, method, n_classes),
         would_change=_would_change(counts, level, regime),
         n_rows=len(indices),
         n_classes=n_classes,
@@ -177,7 +187,9 @@ def _some_rows(source: Source) -> tuple[Array, IntArray]:
     return np.concatenate(rows), np.concatenate(labels)
 
 
-def _sizes(rows: Array, labels: IntArray, alpha: Alpha, logits: bool) -> dict[str, float]:
+def _sizes(
+    rows: Array, labels: IntArray, alpha: Alpha, confidence: Alpha | None, logits: bool
+) -> dict[str, float]:
     """Mean set sizes on rows that did not calibrate: half of these rows calibrate at a time."""
     known, found = labels[: len(rows)], {}
     if len(rows) < 4:
@@ -186,8 +198,9 @@ def _sizes(rows: Array, labels: IntArray, alpha: Alpha, logits: bool) -> dict[st
     others = np.flatnonzero(other_rows(first, len(rows)))
     with warnings.catch_warnings():  # what a half lacks is no news
         warnings.simplefilter("ignore", EvencoverWarning)
-        for method in ("standard", "classwise", "pooled"):
-            predictor = make_predictor(method, alpha=alpha, from_logits=logits)
+        for method in ("standard", "classwise", "pooled" if confidence is None else "clustered"):
+            own = {} if confidence is None else {"confidence": confidence}
+            predictor = make_predictor(method, alpha=alpha, from_logits=logits, **own)
             predictor.fit(rows[first], known[first])
             found[method] = float(predictor.predict_set(rows[others]).sizes.mean())
     return found
@@ -243,6 +256,25 @@ def _why(counts: IntArray, regime: str, paper_method: str) -> str:
         f"{paper_method}, {limits}; pooled uses every row for every class, and in our study its "
         "coverage was the most even of the four methods in 123 of 126 settings."
     )
+
+
+def _confidently(counts: IntArray, alpha: Alpha, confidence: Alpha, method: str) -> tuple[str, str]:
+    """Why, and what to expect, where a promise for one calibration is asked for."""
+    share = f"{float(100 * exact_fraction(confidence, 'recommend', 'confidence')):g}%"
+    least = least_rows(alpha, confidence)
+    few = int((counts < least).sum())
+    whom = {"standard": "all rows together", "classwise": "each class", "clustered": "each cluster"}
+    why = (
+        f"a promise for one calibration needs a method that makes one; of those, {method} suits "
+        f"{counts.mean():.3g} calibration rows per class."
+    )
+    expect = (
+        f"with probability {share}, coverage of at least "
+        f"{float(1 - exact_fraction(alpha)):g} of {whom[method]}, for larger sets. {few} of "
+        f"{len(counts)} classes have fewer than the {least} rows that a threshold of their own "
+        "would take."
+    )
+    return why, expect
 
 
 def _expect(counts: IntArray, alpha: float, method: str) -> str:

@@ -92,6 +92,8 @@ class Comparison:
         The level, and the number of splits and of rows in each part.
     max_size, min_coverage
         What the advice is restricted to, if anything.
+    confidence
+        That of the methods that have one, if it was asked for.
     """
 
     candidates: tuple[Candidate, ...]
@@ -101,6 +103,7 @@ class Comparison:
     n_test: int
     max_size: float | None = None
     min_coverage: float | None = None
+    confidence: float | None = None
 
     @property
     def n_classes(self) -> int:
@@ -206,6 +209,7 @@ class Comparison:
         points["most_even"] = self.most_even
         return {
             "alpha": self.alpha,
+            "confidence": self.confidence,
             "n_splits": self.n_splits,
             "n_calibration": self.n_calibration,
             "n_test": self.n_test,
@@ -277,9 +281,10 @@ class Comparison:
 
     def heading(self) -> str:
         """What was done, and how to read it."""
+        confident = "" if self.confidence is None else f", confidence = {self.confidence:g}"
         return (
             f"{self.n_splits} splits into {self.n_calibration} calibration and {self.n_test} test "
-            f"rows, alpha = {self.alpha:g}.\n"
+            f"rows, alpha = {self.alpha:g}{confident}.\n"
             f"CovGap of a perfect method on these test rows: {self.noise_floor:.1f} (test noise)."
         )
 

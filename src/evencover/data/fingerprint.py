@@ -10,16 +10,21 @@ import numpy as np
 from evencover._types import Array, IntArray
 from evencover.randomness import places
 
+# Of the rows that their own content chooses, about one in so many, the smallest hashes are kept.
+ONE_IN_FEW, ONE_IN_MANY, FEW_CLASSES, MOST_KEPT = 8, 64, 128, 1024
+
 
 class Fingerprint(NamedTuple):
     """The first row, and the sum (modulo 2**64) of 64 bits hashed from each row's number and label.
 
     A sum does not care how the rows were cut into blocks and parts, nor in which order these
-    were read. Two data sets that differ share it by chance once in 2**64.
+    were read. Two data sets that differ share it by chance once in 2**64. ``sample`` holds hashes
+    of the content of some rows, chosen by their content, to tell copies in other data.
     """
 
     first_row: bytes = b""
     total: int = 0
+    sample: Array = np.zeros(0, dtype=np.uint64)
 
     @classmethod
     def of(cls, start: int, rows: Array, labels: IntArray | None) -> Fingerprint:
@@ -29,15 +34,38 @@ class Fingerprint(NamedTuple):
             return cls(first)
         numbers = places(start, start + len(labels))
         keys = numbers * np.uint64(rows.shape[1]) + labels.astype(np.uint64)
-        return cls(first, int(_mixed(keys).sum(dtype=np.uint64)))
+        return cls(first, int(_mixed(keys).sum(dtype=np.uint64)), content_sample(rows, labels))
 
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
-        return Fingerprint(self.first_row or other.first_row, (self.total + other.total) % 2**64)
+        sample = np.sort(np.concatenate([self.sample, other.sample]))[:MOST_KEPT]
+        total = (self.total + other.total) % 2**64
+        return Fingerprint(self.first_row or other.first_row, total, sample)
+
+    def copies_of(self, sample: Array) -> tuple[int, int]:
+        """How many of these rows are in another sample, and how many could have been."""
+        limit = sample.max() if len(sample) == MOST_KEPT else np.uint64(2**64 - 1)
+        comparable = self.sample[self.sample <= limit]
+        return int(np.isin(comparable, sample).sum()), len(comparable)
 
     def hexdigest(self) -> str:
         """The fingerprint as text."""
         content = self.total.to_bytes(8, "little") + self.first_row
         return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def content_sample(rows: Array, labels: IntArray) -> Array:
+    """Hashes of the rows that the bits of their true class's number choose.
+
+    Rows that say 0 or 1 for it are left out: saturated models give many of them by nature.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # rows are judged later
+        own = rows[np.arange(len(rows)), labels].astype(np.float32)
+    one_in = np.uint32(ONE_IN_FEW if rows.shape[1] <= FEW_CLASSES else ONE_IN_MANY)
+    chosen = (_mixed(own.view(np.uint32).astype(np.uint64)) % one_in == 0) & (own != 0) & (own != 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        some = np.ascontiguousarray(rows[chosen], dtype=np.float32).view(np.uint32)
+    odd = np.arange(1, 2 * rows.shape[1], 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return _mixed((some * odd).sum(axis=1, dtype=np.uint64) + labels[chosen].astype(np.uint64))
 
 
 def _mixed(keys: Array) -> Array:

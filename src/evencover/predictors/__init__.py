@@ -6,9 +6,11 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.classwise import ClasswisePredictor
 from evencover.predictors.clustered import ClusteredPredictor
+from evencover.predictors.cross_validation import from_cross_val
 from evencover.predictors.fuzzy import FuzzyPredictor
 from evencover.predictors.grouped import GroupedPredictor
 from evencover.predictors.interpolated import InterpolatedPredictor
+from evencover.predictors.label_shift import estimate_prevalence
 from evencover.predictors.macro import MacroPredictor
 from evencover.predictors.pooled import PooledPredictor
 from evencover.predictors.rc3p import RC3PPredictor
@@ -58,6 +60,8 @@ __all__ = [
     "RowGroupedPredictor",
     "Rule",
     "StandardPredictor",
+    "estimate_prevalence",
+    "from_cross_val",
     "make_predictor",
     "method_names",
     "methods_for_all",

@@ -16,18 +16,18 @@ from evencover._validation import (
     Array,
     FloatArray,
     InputError,
+    IntArray,
     flag,
-    real_number,
 )
+from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, map_source
 from evencover.errors import warn_caller
 from evencover.evaluation.confusions import Confusions
-from evencover.evaluation.counting import most_confused, total
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Tally
 from evencover.predictors.calibration import CalibrationRows, Rows
-from evencover.predictors.explanation import CALIBRATION_ROWS, Explanation
+from evencover.predictors.explanation import CALIBRATION_ROWS, Explanation, some_names
 from evencover.predictors.fitting import (
     base_rows,
     calibration_source,
@@ -45,6 +45,8 @@ from evencover.predictors.matching import (
 from evencover.predictors.ready import few_rows, ready_rule
 from evencover.predictors.rule import Rule
 from evencover.predictors.scoring import Scoring
+from evencover.predictors.temperature import FIT, check_temperature, fitted_temperature
+from evencover.predictors.unlike import Count, ScoreBins, Seen, note_doubts, together
 from evencover.predictors.updating import Updatable
 from evencover.quantiles import Thresholds, exact_fraction
 from evencover.randomness import check_random_state
@@ -74,7 +76,8 @@ class BasePredictor(Updatable):
     from_logits
         The input holds logits; a softmax is applied to ``logits / temperature``.
     temperature
-        Divides logits; only used with them.
+        Divides logits; only used with them. "fit" learns it by likelihood from a fifth of the
+        rows, at most 2000, which then do not calibrate.
     random_state
         Whole number that, with a row's id (or content and place), fixes every random choice.
 
@@ -134,17 +137,37 @@ class BasePredictor(Updatable):
         note_large_alpha(self.alpha)
         self._check_groups(groups)
         source = calibration_source(probabilities, labels, class_names)
+        apart = self._fit_temperature(source, ids, gather)
         if flag(gather, "gather", "fit"):
             base = base_rows(self, source, ids, groups, executor)
+            base = base if apart is None else base.take(~apart)
             rows = with_scores(self, base, source.n_classes)
             self._fit_rows(rows, source.n_classes, source.class_names)
-            self._keep_rows(base, by_place=ids is None and source.ids is None)
-            self.fingerprint_ = source.fingerprint
+            if apart is None:
+                self._keep_rows(base, by_place=ids is None and source.ids is None)
+            self._keep_fingerprint(source.rows_read)
         else:
             with scattered_rows(self, source, ids, executor) as scattered:
                 self._fit_rows(scattered, source.n_classes, source.class_names)
-                self.fingerprint_ = scattered.fingerprint().hexdigest()
+                self._keep_fingerprint(scattered.fingerprint())
         return self
+
+    def _fit_temperature(self, source: Source, ids: Any, gather: bool) -> Array | None:
+        """Learn the temperature, if it is to be learnt; the rows (N,) that did not calibrate."""
+        self.temperature_ = None
+        if self.temperature != FIT:
+            return None
+        if not gather:
+            raise InputError("'gather' must be True with temperature='fit'. Got False instead.")
+        logits = self.from_logits if source.logits is None else source.logits
+        self.temperature_, apart = fitted_temperature(source, ids, logits, self.random_state)
+        return apart
+
+    def _keep_fingerprint(self, rows_read: Fingerprint | None) -> None:
+        """What tells the calibration rows from others, and copies of them."""
+        if rows_read is not None:
+            self.fingerprint_ = rows_read.hexdigest()
+            self.row_sample_ = np.unique(rows_read.sample).view(np.int64)
 
     def fit_scores(
         self,
@@ -163,6 +186,11 @@ class BasePredictor(Updatable):
         groups, for methods that need them.
         """
         self._check_parameters()
+        if self.temperature == FIT:
+            raise InputError(
+                "temperature='fit' needs the logits themselves. Got scores; 'fit' takes logits."
+            )
+        self.temperature_ = None
         self._check_groups(groups)
         rows = rows_of_scores(self, scores, labels, n_classes, ids, ranks, groups)
         self._fit_rows(rows, int(n_classes), class_names)
@@ -172,10 +200,12 @@ class BasePredictor(Updatable):
 
     def _fit_rows(self, rows: Rows, n_classes: int, class_names: Sequence[str] | None) -> Self:
         """Have the method learn from rows, and keep what it found."""
-        self.n_classes_, self.class_names_, self.fingerprint_ = n_classes, class_names, None
+        self.n_classes_, self.class_names_ = n_classes, class_names
+        self.fingerprint_ = self.row_sample_ = self.score_edges_ = self.score_counts_ = None
         self._keep_rows(None)
         if isinstance(rows, CalibrationRows):
             self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
+            self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
         else:
             self.class_counts_ = rows.by(np.arange(n_classes)).counts
         self.n_calibration_ = int(self.class_counts_.sum())
@@ -184,7 +214,8 @@ class BasePredictor(Updatable):
         missing = int((self.class_counts_ == 0).sum())
         if missing:
             warn_caller(
-                f"{missing} of {self.n_classes_} classes have no calibration examples; "
+                f"{missing} of {self.n_classes_} classes have no calibration examples"
+                f"{some_names(self.class_names_, self.class_counts_ == 0)}; "
                 f"{self.fate_of_missing_classes}."
             )
         return self
@@ -200,7 +231,7 @@ class BasePredictor(Updatable):
         if few and self.limits_.rank_limit is None:
             warn_caller(
                 f"{few} of {self.n_classes_} classes have calibration examples, but too few for a "
-                f"finite threshold at alpha = {self.alpha}; they are in every set."
+                f"finite threshold {self._terms()}; they are in every set."
             )
 
     # ---- prediction --------------------------------------------------------------------------
@@ -214,7 +245,7 @@ class BasePredictor(Updatable):
     def _rule(self, limits: Thresholds, logits: bool | None) -> Rule:
         """The rule with these limits of the score."""
         logits, score = self.from_logits if logits is None else logits, self.score_
-        scoring = Scoring(score, logits, self.temperature, self.random_state)
+        scoring = Scoring(score, logits, self.used_temperature, self.random_state)
         limits = score.base_thresholds(limits)
         return Rule(scoring, limits, self.exact, self.allow_empty, self.class_names_)
 
@@ -289,12 +320,16 @@ class BasePredictor(Updatable):
         self._check_groups(groups)
         source = like_calibration(self, probabilities, labels)
         require_labels(source, "Evaluation")
-        count = self.rule(logits=source.logits, groups=groups).tally
-        tally, confusions = fold_source(source, ids, count, total, most_confused, executor)
-        return self.coverage_report(source, tally, confusions)
+        count = Count(self.rule(logits=source.logits, groups=groups), self.score_edges_)
+        seen: Seen = fold_source(source, ids, count, together, Seen.shown, executor)
+        return self.coverage_report(source, *seen)
 
     def coverage_report(
-        self, source: Source, tally: Tally, confusions: Confusions
+        self,
+        source: Source,
+        tally: Tally,
+        confusions: Confusions,
+        histogram: IntArray | None = None,
     ) -> CoverageReport:
         """The report on rows of a source that have been read and counted."""
         if is_calibration_data(self, source):
@@ -302,7 +337,7 @@ class BasePredictor(Updatable):
                 f"These {self.n_calibration_} rows are the calibration rows themselves; the "
                 "figures are too good. Use rows that were held out."
             )
-        return CoverageReport.from_tally(
+        report = CoverageReport.from_tally(
             tally,
             self.alpha,
             class_names=source.class_names,
@@ -310,6 +345,9 @@ class BasePredictor(Updatable):
             confusions=confusions,
             **self._about_classes(),
         )
+        if not is_calibration_data(self, source):
+            note_doubts(self, report, histogram, source.rows_read)
+        return report
 
     def _about_classes(self) -> dict[str, Any]:
         """What a report says of each class beside its counts."""
@@ -368,5 +406,5 @@ class BasePredictor(Updatable):
                 f"The 'exact' parameter of {owner} must be False, because its coverage does not "
                 "come from one conformal rank that could be randomised. Got True instead."
             )
-        real_number(self.temperature, "temperature", owner, 0, open_low=True)
+        check_temperature(self.temperature, owner)
         check_random_state(self.random_state, owner)

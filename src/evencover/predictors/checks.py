@@ -49,6 +49,12 @@ def _wrong_array(name: str, values: Array, field: Field, sizes: dict[str, int]) 
 def wrong_value(predictor: Method) -> str | None:
     """What is wrong with what every fit keeps, if anything is."""
     names, counts = predictor.class_names_, predictor.class_counts_
+    edges, in_bins = predictor.score_edges_, predictor.score_counts_
+    if edges is not None and in_bins is not None:
+        if len(in_bins) != len(edges) + 1 or (np.diff(edges) <= 0).any() or (in_bins < 0).any():
+            return "its bins of scores are not sorted"
+    elif edges is not None or in_bins is not None:
+        return "its bins of scores are not whole"
     if (counts < 0).any() or counts.sum() != predictor.n_calibration_:
         return "its classes do not add up to its calibration rows"
     if names is not None and not (

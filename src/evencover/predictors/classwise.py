@@ -8,8 +8,8 @@ import numpy as np
 
 from evencover._validation import IntArray
 from evencover.predictors.calibration import Rows
-from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import RankedScores, exact_fraction
+from evencover.predictors.groups import Grouping, GroupPredictor
+from evencover.quantiles import exact_fraction
 
 
 class ClasswisePredictor(GroupPredictor):
@@ -27,17 +27,22 @@ class ClasswisePredictor(GroupPredictor):
     """
 
     method: ClassVar[str] = "classwise"
+    minds_frequencies: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold per class, from its own rows alone"
     guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets; "
         "for a class with few rows, any one calibration may be far from it."
     )
     own_rows_only: ClassVar[bool] = True
+    confident_guarantee: ClassVar[str] = (
+        "For each class, its coverage is at least 1 - alpha in at least {confidence} of all "
+        "calibrations."
+    )
     fate_of_missing_classes: ClassVar[str] = "classwise puts them in every set"
 
-    def _group(self, rows: Rows) -> tuple[RankedScores, IntArray]:
+    def _group(self, rows: Rows) -> Grouping:
         own = np.arange(self.n_classes_)
-        return rows.by(own), own
+        return Grouping(rows.by(own), own, rows)
 
     def _cause(self, under: IntArray) -> str:
         alpha = float(exact_fraction(self.alpha))

@@ -27,14 +27,14 @@ from evencover.predictors.clustering import (
     quantile_embedding,
     unmeasured_guarantees,
 )
-from evencover.predictors.explanation import Details, Needs, Sharing, company, some_of, ways_out
-from evencover.predictors.groups import GroupPredictor
+from evencover.predictors.explanation import Details, Sharing, company, some_of, ways_out
+from evencover.predictors.groups import Grouping, WeightedGroupPredictor
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, RankedScores, exact_fraction
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ClusteredPredictor(GroupPredictor):
+class ClusteredPredictor(WeightedGroupPredictor):
     """One threshold per cluster of classes; clusters are found on one part of the rows.
 
     A random share gamma of the calibration rows (D1) places each class by its score quantiles,
@@ -82,6 +82,11 @@ class ClusteredPredictor(GroupPredictor):
         "much only as far as its scores are like its cluster's, and classes with too few rows to "
         "join a cluster are promised nothing."
     )
+    confident_guarantee: ClassVar[str] = (
+        "For each cluster of classes, its coverage is at least 1 - alpha in at least {confidence} "
+        "of all calibrations; a class is promised as much only as far as its scores are like its "
+        "cluster's, and classes with too few rows to join a cluster are promised nothing."
+    )
     state: ClassVar[dict[str, Field]] = {
         "cluster_of_class_": Field(int, "K"),
         "n_clusters_": Field(int),
@@ -94,7 +99,7 @@ class ClusteredPredictor(GroupPredictor):
     gamma_: float = field(init=False)
     guarantee_: tuple[ClusterGuarantee, ...] = field(init=False)
 
-    def _group(self, rows: Rows) -> tuple[RankedScores, IntArray]:
+    def _group(self, rows: Rows) -> Grouping:
         gamma, n_clusters = self._resolve_parameters()
         n_clustering = floor(gamma * self.n_calibration_)
         clustering, proper = rows.split(n_clustering, self.random_state)
@@ -115,7 +120,7 @@ class ClusteredPredictor(GroupPredictor):
             self.guarantee_ = cluster_guarantees(classes, groups, cluster_of_class)
         else:
             self.guarantee_ = unmeasured_guarantees(groups.counts, cluster_of_class)
-        return groups, group_of_class
+        return Grouping(groups, group_of_class, proper)
 
     def _cluster(self, rows: Rows, n_clusters: int) -> tuple[IntArray, str | None]:
         """The cluster of each class, or all -1 and the reason why there are no clusters."""
@@ -202,7 +207,7 @@ class ClusteredPredictor(GroupPredictor):
         return {"Cluster": ["none" if m < 0 else str(m) for m in self.cluster_of_class_.tolist()]}
 
     def _cause(self, under: IntArray) -> str:
-        needs, counts = Needs.at(self.alpha), self.class_counts_[under]
+        needs, counts = self.row_needs(), self.class_counts_[under]
         if not self.n_clusters_:
             cause = "One threshold serves all classes, so hard classes are covered less and easy"
             return f"{cause} ones more. {ways_out(counts, needs)}"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import IntArray
-from evencover.quantiles import Alpha, GroupedScores, exact_fraction
+from evencover._validation import Array, IntArray
+from evencover.quantiles import Alpha, GroupedScores, exact_fraction, least_rows
 
 CALIBRATION_ROWS = "{rows}"  # stands for "12 calibration rows" in `BasePredictor.origin`
 
@@ -17,7 +17,7 @@ CALIBRATION_ROWS = "{rows}"  # stands for "12 calibration rows" in `BasePredicto
 class Needs(NamedTuple):
     """How many calibration rows it takes to adapt to a class.
 
-    ``least`` for any threshold of its own (conformal rank k <= n), ``enough`` for one that holds
+    ``least`` for any threshold of its own (`quantiles.least_rows`), ``enough`` for one that holds
     the class's coverage within about 10 points (two standard deviations of its Beta law).
     """
 
@@ -25,14 +25,14 @@ class Needs(NamedTuple):
     enough: int
 
     @classmethod
-    def at(cls, alpha: Alpha) -> Needs:
+    def at(cls, alpha: Alpha, confidence: Alpha | None = None) -> Needs:
         """At this level.
 
-        >>> Needs.at(0.1)
-        Needs(least=9, enough=34)
+        >>> Needs.at(0.1), Needs.at(0.1, confidence=0.9)
+        (Needs(least=9, enough=34), Needs(least=22, enough=34))
         """
         level = exact_fraction(alpha)
-        least = ceil(1 / level - 1)
+        least = least_rows(alpha, confidence)
         return cls(least, max(least, ceil(float(level * (1 - level)) / 0.05**2 - 1e-9) - 2))
 
 
@@ -109,6 +109,19 @@ class Explanation(NamedTuple):
     origin: str
     weights: dict[str, float]
     cause: str
+
+
+def some_names(names: Sequence[str] | None, which: Array, most: int = 3) -> str:
+    """A few of the classes that are meant, in brackets; nothing if they have no names.
+
+    >>> some_names(["ant", "bee", "cat"], np.array([True, False, True]))
+    " ('ant', 'cat')"
+    """
+    if names is None:
+        return ""
+    meant = np.flatnonzero(which).tolist()
+    more = f" and {len(meant) - most} more" if len(meant) > most else ""
+    return f" ({', '.join(repr(str(names[place])) for place in meant[:most])}{more})"
 
 
 def some_of(part: int, whole: Sequence[int] | IntArray) -> str:

@@ -13,7 +13,7 @@ from evencover._validation import FloatArray, InputError, IntArray, real_number
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.checks import unlike, wrong_order
-from evencover.predictors.explanation import Needs, ways_out
+from evencover.predictors.explanation import ways_out
 from evencover.predictors.state import Field
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_fraction
 from evencover.scores import make_score
@@ -103,6 +103,9 @@ class FuzzyPredictor(BasePredictor):
         at_least = n - np.searchsorted(self.held_out_, excess)
         return np.asarray((at_least + own_share[:, None]) / (n + 1.0))
 
+    def _level_rows(self) -> int:
+        return len(self.held_out_)
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         owner = type(self).__name__
@@ -117,7 +120,7 @@ class FuzzyPredictor(BasePredictor):
     def _cause(self, under: IntArray) -> str:
         return (
             "Each class borrows from those that are about as frequent, which may be easier. "
-            f"{ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            f"{ways_out(self.class_counts_[under], self.row_needs())}"
         )
 
     def _check_state(self) -> str | None:

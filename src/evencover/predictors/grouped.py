@@ -22,7 +22,8 @@ from evencover.errors import warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.checks import same_array, unlike
-from evencover.predictors.explanation import Needs, ways_out
+from evencover.predictors.confidence import ConfidentPredictor
+from evencover.predictors.explanation import ways_out
 from evencover.predictors.registry import predictor_class
 from evencover.predictors.state import Field
 from evencover.quantiles import Thresholds
@@ -32,7 +33,7 @@ OVER_GROUPS = ("classwise", "standard", "clustered", "pooled", "macro")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OverGroups(BasePredictor):
+class OverGroups(ConfidentPredictor):
     """A method over groups in place of classes; it keeps the rows' scores and groups."""
 
     state: ClassVar[dict[str, Field]] = {
@@ -66,9 +67,9 @@ class OverGroups(BasePredictor):
         return self._over_groups()._fit_rows(rows, len(self.group_names_), None)
 
     def _over_groups(self) -> BasePredictor:
-        return predictor_class(self._over_groups_name())(
-            alpha=self.alpha, exact=self.exact, random_state=self.random_state
-        )
+        own: dict[str, Any] = {"alpha": self.alpha, "exact": self.exact}
+        own |= {} if self.confidence is None else {"confidence": self.confidence}
+        return predictor_class(self._over_groups_name())(**own, random_state=self.random_state)
 
     def _over_groups_name(self) -> str:
         return str(getattr(self, "over_groups"))  # noqa: B009, which each subclass has
@@ -77,6 +78,13 @@ class OverGroups(BasePredictor):
         super()._check_parameters()
         if self._over_groups_name() not in OVER_GROUPS:
             raise_unknown("method over groups", self._over_groups_name(), OVER_GROUPS)
+        cls = predictor_class(self._over_groups_name())
+        if self.confidence is not None and not issubclass(cls, ConfidentPredictor):
+            raise InputError(
+                f"The 'confidence' parameter of {type(self).__name__} must be None over groups by "
+                f"{cls.method!r}, which has no promise for one calibration. "
+                f"Got {self.confidence!r} instead."
+            )
         self._over_groups()._check_parameters()
 
     def _restore(self) -> None:
@@ -160,6 +168,11 @@ class GroupedPredictor(OverGroups):
         "Each group of classes has the guarantee that the method over groups gives a class (with "
         "classwise: coverage of 1 - alpha); a class within its group is promised nothing."
     )
+    confident_guarantee: ClassVar[str] = (
+        "Each group of classes has the guarantee that the method over groups gives a class (with "
+        "classwise: its coverage is at least 1 - alpha in at least {confidence} of all "
+        "calibrations); a class within its group is promised nothing."
+    )
     only_if_asked: ClassVar[bool] = True  # without groups it is the method over groups itself
     fate_of_missing_classes: ClassVar[str] = "they use the threshold of their group"
     state: ClassVar[dict[str, Field]] = {"group_of_class_": Field(int, "K")}
@@ -181,7 +194,7 @@ class GroupedPredictor(OverGroups):
     def _cause(self, under: IntArray) -> str:
         return (
             "The classes of a group share a threshold, so the hard ones are covered less. "
-            f"{ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            f"{ways_out(self.class_counts_[under], self.row_needs())}"
         )
 
     def _check_state(self) -> str | None:

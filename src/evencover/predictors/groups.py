@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import Array, FloatArray, IntArray
+from evencover._validation import Array, FloatArray, InputError, IntArray
 from evencover.data.source import Block
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.calibration import Rows
+from evencover.predictors.calibration import CalibrationRows, Rows
 from evencover.predictors.checks import unlike, wrong_groups
+from evencover.predictors.confidence import ConfidentPredictor
 from evencover.predictors.explanation import Sharing
+from evencover.predictors.prevalence import (
+    TargetPredictor,
+    rows_of_group,
+    sorted_with,
+    weighted_p_values,
+    weighted_thresholds,
+)
 from evencover.predictors.scoring import Scoring, naming_bad_rows
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, RankedScores, Thresholds, group_thresholds
 
 
+class Grouping(NamedTuple):
+    """Groups of calibration scores, in memory or not, the group of each class (K,), and the rows.
+
+    A group with as many scores as there are rows holds all of them.
+    """
+
+    groups: RankedScores
+    group_of_class: IntArray
+    rows: Rows
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class GroupPredictor(BasePredictor):
+class GroupPredictor(ConfidentPredictor):
     """Each class belongs to one group and uses the conformal quantile of the group's scores."""
 
     supports_scattered: ClassVar[bool] = True
@@ -39,15 +59,22 @@ class GroupPredictor(BasePredictor):
     gathered_: bool = field(init=False)
 
     @abstractmethod
-    def _group(self, rows: Rows) -> tuple[RankedScores, IntArray]:
-        """Groups of calibration scores, in memory or not, and the group of each class (K,)."""
+    def _group(self, rows: Rows) -> Grouping:
+        """How the rows are shared between classes."""
 
     def _calibrate(self, rows: Rows) -> Thresholds:
-        groups, self.group_of_class_ = self._group(rows)
+        groups, self.group_of_class_, calibrating = self._group(rows)
         self.gathered_ = isinstance(groups, GroupedScores)
         self.group_scores_ = groups.scores if isinstance(groups, GroupedScores) else None
         self.group_offsets_ = np.concatenate([[0], np.cumsum(groups.counts)])
-        thresholds = group_thresholds(groups, self.alpha, exact=self.exact)
+        self._keep_weights(calibrating)
+        return self._limits_of(groups, self.exact)
+
+    def _keep_weights(self, rows: Rows) -> None:
+        """Keep what each of the groups' scores stands for, if they differ."""
+
+    def _limits_of(self, groups: RankedScores, exact: bool) -> Thresholds:
+        thresholds = group_thresholds(groups, self.alpha, exact=exact, confidence=self.confidence)
         return thresholds.of_classes(self.group_of_class_)
 
     @property
@@ -61,11 +88,8 @@ class GroupPredictor(BasePredictor):
         if type(self)._calibrate is not GroupPredictor._calibrate:  # a subclass may do otherwise
             return None
         other = copy(self).set_params(exact=exact)
-        other._keep_thresholds(self._thresholds_of_groups(exact))
+        other._keep_thresholds(self._limits_of(self.groups_, exact))
         return other
-
-    def _thresholds_of_groups(self, exact: bool) -> Thresholds:
-        return self.groups_.thresholds(self.alpha, exact=exact).of_classes(self.group_of_class_)
 
     def _p_block(self, scoring: Scoring, block: Block, ids: Array | None) -> FloatArray:
         if scoring.score.base is not scoring.score:
@@ -97,7 +121,7 @@ class GroupPredictor(BasePredictor):
         if not self.gathered_:
             return self._wrong_pair()
         problem = wrong_groups(self.groups_)
-        return problem or unlike(self, self._thresholds_of_groups(self.exact))
+        return problem or unlike(self, self._limits_of(self.groups_, self.exact))
 
     def _wrong_pair(self) -> str | None:
         """Without the scores, thresholds can only be held against each other."""
@@ -110,3 +134,84 @@ class GroupPredictor(BasePredictor):
         if not np.array_equal(self.thresholds_, self.thresholds_[first[1]][first[2]]):
             return "classes of one group have different thresholds"
         return None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class WeightedGroupPredictor(GroupPredictor, TargetPredictor):
+    """Groups of several classes, whose rows weigh the same or as a target prevalence says."""
+
+    state: ClassVar[dict[str, Field]] = {"group_weights_": Field(float, "?", optional=True)}
+
+    group_weights_: FloatArray | None = field(init=False)  # None without a target
+
+    def _keep_weights(self, rows: Rows) -> None:
+        self.group_weights_ = None
+        self._read_target()
+        if self.target_prevalence_ is None:
+            return
+        if not isinstance(rows, CalibrationRows):
+            raise InputError(
+                "'gather' must be True with a target prevalence, which needs all scores in one "
+                "place. Got False instead."
+            )
+        weights = self._class_weights()[rows.labels]
+        group_of_row = self.group_of_class_[rows.labels]
+        scores, kept = self.group_scores_, []
+        assert scores is not None
+        for group, n in enumerate(self.groups_.counts.tolist()):
+            own = rows_of_group(group, n, group_of_row)
+            kept.append(sorted_with(rows.scores[own], weights[own])[1])
+        self.group_weights_ = np.concatenate(kept)
+
+    def group_ranks(self, counts: IntArray) -> IntArray:
+        """None (0) if weights decide, and not ranks."""
+        if self.target_prevalence is None:
+            return super().group_ranks(counts)
+        return np.zeros_like(counts)
+
+    def _weighted(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+        """For each group: its classes, its scores, and their weights."""
+        assert self.group_weights_ is not None
+        offsets = self.group_offsets_
+        for group in np.unique(self.group_of_class_).tolist():
+            own = slice(offsets[group], offsets[group + 1])
+            classes = np.flatnonzero(self.group_of_class_ == group)
+            yield classes, self.groups_.scores[own], self.group_weights_[own]
+
+    def _limits_of(self, groups: RankedScores, exact: bool) -> Thresholds:
+        if self.group_weights_ is None:
+            return super()._limits_of(groups, exact)
+        limits, own_weights = np.empty(self.n_classes_), self._class_weights()
+        for classes, scores, weights in self._weighted():
+            limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], self.alpha)
+        return Thresholds(limits)
+
+    def _p_block(self, scoring: Scoring, block: Block, ids: Array | None) -> FloatArray:
+        if self.group_weights_ is None:
+            return super()._p_block(scoring, block, ids)
+        return BasePredictor._p_block(self, scoring, block, ids)
+
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
+        if self.group_weights_ is None:
+            return super()._p_values(scores, classes, own_share)
+        result, own_weights = np.empty_like(scores), self._class_weights()
+        for members, kept, weights in self._weighted():
+            at = np.flatnonzero(np.isin(classes, members))
+            result[:, at] = weighted_p_values(
+                scores[:, at], kept, weights, own_weights[classes[at]], own_share
+            )
+        return result
+
+    def _check_state(self) -> str | None:
+        weights, has_target = self.group_weights_, self.target_prevalence is not None
+        if (weights is not None) != has_target or (
+            (self.target_prevalence_ is not None) != has_target
+        ):
+            return "its weights do not fit its target prevalence"
+        if weights is not None:
+            kept, target = self.group_scores_, self.target_prevalence_
+            if kept is None or len(weights) != len(kept) or (weights < 0).any():
+                return "its weights do not fit its scores"
+            if target is None or (target < 0).any() or not np.isclose(target.sum(), 1):
+                return "its target prevalence does not sum to 1"
+        return super()._check_state()

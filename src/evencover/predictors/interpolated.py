@@ -10,7 +10,7 @@ import numpy as np
 
 from evencover._validation import Array, FloatArray, InputError, IntArray, real_number
 from evencover.predictors.by_class import ByClassPredictor
-from evencover.predictors.explanation import Needs, ways_out
+from evencover.predictors.explanation import ways_out
 from evencover.quantiles import Thresholds
 from evencover.scores import make_score
 
@@ -46,6 +46,7 @@ class InterpolatedPredictor(ByClassPredictor):
     tau: float = 0.5
 
     method: ClassVar[str] = "interpolated"
+    aims_at_average: ClassVar[bool] = False  # but at something between
     summary: ClassVar[str] = "thresholds between the class's own and everyone's"
     guarantee: ClassVar[str] = (
         "Coverage of 1 - 2 alpha is guaranteed on average over all rows; no single class is "
@@ -94,7 +95,7 @@ class InterpolatedPredictor(ByClassPredictor):
     def _cause(self, under: IntArray) -> str:
         return (
             "Each threshold lies between the class's own and that of everyone, so hard classes "
-            f"are still covered less. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            f"are still covered less. {ways_out(self.class_counts_[under], self.row_needs())}"
         )
 
 

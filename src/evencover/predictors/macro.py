@@ -13,7 +13,7 @@ from evencover._validation import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.checks import unlike, wrong_order
-from evencover.predictors.explanation import Needs, ways_out
+from evencover.predictors.explanation import ways_out
 from evencover.predictors.state import Field
 from evencover.quantiles import Thresholds, exact_fraction
 
@@ -47,6 +47,8 @@ class MacroPredictor(BasePredictor):
     """
 
     method: ClassVar[str] = "macro"
+    aims_at_average: ClassVar[bool] = False
+    minds_frequencies: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold, every class weighing the same"
     guarantee: ClassVar[str] = (
         "The mean over classes of their coverage is guaranteed to be at least 1 - alpha; no single "
@@ -81,7 +83,7 @@ class MacroPredictor(BasePredictor):
     def _cause(self, under: IntArray) -> str:
         return (
             "One threshold serves all classes, so hard classes are covered less and easy ones "
-            f"more. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            f"more. {ways_out(self.class_counts_[under], self.row_needs())}"
         )
 
     def _check_state(self) -> str | None:

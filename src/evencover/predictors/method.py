@@ -13,7 +13,7 @@ from evencover.predictors.explanation import CALIBRATION_ROWS, Details, Needs, S
 from evencover.predictors.parameters import Parameters
 from evencover.predictors.scoring import Scoring
 from evencover.predictors.state import Field
-from evencover.quantiles import Alpha, Thresholds
+from evencover.quantiles import Alpha, Thresholds, conformal_ranks
 from evencover.scores import Score, make_score
 
 
@@ -26,7 +26,7 @@ class Method(Parameters):
     exact: bool = False
     allow_empty: bool = True
     from_logits: bool = False
-    temperature: float = 1.0
+    temperature: float | str = 1.0
     random_state: int = 0
 
     thresholds_: FloatArray = field(init=False)
@@ -37,6 +37,10 @@ class Method(Parameters):
     n_calibration_: int = field(init=False)
     class_names_: Sequence[str] | None = field(init=False)
     fingerprint_: str | None = field(init=False)
+    temperature_: float | None = field(init=False)
+    score_edges_: FloatArray | None = field(init=False)
+    score_counts_: IntArray | None = field(init=False)
+    row_sample_: IntArray | None = field(init=False)
 
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the page.
@@ -54,7 +58,15 @@ class Method(Parameters):
         "n_calibration_": Field(int),
         "class_names_": Field(list, optional=True),
         "fingerprint_": Field(str, optional=True),
+        "temperature_": Field(float, optional=True),
+        "score_edges_": Field(float, "?", optional=True),
+        "score_counts_": Field(int, "?", optional=True),
+        "row_sample_": Field(int, "?", optional=True),
     }
+    # Whether it aims at coverage of 1 - alpha over all rows, and whether that depends on the class
+    # frequencies of the calibration rows.
+    aims_at_average: ClassVar[bool] = True
+    minds_frequencies: ClassVar[bool] = True
     # Whether it says nothing of its own without a parameter that only the user can give, so that
     # "all" methods leave it out.
     only_if_asked: ClassVar[bool] = False
@@ -69,6 +81,9 @@ class Method(Parameters):
         f"the {CALIBRATION_ROWS} of this class together with those of others."
     )
     fate_of_missing_classes: ClassVar[str] = "they use the standard threshold"
+
+    # Parameters that files of earlier versions lack; they have their defaults there.
+    later_parameters: ClassVar[tuple[str, ...]] = ("confidence", "target_prevalence")
 
     @abstractmethod
     def _calibrate(self, rows: Any) -> Thresholds:
@@ -95,6 +110,10 @@ class Method(Parameters):
         """The groups of calibration scores behind the thresholds, if they are kept."""
         return None
 
+    def _level_rows(self) -> int:
+        """How many rows decide how far all thresholds are raised together."""
+        return self.n_calibration_
+
     def _weights(self) -> dict[str, FloatArray]:
         """Shares (K,) of what each class's threshold comes from, by what they are called."""
         return {}
@@ -102,7 +121,7 @@ class Method(Parameters):
     def _cause(self, under: IntArray) -> str:
         """Why this method may cover the classes `under` too little, and what to try."""
         cause = "Thresholds learnt from other classes may not suit these."
-        return f"{cause} {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+        return f"{cause} {ways_out(self.class_counts_[under], self.row_needs())}"
 
     def _class_facts(self) -> dict[str, list[str]]:
         """What else the page shows of each class, by title."""
@@ -119,6 +138,23 @@ class Method(Parameters):
     def refit_exact(self, exact: bool) -> Self | None:
         """A copy with `exact` changed if nothing needs to be learnt again; else None."""
         return None
+
+    @property
+    def promise(self) -> str:
+        """What it guarantees with these parameters, in words that `info` and the page show."""
+        return self.guarantee
+
+    def _terms(self) -> str:
+        """At which level thresholds are sought, for a sentence that says it is not possible."""
+        return f"at alpha = {self.alpha}"
+
+    def group_ranks(self, counts: IntArray) -> IntArray:
+        """Which of so many scores, in increasing order, is the threshold of each group."""
+        return conformal_ranks(counts, self.alpha)
+
+    def row_needs(self) -> Needs:
+        """How many rows a threshold takes."""
+        return Needs.at(self.alpha)
 
     @classmethod
     def all_state(cls) -> dict[str, Field]:
@@ -140,8 +176,16 @@ class Method(Parameters):
         """All that decides whether a class is in a set."""
         return Thresholds(self.thresholds_, self.lower_thresholds_, self.upper_probability_)
 
+    @property
+    def used_temperature(self) -> float:
+        """The temperature that was given, or the one that was fitted."""
+        if isinstance(self.temperature, str):
+            assert self.temperature_ is not None
+            return self.temperature_
+        return self.temperature
+
     def scoring(self, source: Source, score: Score | None = None) -> Scoring:
         """How the rows of a source are scored."""
         logits = self.from_logits if source.logits is None else source.logits
         score = make_score(self.score) if score is None else score
-        return Scoring(score, logits, self.temperature, self.random_state)
+        return Scoring(score, logits, self.used_temperature, self.random_state)

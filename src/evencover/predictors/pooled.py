@@ -18,7 +18,6 @@ from evencover._validation import (
     real_number,
     whole_number,
 )
-from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.checks import NOT_FOLLOWING, same_array, unlike, wrong_order
 from evencover.predictors.crossfit import (
@@ -28,8 +27,14 @@ from evencover.predictors.crossfit import (
     crossfit,
     ingredient_weights,
 )
-from evencover.predictors.explanation import Needs, enough_for_classwise
+from evencover.predictors.explanation import enough_for_classwise
 from evencover.predictors.pooling import FINE_BINS, Blend, ClusterPrior, NormalPrior, OwnRows
+from evencover.predictors.prevalence import (
+    TargetPredictor,
+    sorted_with,
+    weighted_p_values,
+    weighted_thresholds,
+)
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds, exact_fraction
 from evencover.randomness import Use, random_order
@@ -42,7 +47,7 @@ ROUNDING = 1e-9  # how far a level may differ between machines
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PooledPredictor(BasePredictor):
+class PooledPredictor(TargetPredictor):
     """Partial pooling of all classes: one threshold per class, learnt from everybody's rows.
 
     A class's score distribution is estimated as a blend of its own rows and of what the other
@@ -83,7 +88,7 @@ class PooledPredictor(BasePredictor):
     ingredients_
         (prior, strength, weight) of each way to pool that was considered.
     level_
-        The level that all classes share.
+        The level that all classes share; with a target prevalence the largest of theirs.
     """
 
     prior: int | str = "auto"
@@ -110,6 +115,7 @@ class PooledPredictor(BasePredictor):
         "calibration_levels_": Field(float, "?", for_p_values=True),
         "ingredients_": Field(list),
         "level_": Field(float),
+        "level_weights_": Field(float, "?", optional=True),
     }
 
     pooled_scores_: FloatArray = field(init=False)
@@ -124,6 +130,7 @@ class PooledPredictor(BasePredictor):
     calibration_levels_: FloatArray = field(init=False)
     ingredients_: list[tuple[str | int, float, float]] = field(init=False)
     level_: float = field(init=False)
+    level_weights_: FloatArray | None = field(init=False)  # None without a target
 
     # ---- calibration -------------------------------------------------------------------------
 
@@ -147,33 +154,40 @@ class PooledPredictor(BasePredictor):
             for (kind, strength), weight in zip(tried.ingredients, weights, strict=True)
         ]
         blend = blend_of(ranked, tried.priors, list(zip(tried.ingredients, weights, strict=True)))
+        own = rows.labels[learning]
         if self.split == "holdout":
-            place = np.searchsorted(scores, rows.scores[held_out])
-            levels = blend.level(rows.labels[held_out], place)
+            place, own = np.searchsorted(scores, rows.scores[held_out]), rows.labels[held_out]
+            levels = blend.level(own, place)
         else:
             levels = tried.blended_levels(weights)
         self._keep(blend, scores, np.sort(levels))
+        self._read_target()
+        self.level_weights_ = None
+        if self.target_prevalence_ is not None:
+            self.level_weights_ = sorted_with(levels, self._class_weights()[own])[1]
         if self.strength == 0:
             self.level_ = float(1 - exact_fraction(self.alpha))
             return self._own_groups().thresholds(self.alpha, exact=self.exact)
-        common = self._common_level()
-        self.level_ = float(common.upper[0])
-        lower, probability = common.lower, common.upper_probability
+        common = self._class_levels()
+        self.level_ = float(common.upper.max())
         return Thresholds(
-            self._scores_at(blend, self.level_),
-            None if lower is None else self._scores_at(blend, float(lower[0])),
-            None if probability is None else np.repeat(probability, self.n_classes_),
+            self._scores_at(blend, common.upper),
+            None if common.lower is None else self._scores_at(blend, common.lower),
+            common.upper_probability,
         )
 
-    def _common_level(self) -> Thresholds:
-        """The level that all classes share, or the randomised pair."""
+    def _class_levels(self) -> Thresholds:
+        """The level of each class, or the randomised pair: the same for all without a target."""
         levels = self.calibration_levels_
-        return GroupedScores(levels, np.array([0, len(levels)])).thresholds(
-            self.alpha, exact=self.exact
-        )
+        if self.level_weights_ is not None:
+            own = self._class_weights()
+            return Thresholds(weighted_thresholds(levels, self.level_weights_, own, self.alpha))
+        common = GroupedScores(levels, np.array([0, len(levels)]))
+        found = common.thresholds(self.alpha, exact=self.exact)
+        return found.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
 
-    def _scores_at(self, blend: Blend, level: float) -> FloatArray:
-        """The largest score of each class whose level is at most `level`."""
+    def _scores_at(self, blend: Blend, level: FloatArray) -> FloatArray:
+        """The largest score of each class whose level is at most `level` (K,)."""
         return np.concatenate([self.pooled_scores_, [np.inf, -np.inf]])[blend.last_place(level)]
 
     def _keep(self, blend: Blend, sorted_scores: FloatArray, levels: FloatArray) -> None:
@@ -205,9 +219,15 @@ class PooledPredictor(BasePredictor):
             return _kernels.p_values_of(scores, *self._own_groups(), classes, own_share)
         place = np.searchsorted(self.pooled_scores_, scores)
         level = self._fitted_blend.level(np.broadcast_to(classes, scores.shape), place)
+        if self.level_weights_ is not None:
+            kept, own = (self.calibration_levels_, self.level_weights_), self._class_weights()
+            return weighted_p_values(level, *kept, own[classes], own_share)
         n_levels = len(self.calibration_levels_)
         at_least = n_levels - np.searchsorted(self.calibration_levels_, level)
         return np.asarray((at_least + own_share[:, None]) / (n_levels + 1))
+
+    def _level_rows(self) -> int:
+        return len(self.calibration_levels_)
 
     # ---- explanation -------------------------------------------------------------------------
 
@@ -225,7 +245,7 @@ class PooledPredictor(BasePredictor):
             f"calibration rows decide {weight:.0f}% of the threshold; its test rows were harder "
             "than predicted."
         )
-        on_their_own = enough_for_classwise(self.class_counts_[under], Needs.at(self.alpha))
+        on_their_own = enough_for_classwise(self.class_counts_[under], self.row_needs())
         return f"{cause} {on_their_own}." if on_their_own else cause
 
     # ---- files -------------------------------------------------------------------------------
@@ -252,6 +272,10 @@ class PooledPredictor(BasePredictor):
         n_held_out = self.n_calibration_ - n_rows if self.split == "holdout" else n_rows
         if len(self.calibration_levels_) != n_held_out:
             return "its levels do not fit its rows"
+        if (self.level_weights_ is None) != (self.target_prevalence is None):
+            return "its weights do not fit its target prevalence"
+        if self.level_weights_ is not None and len(self.level_weights_) != n_held_out:
+            return "its weights do not fit its levels"
         weights = sum(self._weights().values())
         if not np.allclose(weights, 1):
             return "its weights do not add up to 1"
@@ -261,15 +285,15 @@ class PooledPredictor(BasePredictor):
         """A threshold must be where its class's level passes the common one, up to rounding."""
         if self.strength == 0:
             return unlike(self, self._own_groups().thresholds(self.alpha, exact=self.exact))
-        common = self._common_level().of_classes(np.zeros(self.n_classes_, dtype=np.int64))
+        common = self._class_levels()
         blend, limits = self._fitted_blend, (self.thresholds_, self.lower_thresholds_)
-        same = common.upper[0] == self.level_
+        same = common.upper.max() == self.level_
         same = same and same_array(common.upper_probability, self.upper_probability_)
         for thresholds, level in zip(limits, (common.upper, common.lower), strict=True):
             same = same and (thresholds is None) == (level is None)
             if same and thresholds is not None and level is not None:
-                low = self._scores_at(blend, float(level[0]) - ROUNDING)
-                high = self._scores_at(blend, float(level[0]) + ROUNDING)
+                low = self._scores_at(blend, level - ROUNDING)
+                high = self._scores_at(blend, level + ROUNDING)
                 same = bool(((low <= thresholds) & (thresholds <= high)).all())
         return None if same else NOT_FOLLOWING
 

@@ -259,8 +259,8 @@ class Blend(NamedTuple):
             total = total + self.normal_weight[classes] * self.normal.level(classes, u)
         return total
 
-    def last_place(self, level: float) -> IntArray:
-        """The last place at which each class's level is at most `level` (K,); -1 if there is none.
+    def last_place(self, level: FloatArray) -> IntArray:
+        """The last place at which each class's level is at most its `level` (K,); -1 if none is.
 
         Levels rise with the place, so this is a search by halves, for all classes at once.
         """
@@ -280,7 +280,7 @@ def rank_of_place(place: Array, n_rows: int) -> FloatArray:
 
     It lies half-way between its neighbours, whose middle ranks are (place -+ 0.5) / n.
     """
-    return place / n_rows
+    return place / max(1, n_rows)
 
 
 def blended(own: Array, n: Array, prior: FloatArray, strength: float) -> FloatArray:

@@ -14,7 +14,7 @@ from evencover.data.source import Block
 from evencover.predictors.by_class import ByClassPredictor
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.checks import wrong_groups
-from evencover.predictors.explanation import CALIBRATION_ROWS, Needs, ways_out
+from evencover.predictors.explanation import CALIBRATION_ROWS, ways_out
 from evencover.predictors.scoring import Scoring
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds, conformal_rank, exact_fraction
@@ -49,6 +49,8 @@ class RC3PPredictor(ByClassPredictor):
     """
 
     method: ClassVar[str] = "rc3p"
+    aims_at_average: ClassVar[bool] = False
+    minds_frequencies: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold and one limit on the rank per class"
     guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha would be guaranteed for every class if the share of its labels "
@@ -120,7 +122,7 @@ class RC3PPredictor(ByClassPredictor):
     def _cause(self, under: IntArray) -> str:
         return (
             "Each class has a threshold and a limit on its rank; from few calibration rows the "
-            f"two together fall short. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            f"two together fall short. {ways_out(self.class_counts_[under], self.row_needs())}"
         )
 
     def _check_state(self) -> str | None:

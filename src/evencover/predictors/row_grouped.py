@@ -126,6 +126,11 @@ class RowGroupedPredictor(OverGroups):
         "Each group of rows has the guarantee that the method over groups gives a class (with "
         "classwise: coverage of 1 - alpha); no class is promised anything."
     )
+    confident_guarantee: ClassVar[str] = (
+        "Each group of rows has the guarantee that the method over groups gives a class (with "
+        "classwise: its coverage is at least 1 - alpha in at least {confidence} of all "
+        "calibrations); no class is promised anything."
+    )
     needs: ClassVar[tuple[str, ...]] = ("row groups",)
     fate_of_missing_classes: ClassVar[str] = "the thresholds of the groups hold for them too"
     origin: ClassVar[str] = (

@@ -8,12 +8,11 @@ import numpy as np
 
 from evencover._validation import IntArray
 from evencover.predictors.calibration import Rows
-from evencover.predictors.explanation import Needs, ways_out
-from evencover.predictors.groups import GroupPredictor
-from evencover.quantiles import RankedScores
+from evencover.predictors.explanation import ways_out
+from evencover.predictors.groups import Grouping, WeightedGroupPredictor
 
 
-class StandardPredictor(GroupPredictor):
+class StandardPredictor(WeightedGroupPredictor):
     """One threshold for all classes: the conformal quantile of all calibration scores.
 
     Guarantee (Vovk et al. 2005): *marginal* coverage, P(Y in C(X)) >= 1 - alpha, for exchangeable
@@ -35,12 +34,17 @@ class StandardPredictor(GroupPredictor):
         "promised anything."
     )
 
-    def _group(self, rows: Rows) -> tuple[RankedScores, IntArray]:
+    confident_guarantee: ClassVar[str] = (
+        "In at least {confidence} of all calibrations, coverage over all rows is at least "
+        "1 - alpha; no single class is promised anything."
+    )
+
+    def _group(self, rows: Rows) -> Grouping:
         everyone = np.zeros(self.n_classes_, dtype=np.int64)
-        return rows.by(everyone), everyone
+        return Grouping(rows.by(everyone), everyone, rows)
 
     def _cause(self, under: IntArray) -> str:
         return (
             "One threshold serves all classes, so hard classes are covered less and easy ones "
-            f"more. {ways_out(self.class_counts_[under], Needs.at(self.alpha))}"
+            f"more. {ways_out(self.class_counts_[under], self.row_needs())}"
         )

@@ -139,8 +139,9 @@ class Updatable(Method):
         if "row groups" in self.needs:
             return "its groups of rows are kept by number, and their names may come anew"
         return (
-            "they were scored elsewhere (gather=False), given as scores of a score that depends "
-            "on the class counts, or calibrated by an earlier version"
+            "they were scored elsewhere (gather=False) or at a temperature that was fitted, given "
+            "as scores of a score that depends on the class counts, or calibrated by an earlier "
+            "version"
         )
 
     def _wrong_kept_rows(self) -> str | None:

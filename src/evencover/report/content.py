@@ -52,7 +52,7 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
         "n_calibration": predictor.n_calibration_,
-        "guarantee": in_percent(predictor.guarantee, report.alpha),
+        "guarantee": in_percent(predictor.promise, report.alpha),
         "has_thresholds": report.thresholds is not None,
         "origin": predictor.origin,
         "weights": weight_columns(predictor),

@@ -10,7 +10,7 @@ from evencover._validation import FloatArray
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import Sharing
-from evencover.quantiles import GroupedScores, conformal_ranks
+from evencover.quantiles import GroupedScores
 
 N_BINS = 20
 
@@ -96,7 +96,7 @@ def group_columns(predictor: BasePredictor) -> dict[str, Any]:
     """The bins and, with one entry per group, calibration rows, conformal rank, scores by bin."""
     bins, sharing = score_bins(predictor), sharing_of(predictor)
     groups = sharing.scores
-    ranks = conformal_ranks(groups.counts, predictor.alpha)
+    ranks = predictor.group_ranks(groups.counts)
     # An edge belongs to the bin on its left, as a score equal to the threshold is covered.
     counts = [
         np.diff(np.searchsorted(groups.of(g), bins.edges[1:-1], "right"), prepend=0, append=n)

@@ -14,7 +14,7 @@ from evencover.report.page import percent
 def remedies(predictor: BasePredictor, report: CoverageReport) -> list[str]:
     """One to four sentences or short paragraphs, the most useful first."""
     below = np.flatnonzero(report.likely_below)
-    needs = Needs.at(predictor.alpha)
+    needs = predictor.row_needs()
     if len(below) == 0:
         sentences = [_nothing_to_fix(report, needs)]
     else:
@@ -64,7 +64,7 @@ def _costs(predictor: BasePredictor, report: CoverageReport) -> list[str]:
     n_everywhere = int(everywhere.sum())
     if not n_everywhere:
         return []
-    needs = Needs.at(predictor.alpha)
+    needs = predictor.row_needs()
     classes = f"{n_everywhere:,} classes are" if n_everywhere > 1 else "1 class is"
     return [
         f"{classes} in every set, because a threshold needs at least {needs.least} calibration "

@@ -109,7 +109,7 @@ function whyThreshold(i) {
   if (threshold(i) === null) {
     return `It has only ${count(G.rows[g], "calibration score")} ${G.whose[g]}. A coverage of ${AIM} needs more, so the class is in every set.`;
   }
-  return `A class is in a set if its score is at most the threshold: the ${ordinal(G.rank[g])} smallest of ${whole.format(G.rows[g])} calibration scores ${G.whose[g]}.`;
+  return `A class is in a set if its score is at most the threshold: ${G.rank[g] ? `the ${ordinal(G.rank[g])} smallest` : "a weighted quantile"} of ${whole.format(G.rows[g])} calibration scores ${G.whose[g]}.`;
 }
 
 // ---- scores

@@ -1,0 +1,86 @@
+"""One temperature by likelihood, from rows that then take no part in calibrating."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, InputError, IntArray, real_number
+from evencover.data.source import IterableSource, Source
+from evencover.engine.blocks import known_ids
+from evencover.randomness import Use, places, random_order
+
+FIT = "fit"
+# A fifth of the rows, but no more than so many rows and numbers: one number is soon learnt.
+SHARE, MOST_ROWS, MOST_NUMBERS = 5, 2000, 1 << 24
+COLDEST, HOTTEST = 1 / 20, 20.0
+
+
+def check_temperature(temperature: Any, owner: str) -> None:
+    """A number above 0, or "fit"."""
+    if not (isinstance(temperature, str) and temperature == FIT):
+        real_number(temperature, "temperature", owner, 0, open_low=True)
+
+
+def fitted_temperature(
+    source: Source, ids: Any, logits: bool, random_state: int
+) -> tuple[float, Array]:
+    """The likeliest temperature, and which rows (N,) it was learnt from.
+
+    Which rows these are follows from their ids, or their places, alone. So the others are as
+    exchangeable with new rows as all were, and every guarantee holds.
+    """
+    if not logits:
+        raise InputError(
+            "temperature='fit' needs logits. Got probabilities; pass their logarithms with "
+            "from_logits=True (--logits on the command line)."
+        )
+    if isinstance(source, IterableSource) or source.n_rows is None:
+        raise InputError(
+            "With temperature='fit' the rows are read twice. Got an iterator, which can be read "
+            "once; pass an array or the path of a file."
+        )
+    n = min(source.n_rows // SHARE, MOST_ROWS, max(1, MOST_NUMBERS // source.n_classes))
+    if n < 1:
+        raise InputError(
+            f"temperature='fit' needs at least {SHARE} rows. Got {source.n_rows} of them."
+        )
+    keys = known_ids(source, ids)
+    keys = places(0, source.n_rows) if keys is None else keys
+    chosen: Array = np.zeros(source.n_rows, dtype=bool)
+    chosen[random_order(random_state, Use.TEMPERATURE, keys)[:n]] = True
+    rows, labels = [], []
+    for block in source.blocks():
+        assert block.labels is not None
+        own = chosen[block.start : block.start + len(block.rows)]
+        rows.append(block.rows[own].astype(np.float64))
+        labels.append(block.labels[own])
+    return likeliest_temperature(np.concatenate(rows), np.concatenate(labels)), chosen
+
+
+def likeliest_temperature(logits: FloatArray, labels: IntArray) -> float:
+    """The temperature at which the labels are the most likely, between 1/20 and 20.
+
+    The mean log likelihood is concave in b = 1/T, so b is the one place at which its slope, the
+    mean over rows of (logit of the label - expected logit), is 0.
+
+    >>> round(likeliest_temperature(np.log([[0.8, 0.2]] * 4), np.array([0, 0, 0, 1])), 2)
+    1.26
+    """
+    from scipy.optimize import brentq
+
+    z = logits - logits.max(axis=1, keepdims=True)
+    own = z[np.arange(len(z)), labels]
+
+    def slope(log_b: float) -> float:
+        weights = np.exp(np.exp(log_b) * z)
+        expected = (weights * z).sum(axis=1) / weights.sum(axis=1)
+        return float((own - expected).mean())
+
+    low, high = -np.log(HOTTEST), -np.log(COLDEST)
+    if slope(low) <= 0:
+        return HOTTEST
+    if slope(high) >= 0:
+        return COLDEST
+    return float(np.exp(-brentq(slope, low, high, xtol=1e-10)))

@@ -1,0 +1,237 @@
+"""Whether test rows look like the calibration rows: every promise is about rows that do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from evencover._validation import Array, FloatArray, IntArray
+from evencover.data.fingerprint import Fingerprint
+from evencover.data.source import Block, Source
+from evencover.errors import warn_caller
+from evencover.evaluation.confusions import Confusions
+from evencover.evaluation.counting import most_confused, total
+from evencover.evaluation.report import CoverageReport
+from evencover.evaluation.tally import Tally
+from evencover.predictors.method import Method
+from evencover.predictors.rule import Rule
+
+# How rarely chance may raise each of these doubts about rows that are alike.
+RATE = 1e-4
+# Differences that matter: so much of one kind of rows, beyond noise, would have to be others.
+NOTABLE, NOTABLE_COPIES = 0.05, 0.01
+N_BINS = 32
+# Of large blocks every so-manieth row's score is looked at: enough to tell, and next to no work.
+EVERY, LARGE = 16, 2048
+
+
+class ScoreBins(NamedTuple):
+    """Bins of scores with about as many calibration rows each: inner edges, and the rows."""
+
+    edges: FloatArray
+    counts: IntArray
+
+    @classmethod
+    def of(cls, scores: FloatArray) -> ScoreBins:
+        """From the calibration scores."""
+        ranks = (np.arange(1, N_BINS) * len(scores)) // N_BINS
+        edges = np.unique(np.partition(scores, ranks)[ranks])
+        return cls(edges, cls.histogram(edges, scores))
+
+    @staticmethod
+    def histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
+        """Scores by bin; an edge belongs to the bin on its left."""
+        return np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
+
+
+class Seen(NamedTuple):
+    """What evaluation counts: coverage and sizes, confusions, and scores by `ScoreBins`."""
+
+    tally: Tally
+    confusions: Confusions
+    histogram: IntArray
+
+    def shown(self) -> Seen:
+        """With a few confusions of each class, all that a report shows."""
+        return Seen(*most_confused((self.tally, self.confusions)), self.histogram)
+
+
+@dataclass(frozen=True)
+class Count:
+    """Counts one block; of the scores only a sample, by the edges of the calibration scores."""
+
+    rule: Rule
+    edges: FloatArray | None
+
+    def __call__(self, block: Block, ids: Array | None) -> Seen:
+        """All counts of one block."""
+        counts = self.rule.tally(block, ids)
+        if self.edges is None:
+            return Seen(*counts, np.zeros(0, dtype=np.int64))
+        assert block.labels is not None
+        if len(block.rows) > LARGE:
+            some = slice(None, None, EVERY)
+            block = block._replace(rows=block.rows[some], labels=block.labels[some])
+            ids = None if ids is None else ids[some]
+        scoring = self.rule.scoring
+        assert block.labels is not None
+        scores = scoring.score.from_base(scoring.true_labels(block, ids), block.labels)
+        return Seen(*counts, ScoreBins.histogram(self.edges, scores))
+
+
+def together(parts: Iterable[Seen]) -> Seen:
+    """The counts of all parts."""
+    histogram: IntArray = np.zeros(1, dtype=np.int64)
+
+    def counts() -> Iterable[tuple[Tally, Confusions]]:
+        nonlocal histogram
+        for part in parts:
+            histogram = histogram + part.histogram if part.histogram.size else part.histogram
+            yield part.tally, part.confusions
+
+    return Seen(*total(counts()), histogram)
+
+
+# ---- doubts --------------------------------------------------------------------------------------
+
+
+def note_doubts(
+    method: Method,
+    report: CoverageReport,
+    histogram: IntArray | None = None,
+    rows_read: Fingerprint | None = None,
+) -> None:
+    """Say what in the test rows speaks against their being like the calibration rows."""
+    other_labels = _note_frequencies(method, report)
+    counts = method.score_counts_
+    if histogram is not None and counts is not None and not other_labels:
+        apart = distance(counts, histogram)
+        if apart is not None:
+            warn_caller(
+                f"The scores of the true labels of these {report.n_rows} rows differ from those of "
+                f"the calibration rows ({apart:.0%} of the rows would have to be others); promises "
+                "are for rows that are alike."
+            )
+    if method.aims_at_average and not (other_labels and method.minds_frequencies):
+        _note_shortfall(method, report)
+    if rows_read is not None and method.row_sample_ is not None:
+        _note_copies(method.row_sample_, rows_read)
+
+
+def _note_frequencies(method: Method, report: CoverageReport) -> bool:
+    expected, kind = method.class_counts_, "calibration rows"
+    target = getattr(method, "target_prevalence_", None)
+    if target is not None:  # which is meant to be so, whatever the calibration rows are
+        expected, kind = np.round(target * 1e6).astype(np.int64), "target prevalence"
+    apart = distance(expected, report.class_counts)
+    if apart is None or not method.minds_frequencies:
+        return apart is not None
+    remedy = "" if target is not None else _for_other_frequencies(method)
+    warn_caller(
+        f"The class frequencies of these {report.n_rows} rows differ from those of the {kind} "
+        f"({apart:.0%} of the rows would have to be of other classes); promises over all rows are "
+        f"for the same frequencies{remedy}."
+    )
+    return True
+
+
+def _for_other_frequencies(method: Method) -> str:
+    takes = "target_prevalence" in method.parameter_names()
+    return "; 'target_prevalence' takes others" if takes else ""
+
+
+def _note_shortfall(method: Method, report: CoverageReport) -> None:
+    """Coverage over all rows that its law would give next to never."""
+    covered = int(report.class_covered.sum())
+    if chance_of_at_most(covered, report.n_rows, _level_rows(method, report), report.alpha) < RATE:
+        warn_caller(
+            f"The sets hold the labels of {report.marginal_coverage:.1%} of these "
+            f"{report.n_rows} rows, fewer than the {1 - report.alpha:.1%} aimed at by more than "
+            "chance explains; the rows may be unlike the calibration rows."
+        )
+
+
+def _level_rows(method: Method, report: CoverageReport) -> float:
+    """How many calibration rows the average coverage depends on, as if they were one group."""
+    sharing = method._sharing()
+    if sharing is None:
+        return method._level_rows()
+    rows = np.bincount(
+        sharing.group_of_class, weights=report.class_counts, minlength=len(sharing.scores.counts)
+    )
+    shares = rows / report.n_rows
+    return float(1 / (shares**2 / (sharing.scores.counts + 2)).sum() - 2)
+
+
+def chance_of_at_most(covered: int, n_rows: int, n_calibration: float, alpha: float) -> float:
+    """P(at most so many of n rows covered), coverage being Beta by the luck of the calibration.
+
+    >>> round(chance_of_at_most(85, 100, 1e9, 0.1), 3)  # nearly binomial
+    0.073
+    """
+    from scipy.special import betaln, gammaln, ndtr
+
+    a, b = (n_calibration + 1) * (1 - alpha), (n_calibration + 1) * alpha
+    if n_rows > 100_000:
+        variance = alpha * (1 - alpha) * (1 / (n_calibration + 2) + 1 / n_rows)
+        return float(ndtr((covered / n_rows - (1 - alpha)) / np.sqrt(variance)))
+    k = np.arange(covered + 1.0)
+    ways = gammaln(n_rows + 1) - gammaln(k + 1) - gammaln(n_rows - k + 1)
+    return float(np.exp(ways + betaln(k + a, n_rows - k + b) - betaln(a, b)).sum())
+
+
+def distance(first: IntArray, second: IntArray) -> float | None:
+    """The distance of two distributions beyond noise, in shares, if it is sure and notable.
+
+    Half the sum of differences, less what chance alone would show; sure is a chi-square test at
+    `RATE` over kinds that are frequent enough for one.
+
+    >>> distance(np.array([500, 500]), np.array([480, 520])) is None
+    True
+    >>> round(distance(np.array([500, 500]), np.array([800, 200])), 2)
+    0.29
+    """
+    from scipy.special import chdtrc
+
+    n, m = int(first.sum()), int(second.sum())
+    if n == 0 or m == 0:
+        return None
+    both = (first + second) / (n + m)
+    enough = both * min(n, m) >= 5  # rarer kinds count together
+    table = np.stack([np.append(x[enough], x[~enough].sum()) for x in (first, second)])
+    table = table[:, table.sum(axis=0) > 0]
+    if table.shape[1] < 2:
+        return None
+    expected = np.outer([n, m], table.sum(axis=0)) / (n + m)
+    chance = chdtrc(table.shape[1] - 1, ((table - expected) ** 2 / expected).sum())
+    apart = np.abs(first / n - second / m).sum() / 2
+    noise = np.sqrt(2 / np.pi * both * (1 - both) * (1 / n + 1 / m)).sum() / 2
+    beyond = float(apart - noise)
+    return beyond if chance < RATE and beyond > NOTABLE else None
+
+
+def note_repeated_rows(source: Source) -> None:
+    """Rows that are there twice end up on both sides of a split."""
+    sample = np.zeros(0) if source.rows_read is None else source.rows_read.sample
+    n_copies = len(sample) - len(np.unique(sample))
+    if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
+        warn_caller(
+            f"About {n_copies / len(sample):.0%} of the rows are copies of others, number for "
+            "number; if they are the same inputs, splits put them on both sides, and coverage "
+            "looks better than it is. (A model with few different outputs, such as a tree, has "
+            "equal rows by nature.)"
+        )
+
+
+def _note_copies(sample: IntArray, rows_read: Fingerprint) -> None:
+    """Rows that are calibration rows, number for number."""
+    n_copies, n_seen = rows_read.copies_of(sample.view(np.uint64))
+    if n_copies >= 5 and n_copies / n_seen > NOTABLE_COPIES:
+        warn_caller(
+            f"About {n_copies / n_seen:.0%} of these rows are copies of calibration rows, "
+            "number for number; if the same inputs are in both, coverage looks better than it is. "
+            "(A model with few different outputs, such as a tree, has equal rows by nature.)"
+        )

@@ -1,0 +1,176 @@
+"""Promises for one calibration: the rank, who has it, and where it is said."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import oracle
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from evencover import (
+    ClasswisePredictor,
+    ClusteredPredictor,
+    EvencoverWarning,
+    GroupedPredictor,
+    InputError,
+    RowGroupedPredictor,
+    StandardPredictor,
+    compare,
+    load,
+    recommend,
+    save,
+)
+from evencover.cli.description import of_model
+from evencover.quantiles import confident_rank, conformal_ranks, least_rows
+from evencover.report.content import report_content
+
+LEVELS = [
+    (Fraction(1, 10), Fraction(9, 10)),
+    (Fraction(1, 20), Fraction(99, 100)),
+    (Fraction(3, 10), Fraction(1, 2)),
+    (Fraction(1, 2), Fraction(3, 4)),  # ties: P(Binomial(2, 1/2) >= 2) is 1/4 exactly
+]
+
+
+@pytest.mark.parametrize(("alpha", "confidence"), LEVELS)
+def test_the_rank_is_the_oracles(alpha, confidence):
+    counts = np.array([0, 1, 2, 3, 5, 9, 22, 40])
+    expected = [oracle.confident_rank(n, alpha, confidence) for n in counts.tolist()]
+    assert conformal_ranks(counts, alpha, confidence).tolist() == expected
+
+
+def test_a_tie_is_decided_exactly_where_floats_cannot():
+    # 1 - confidence is the very chance of rank k, or less than it by one part in 10^30.
+    n, k, alpha = 200, 188, Fraction(1, 10)
+    tail = sum(Fraction(9**j) * oracle.math.comb(n, j) / Fraction(10**n) for j in range(k, n + 1))
+    assert confident_rank(n, alpha, 1 - tail) == k
+    assert confident_rank(n, alpha, 1 - tail * (1 - Fraction(1, 10**30))) == k + 1
+
+
+@pytest.mark.parametrize(("alpha", "confidence"), LEVELS)
+def test_the_least_number_of_rows_is_where_thresholds_become_finite(alpha, confidence):
+    n = least_rows(alpha, confidence)
+    assert confident_rank(n, alpha, confidence) == n
+    assert confident_rank(n - 1, alpha, confidence) == n
+    assert least_rows(0.1, 0.9) == 22
+
+
+def test_large_counts_take_no_time_and_approach_the_level():
+    ranks = conformal_ranks(np.array([10**6, 10**7]), 0.1, 0.9) / np.array([10**6, 10**7])
+    assert (ranks > 0.9).all()
+    np.testing.assert_allclose(ranks, 0.9, atol=5e-4)
+
+
+def two_classes(n_of_each, seed=0):
+    labels = np.repeat([0, 1], n_of_each)
+    return np.random.default_rng(seed).random(len(labels)), labels
+
+
+def test_too_few_rows_are_infinite_and_a_warning_says_how_many_it_takes():
+    scores, labels = two_classes([21, 22])
+    said = r"1 of 2 classes .* alpha = 0.1 and confidence = 0.9, which takes 22; they are in every"
+    with pytest.warns(EvencoverWarning, match=said):
+        fitted = ClasswisePredictor(confidence=0.9).fit_scores(scores, labels, 2)
+    assert fitted.thresholds_.tolist() == [np.inf, scores[21:].max()]
+
+
+@pytest.mark.parametrize(
+    "predictor",
+    [
+        StandardPredictor(confidence=0.9),
+        ClasswisePredictor(confidence=0.9),
+        ClusteredPredictor(confidence=0.9, gamma=0.5, n_clusters=2),
+        GroupedPredictor(confidence=0.9, groups=[0, 0, 1, 1]),
+    ],
+    ids=lambda predictor: predictor.method,
+)
+def test_models_keep_it_and_info_and_the_page_say_it(simulate, tmp_path, predictor):
+    rows, labels = simulate(800, 4)
+    (rows, test_rows), (labels, test_labels) = np.split(rows, 2), np.split(labels, 2)
+    predictor.fit(rows, labels)
+    usual = predictor.with_params(confidence=None).fit(rows, labels)
+    assert (predictor.thresholds_ >= usual.thresholds_).all()
+    assert (predictor.thresholds_ > usual.thresholds_).any()
+    save(predictor, tmp_path / "m.safetensors")
+    loaded = load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(loaded.thresholds_, predictor.thresholds_)
+    about = of_model(loaded)
+    assert about["confidence"] == "0.9"
+    assert "90% of all calibrations" in about["guarantee"]
+    assert "calibrations" not in of_model(usual).get("guarantee") or usual.method == "classwise"
+    content = report_content(loaded, test_rows, test_labels)
+    assert "90% of all calibrations" in content["guarantee"]
+    groups = content["groups"]
+    assert groups["rank"] == conformal_ranks(np.array(groups["rows"]), 0.1, 0.9).tolist()
+
+
+def test_groups_of_rows_have_it(simulate):
+    rows, labels = simulate(300, 4)
+    sites = np.arange(300) % 3
+    fitted = RowGroupedPredictor(confidence=0.9).fit(rows, labels, groups=sites)
+    scores = 1 - rows[np.arange(300), labels]
+    rank = oracle.confident_rank(100, Fraction(1, 10), Fraction(9, 10))
+    expected = [np.sort(scores[sites == site])[rank - 1] for site in range(3)]
+    assert fitted.thresholds_.tolist() == expected
+
+
+def test_models_of_earlier_versions_have_none(simulate, tmp_path):
+    path = tmp_path / "m.safetensors"
+    fitted = StandardPredictor().fit(*simulate(100, 4))
+    save(fitted, path)
+    with safe_open(path, "numpy") as file:
+        about = json.loads(file.metadata()["evencover"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    for name in ("confidence", "target_prevalence"):
+        del about["parameters"][name]
+    for name in ("score_edges_", "score_counts_", "row_sample_"):
+        del arrays[name]
+    save_file(arrays, path, {"evencover": json.dumps(about)})
+    loaded = load(path)
+    assert loaded.confidence is None
+    assert loaded.predict_set(simulate(50, 4, seed=2).rows) == fitted.predict_set(
+        simulate(50, 4, seed=2).rows
+    )
+    with pytest.warns(EvencoverWarning, match="the calibration rows themselves"):
+        loaded.evaluate(*simulate(100, 4))
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.5, "often", True, float("nan")])
+def test_a_bad_confidence_is_refused(confidence):
+    with pytest.raises(InputError, match=r"'confidence' parameter of StandardPredictor must be"):
+        StandardPredictor(confidence=confidence).fit_scores([0.5], [0], 2)
+
+
+def test_it_cannot_be_combined_with_exact_coverage_on_average():
+    with pytest.raises(InputError, match="'exact' parameter of StandardPredictor must be False"):
+        StandardPredictor(confidence=0.9, exact=True).fit_scores([0.5], [0], 2)
+
+
+def test_a_method_over_groups_must_have_it():
+    with pytest.raises(InputError, match=r"must be None over groups by 'pooled'"):
+        GroupedPredictor(confidence=0.9, over_groups="pooled").fit_scores([0.5], [0], 2)
+
+
+def test_compare_gives_it_to_those_that_can(simulate):
+    rows, labels = simulate(1200, 5)
+    methods = ["standard", "pooled"]
+    plain = compare(rows, labels, methods=methods, scores=["softmax"], n_splits=2)
+    sure = compare(rows, labels, methods=methods, scores=["softmax"], n_splits=2, confidence=0.9)
+    sizes = [[c.mean("avg_size") for c in result.candidates] for result in (plain, sure)]
+    assert sizes[1][0] > sizes[0][0]
+    assert sizes[1][1] == sizes[0][1]
+    assert "confidence = 0.9" in sure.heading()
+    assert sure.to_dict()["confidence"] == 0.9
+    with pytest.raises(InputError, match="no method here can promise"):
+        compare(rows, labels, methods=["pooled"], scores=["softmax"], confidence=0.9)
+
+
+def test_recommend_advises_a_method_that_can(simulate):
+    rows, labels = simulate(1200, 40)
+    advice = recommend(rows, labels, confidence=0.9)
+    assert advice.method in ("standard", "clustered")
+    assert "with probability 90%" in advice.expect
+    assert "fewer than the 22 rows" in advice.expect
+    assert recommend([0] * 400 + [1] * 300, confidence=0.9).method == "classwise"

@@ -1,0 +1,108 @@
+"""Test rows that are unlike the calibration rows get a note; rows that are alike get none."""
+
+import warnings
+
+import numpy as np
+import pytest
+from depth import size
+from scipy.stats import betabinom
+
+from evencover import EvencoverWarning, StandardPredictor, load, save
+from evencover.data.fingerprint import MOST_KEPT, Fingerprint
+from evencover.predictors import make_predictor
+from evencover.predictors.unlike import chance_of_at_most, distance
+
+
+def notes(predictor, *rows):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", EvencoverWarning)
+        predictor.evaluate(*rows)
+    return [str(each.message) for each in caught]
+
+
+@pytest.mark.parametrize("method", ["standard", "classwise", "clustered", "pooled", "fuzzy"])
+@pytest.mark.parametrize("score", ["softmax", "aps"])
+def test_rows_of_the_same_kind_get_no_note(simulate, quietly, method, score):
+    """Three tests at 1 in 10,000 for each of the repetitions. False alarms: about 0.03% each."""
+    for seed in range(size(short=3, deep=100)):
+        rows, labels = simulate(3000, 10, seed=seed)
+        fitted = quietly(make_predictor(method, score=score), rows[:1500], labels[:1500])
+        assert notes(fitted, rows[1500:], labels[1500:]) == []
+
+
+def test_other_class_frequencies_are_told(simulate):
+    rows, labels = simulate(4000, 10)
+    fitted = StandardPredictor().fit(rows[:2000], labels[:2000])
+    keep = (labels < 5) | (np.arange(4000) % 5 == 0)
+    keep[:2000] = False
+    (said,) = notes(fitted, rows[keep], labels[keep])
+    assert "class frequencies" in said
+    assert "'target_prevalence' takes others" in said
+    classwise = make_predictor("classwise").fit(rows[:2000], labels[:2000])
+    assert notes(classwise, rows[keep], labels[keep]) == []  # its promise does not mind
+    target = np.bincount(labels[keep], minlength=10)
+    meant = StandardPredictor(target_prevalence=target).fit(rows[:2000], labels[:2000])
+    assert notes(meant, rows[keep], labels[keep]) == []
+
+
+def test_other_scores_and_refuted_coverage_are_told(simulate, tmp_path):
+    rows, labels = simulate(4000, 10)
+    fitted = StandardPredictor().fit(rows[:2000], labels[:2000])
+    harder = np.where(np.arange(4000)[:, None] % 3, rows, np.roll(rows, 1, axis=1))
+    save(fitted, tmp_path / "m.safetensors")
+    for predictor in (fitted, load(tmp_path / "m.safetensors")):
+        scores, shortfall = notes(predictor, harder[2000:], labels[2000:])
+        assert "The scores of the true labels of these 2000 rows differ" in scores
+        assert "aimed at by more than chance explains" in shortfall
+
+
+def test_copies_of_calibration_rows_are_told(simulate):
+    rows, labels = simulate(4000, 10)
+    fitted = StandardPredictor().fit(rows[:2000], labels[:2000])
+    mixed = np.r_[1000:3000]
+    (said,) = notes(fitted, rows[mixed], labels[mixed])
+    share = float(said.split("%")[0].split()[-1])
+    assert abs(share - 50) < 20  # of about 250 rows looked at: six standard deviations
+    assert "copies of calibration rows" in said
+
+
+def test_rows_that_say_one_are_no_copies(simulate):
+    """A saturated model gives equal rows by nature."""
+    labels = np.random.default_rng(0).integers(0, 5, 2000)
+    rows = np.eye(5)[np.where(np.arange(2000) % 3, labels, (labels + 1) % 5)]
+    fitted = StandardPredictor(score="aps").fit(rows[:1000], labels[:1000])
+    assert notes(fitted, rows[1000:], labels[1000:]) == []
+
+
+def test_samples_of_parts_are_the_sample_of_the_whole(simulate):
+    rows, labels = simulate(20_000, 4)
+    whole = Fingerprint.of(0, rows, labels)
+    parts = Fingerprint()
+    for start in (0, 5000, 12_000):
+        stop = {0: 5000, 5000: 12_000, 12_000: 20_000}[start]
+        parts += Fingerprint.of(start, rows[start:stop], labels[start:stop])
+    np.testing.assert_array_equal(parts.sample, np.sort(whole.sample)[:MOST_KEPT])
+    assert len(parts.sample) == MOST_KEPT
+    copies, looked_at = Fingerprint.of(0, rows, labels).copies_of(parts.sample)
+    assert copies == looked_at == MOST_KEPT
+
+
+def test_the_chance_of_a_shortfall_is_beta_binomial():
+    for covered, n, n_calibration in [(80, 100, 500), (900, 1000, 99), (9, 10, 20)]:
+        law = betabinom(n, 0.9 * (n_calibration + 1), 0.1 * (n_calibration + 1))
+        found = chance_of_at_most(covered, n, n_calibration, 0.1)
+        assert found == pytest.approx(law.cdf(covered), rel=1e-6)
+    near = chance_of_at_most(89_900, 100_001, 10_000, 0.1)
+    law = betabinom(100_001, 9000.9, 1000.1)
+    assert near == pytest.approx(law.cdf(89_900), rel=0.02)
+
+
+def test_distances_are_beyond_noise():
+    """Equal distributions, many kinds, few rows: 1 in 10,000 at most. 200 pairs: 2%."""
+    rng = np.random.default_rng(3)
+    share = rng.dirichlet(np.ones(50))
+    for _ in range(200):
+        assert distance(rng.multinomial(300, share), rng.multinomial(200, share)) is None
+    other = rng.dirichlet(np.ones(50))
+    found = distance(rng.multinomial(100_000, share), rng.multinomial(100_000, other))
+    assert found == pytest.approx(np.abs(share - other).sum() / 2, abs=0.02)
