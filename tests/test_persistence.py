@@ -377,8 +377,7 @@ def test_every_part_of_the_metadata_is_needed(data, path, place):
 def test_every_value_of_the_metadata_is_needed(data, path, place):
     save(fitted(data), path)
     whole = path.read_bytes()
-    earlier = (*PREDICTORS["clustered"].later_parameters, "temperature_")  # files lack these
-    for key in contents(path)[1][place].keys() - set(earlier):
+    for key in contents(path)[1][place].keys() - set(PREDICTORS[METHODS[0]].later):
         path.write_bytes(whole)
         tamper(path, lambda _, about, key=key: about[place].pop(key))
         assert_refused(path, key)

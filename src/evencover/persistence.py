@@ -18,7 +18,7 @@ from evencover.data.location import as_location, existing_file
 from evencover.data.reading import reading
 from evencover.errors import one_line, warn_caller
 from evencover.output.atomic import atomic_path, refuse_existing
-from evencover.predictors import BasePredictor, Field, predictor_class
+from evencover.predictors import BasePredictor, predictor_class
 from evencover.predictors.checks import wrong_field, wrong_value
 from evencover.predictors.content import checksum, content_of
 from evencover.scores import make_score
@@ -55,8 +55,9 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
         predictor = _unfitted(about)
         for name, field in predictor.all_state().items():
             is_array = field.shape is not None
-            stored = arrays.get(name) if is_array else _plain(about["fitted"], name, field)
-            setattr(predictor, name, stored)
+            stored = arrays if is_array else about["fitted"]
+            may_lack = is_array or name in predictor.later
+            setattr(predictor, name, stored.get(name) if may_lack else stored[name])
         problem = wrong_field(predictor) or wrong_value(predictor)
         problem = problem or predictor._wrong_kept_rows()
         if not problem:
@@ -74,11 +75,6 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
             "it consistent would go unnoticed; save it again to give it one."
         )
     return predictor
-
-
-def _plain(fitted: dict[str, Any], name: str, field: Field) -> Any:
-    """A plain value; one that may be None may be missing, as in files of earlier versions."""
-    return fitted.get(name) if field.optional else fitted[name]
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
@@ -117,7 +113,7 @@ def _unfitted(about: dict[str, Any]) -> BasePredictor:
     stored = about["parameters"]
     cls = predictor_class(about["method"])
     predictor = cls(**{**stored, "score": make_score(stored["score"])})
-    missing = predictor.get_params().keys() - stored.keys() - set(cls.later_parameters)
+    missing = predictor.get_params().keys() - stored.keys() - set(cls.later)
     if missing:
         raise InputError(f"it lacks {', '.join(sorted(missing))}")
     predictor._check_parameters()

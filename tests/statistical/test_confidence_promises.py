@@ -78,7 +78,7 @@ def test_each_class_or_group_falls_short_as_rarely_as_was_asked_for(grouped):
 
 
 def test_each_cluster_falls_short_as_rarely_as_was_asked_for():
-    """The share over all calibrations, against the mean of their exact values. False alarms: see above.
+    """The share over all calibrations, against the mean of their exact values.
 
     Labels are drawn at random, so a cluster's scores are the mixture of its classes'.
     """

@@ -82,8 +82,8 @@ class Method(Parameters):
     )
     fate_of_missing_classes: ClassVar[str] = "they use the standard threshold"
 
-    # Parameters that files of earlier versions lack; they have their defaults there.
-    later_parameters: ClassVar[tuple[str, ...]] = ("confidence", "target_prevalence")
+    # What files of earlier versions lack: it has its default there, or is None.
+    later: ClassVar[tuple[str, ...]] = ("confidence", "target_prevalence", "temperature_")
 
     @abstractmethod
     def _calibrate(self, rows: Any) -> Thresholds:
