@@ -55,9 +55,9 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
         predictor = _unfitted(about)
         for name, field in predictor.all_state().items():
             is_array = field.shape is not None
-            stored = arrays if is_array else about["fitted"]
+            values = arrays if is_array else about["fitted"]
             may_lack = is_array or name in predictor.later
-            setattr(predictor, name, stored.get(name) if may_lack else stored[name])
+            setattr(predictor, name, values.get(name) if may_lack else values[name])
         problem = wrong_field(predictor) or wrong_value(predictor)
         problem = problem or predictor._wrong_kept_rows()
         if not problem:

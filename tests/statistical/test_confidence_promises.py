@@ -47,7 +47,7 @@ def agrees(is_below, exact, confidence=0.9):
 )
 def test_standard_falls_short_as_rarely_as_was_asked_for(n, alpha, confidence):
     """Uniform scores: a threshold is its own coverage. False alarms: see above."""
-    rng = np.random.default_rng([20, n])
+    rng = np.random.default_rng([23, n])
     predictor, labels = StandardPredictor(alpha=alpha, confidence=confidence), np.arange(n) % 2
     coverage = np.array(
         [predictor.fit_scores(rng.random(n), labels, 2).thresholds_[0] for _ in range(N)]

@@ -27,7 +27,7 @@ from evencover.evaluation.confusions import Confusions
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Tally
 from evencover.predictors.calibration import CalibrationRows, Rows
-from evencover.predictors.explanation import CALIBRATION_ROWS, Explanation, some_names
+from evencover.predictors.explanation import Explanation, own_origin, some_names
 from evencover.predictors.fitting import (
     base_rows,
     calibration_source,
@@ -355,20 +355,10 @@ class BasePredictor(Updatable):
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
         """Why a class has its threshold and, if it is covered too little, why and what to try."""
-        view, sharing = report.class_view(class_index), self._sharing()
-        n_rows = int(self.class_counts_[class_index])
-        origin = self.origin.replace(
-            CALIBRATION_ROWS, f"{n_rows:,} calibration row{'' if n_rows == 1 else 's'}"
-        )
-        if sharing is not None:
-            group = int(sharing.group_of_class[class_index])
-            n_scores = int(sharing.scores.counts[group])
-            origin = f"The threshold comes from {n_scores:,} calibration scores "
-            origin += f"{sharing.whose[group]}."
-        return Explanation(
-            view.name,
-            view.threshold,
-            origin,
+        sharing, n_rows = self._sharing(), int(self.class_counts_[class_index])
+        return Explanation.of(
+            report.class_view(class_index),
+            own_origin(self.origin, n_rows) if sharing is None else sharing.origin(class_index),
             {name: float(shares[class_index]) for name, shares in self._weights().items()},
             self._cause(np.array([class_index])),
         )

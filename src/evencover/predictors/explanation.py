@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._validation import Array, IntArray
+from evencover.evaluation.report import ClassView
 from evencover.quantiles import Alpha, GroupedScores, exact_fraction, least_rows
 
 CALIBRATION_ROWS = "{rows}"  # stands for "12 calibration rows" in `BasePredictor.origin`
@@ -55,6 +56,12 @@ class Sharing(NamedTuple):
     group_of_class: IntArray
     whose: Sequence[str]
     reference: Sequence[str]
+
+    def origin(self, class_index: int) -> str:
+        """Where the threshold of a class comes from."""
+        group = int(self.group_of_class[class_index])
+        n_scores = int(self.scores.counts[group])
+        return f"The threshold comes from {n_scores:,} calibration scores {self.whose[group]}."
 
     @classmethod
     def of_groups(cls, scores: GroupedScores, group_of_class: IntArray) -> Sharing:
@@ -109,6 +116,17 @@ class Explanation(NamedTuple):
     origin: str
     weights: dict[str, float]
     cause: str
+
+    @classmethod
+    def of(cls, view: ClassView, origin: str, weights: dict[str, float], cause: str) -> Explanation:
+        """Of a class as a report shows it."""
+        return cls(view.name, view.threshold, origin, weights, cause)
+
+
+def own_origin(origin: str, n_rows: int) -> str:
+    """A method's `origin` for a class with so many calibration rows."""
+    rows = f"{n_rows:,} calibration row{'' if n_rows == 1 else 's'}"
+    return origin.replace(CALIBRATION_ROWS, rows)
 
 
 def some_names(names: Sequence[str] | None, which: Array, most: int = 3) -> str:
