@@ -18,7 +18,7 @@ PACKAGE = Path(evencover.__file__).parent
 LAYERS = (
     ("errors", "_types", "_arrow", "_threads", "_validation"),
     ("_kernels",),
-    ("quantiles", "randomness", "sets", "plotting"),
+    ("quantiles", "randomness", "sets", "taxonomy", "plotting"),
     ("scores", "evaluation"),
     ("data",),
     ("engine",),

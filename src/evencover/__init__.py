@@ -34,6 +34,7 @@ _HOME = {
     "register": "predictors",
     "ConformalClassifier": "classifier",
     "PredictionSets": "sets",
+    "Taxonomy": "taxonomy",
     "CoverageReport": "evaluation",
     "CoverageMonitor": "monitoring",
     "Comparison": "comparison",
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from evencover.scores import Softmax as Softmax
     from evencover.serving.onnx import to_onnx as to_onnx
     from evencover.sets import PredictionSets as PredictionSets
+    from evencover.taxonomy import Taxonomy as Taxonomy
 
 
 def __getattr__(name: str) -> Any:

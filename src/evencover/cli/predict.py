@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,8 @@ def run(
     order: Literal["probability", "index"] = "probability",
     with_probabilities: Switch = False,
     top: int | None = None,
+    taxonomy: Path | None = None,
+    parts: int = 4,
     part_format: str = "parquet",
     dask: Dask = None,
     force: Switch = False,
@@ -46,6 +49,11 @@ def run(
         Write the probability of each listed class too.
     top
         List at most so many classes of each set, the most probable ones, beside its full size.
+    taxonomy
+        Also write each set in the words of a tree of classes, such as "3 warblers, all owls": a
+        table (.csv, .tsv) whose lines name a class and its groups, narrow to wide.
+    parts
+        Say a set in at most so many of these words.
     part_format
         The kind of files in a folder: parquet, npz, jsonl or csv.
     dask
@@ -55,11 +63,13 @@ def run(
     """
     from evencover.output.listing import Listing
     from evencover.persistence import load
+    from evencover.taxonomy import Taxonomy
 
-    listing = Listing(order, with_probabilities, top)
+    listing = Listing(order, with_probabilities, top, parts=parts)
     if output.is_dir() or not output.suffix:
         refuse_swapped(model, data)
-        _write_folder(load(model), data, output, listing, part_format, dask, force, read)
+        predictor = load(model)
+        _write_folder(predictor, data, output, listing, taxonomy, part_format, dask, force, read)
         return
     from evencover.output.folders import ids_of_rows
     from evencover.output.writers import check_sets_format, write_sets
@@ -69,6 +79,9 @@ def run(
     refuse_swapped(model, data)
     predictor = load(model)
     source, of_rows = read.open(data, "predicting"), read.of_rows()
+    if taxonomy is not None:
+        tree = Taxonomy.from_file(taxonomy, predictor.class_names_ or source.class_names)
+        listing = replace(listing, taxonomy=tree)
     counts = SetCounts()
     with executor(dask) as workers:
         blocks = listing.blocks(predictor, source, **of_rows, executor=workers)
@@ -103,13 +116,12 @@ def _write_folder(
     data: str,
     folder: Path,
     listing: Listing,
+    taxonomy: Path | None,
     part_format: str,
     dask: str | None,
     force: bool,
     read: Input,
 ) -> None:
-    from dataclasses import asdict
-
     from evencover.output.folders import predict_to_folder
 
     if not folder.absolute().parent.is_dir():
@@ -120,7 +132,11 @@ def _write_folder(
             read.open(data, "predicting"),
             folder,
             **read.of_rows(),
-            **asdict(listing),
+            order=listing.order,
+            with_probabilities=listing.with_probabilities,
+            top=listing.top,
+            taxonomy=taxonomy,
+            parts=listing.parts,
             executor=workers,
             ending=f".{part_format.lower().removeprefix('.')}",
             force=force,

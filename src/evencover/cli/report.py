@@ -19,6 +19,7 @@ def run(
     *,
     output: Output,
     title: str | None = None,
+    taxonomy: Path | None = None,
     force: Switch = False,
     dask: Dask = None,
     read: Input = READ,
@@ -35,6 +36,9 @@ def run(
         Where to write the page (.html).
     title
         What the page is called; by default after the data file.
+    taxonomy
+        Say the sets that are shown in the words of a tree of classes, too: a table (.csv, .tsv)
+        whose lines name a class and its groups, narrow to wide.
     force
         Overwrite an existing file.
     dask
@@ -50,6 +54,6 @@ def run(
     source = read.open(data, "reporting")
     title = f"Coverage of {printable(as_location(data).name)}" if title is None else title
     with executor(dask) as workers:
-        options = {"executor": workers, "title": title, "force": force}
+        options = {"executor": workers, "title": title, "force": force, "taxonomy": taxonomy}
         write_report(output, predictor, source, **read.of_rows(), **options)
     print(f"{output}: open it in a browser")

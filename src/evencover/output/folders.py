@@ -21,6 +21,7 @@ from evencover.output.writers import check_sets_format, ids_to_write, write_sets
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.content import digest
 from evencover.predictors.matching import like_calibration
+from evencover.taxonomy import MOST_PARTS, Taxonomy
 
 
 class FolderOfSets(NamedTuple):
@@ -43,6 +44,8 @@ def predict_to_folder(
     order: Order = "probability",
     with_probabilities: bool = False,
     top: int | None = None,
+    taxonomy: Any = None,
+    parts: int = MOST_PARTS,
     force: bool = False,
 ) -> FolderOfSets:
     """Write the prediction set of every row, one file for each part of the input.
@@ -68,6 +71,9 @@ def predict_to_folder(
         Write the probability of each listed class too.
     top
         List at most so many classes of each set, the most probable ones, beside its size.
+    taxonomy, parts
+        Also write the smallest nodes of a tree of classes that cover each set, at most so many: a
+        `Taxonomy`, or what it is read from.
     force
         Write anew what another model or input made.
 
@@ -84,9 +90,10 @@ def predict_to_folder(
             "A folder of parts is made from files or arrays, which can be read again. "
             "Got an iterator; use predict_set_blocks."
         )
-    listing = Listing(order, with_probabilities, top)
-    parts = list(cut(source, known_ids(source, ids)))
-    about_input = [_identity(part) for part in parts]
+    tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
+    listing = Listing(order, with_probabilities, top, tree, parts)
+    pieces = list(cut(source, known_ids(source, ids)))
+    about_input = [_identity(part) for part in pieces]
     if groups is not None:
         about_input.append(tuple(map(str, plain_array(groups).ravel().tolist())))
     identity = hashlib.blake2b(repr(about_input).encode(), digest_size=16)
@@ -97,23 +104,23 @@ def predict_to_folder(
             "input": identity.hexdigest(),
             "way of listing classes": str(listing),
         },
-        [_record(part, ending) for part in parts],
+        [_record(part, ending) for part in pieces],
     )
     listed = RuleAndListing(predictor.rule(logits=source.logits, groups=groups), listing)
     write = PartWriter(folder, ending, listed, source.class_names)
     with plan.writing(force=force) as missing:
-        todo = [part for part in parts if _record(part, ending) in missing]
+        todo = [part for part in pieces if _record(part, ending) in missing]
         try:
             _write_parts(write, _with_own_ids(todo, ids_of_rows(source, ids)), executor)
         except KeyboardInterrupt as stop:
-            there = len(parts) - len(plan.missing())
+            there = len(pieces) - len(plan.missing())
             raise type(stop)(
-                f"{there} of {len(parts)} files are in '{folder}', and the same again makes the "
+                f"{there} of {len(pieces)} files are in '{folder}', and the same again makes the "
                 "rest"
             ) from None
         plan.finish()
-    n_rows = parts[-1].start + (parts[-1].source.n_rows or 0)
-    return FolderOfSets(n_rows, len(parts), len(parts) - len(todo))
+    n_rows = pieces[-1].start + (pieces[-1].source.n_rows or 0)
+    return FolderOfSets(n_rows, len(pieces), len(pieces) - len(todo))
 
 
 def ids_of_rows(source: Source, ids: Any) -> Array | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.matching import like_calibration
 from evencover.predictors.rule import Rule
 from evencover.sets import PredictionSets, decreasing_within_rows
+from evencover.taxonomy import MOST_PARTS, Taxonomy
 
 Order = Literal["probability", "index"]
 ORDERS = ("probability", "index")
@@ -39,6 +40,8 @@ class Listed:
         The number of classes K.
     probabilities
         The probability of each listed class, if that is wanted.
+    summaries
+        Each whole set in the words of a taxonomy, if there is one.
     """
 
     sizes: IntArray
@@ -46,6 +49,7 @@ class Listed:
     classes: Array
     n_classes: int
     probabilities: FloatArray | None = None
+    summaries: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -66,6 +70,9 @@ class Listed:
             np.concatenate([part.classes for part in parts]),
             parts[0].n_classes,
             np.concatenate(values) if values else None,
+            None
+            if parts[0].summaries is None
+            else [text for part in parts for text in part.summaries or ()],
         )
 
 
@@ -81,11 +88,16 @@ class Listing:
         Whether each class comes with its probability.
     top
         List at most so many classes of a set, the most probable ones; None lists all.
+    taxonomy, parts
+        Beside the classes, write the smallest nodes of this tree that cover the whole set, at
+        most so many.
     """
 
     order: Order = "probability"
     with_probabilities: bool = False
     top: int | None = None
+    taxonomy: Taxonomy | None = None
+    parts: int = MOST_PARTS
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -93,6 +105,7 @@ class Listing:
         flag(self.with_probabilities, "with_probabilities", "predict")
         if self.top is not None:
             whole_number(self.top, "top", "predict", 1)
+        whole_number(self.parts, "parts", "predict", 1)
 
     def blocks(
         self,
@@ -118,8 +131,15 @@ class RuleAndListing:
 
     def __call__(self, block: Block, ids: Array | None = None) -> Listed:
         """The sets of the block, listed while its numbers are at hand."""
-        sets, listing = self.rule.sets(block, ids), self.listing
-        if listing == Listing("index"):
+        sets, tree = self.rule.sets(block, ids), self.listing.taxonomy
+        listed = self._listed(block, sets)
+        if tree is None:
+            return listed
+        return replace(listed, summaries=tree.describe_sets(sets, self.listing.parts))
+
+    def _listed(self, block: Block, sets: PredictionSets) -> Listed:
+        listing = self.listing
+        if (listing.order, listing.with_probabilities, listing.top) == ("index", False, None):
             return Listed.of_sets(sets)
         sizes, classes = sets.sizes, sets.indices
         rows = np.repeat(np.arange(len(sizes)), sizes)

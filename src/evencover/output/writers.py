@@ -1,7 +1,8 @@
 """Prediction sets to files, written as they are made.
 
 All formats have ``size`` (of the whole set) and ``set`` (the listed class indices), and ``id``,
-``names`` and ``probabilities`` where they are known or wanted.
+``names``, ``probabilities`` and ``summary`` (in the words of a taxonomy) where they are known or
+wanted.
 """
 
 from __future__ import annotations
@@ -104,6 +105,8 @@ def _write_parquet(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
                 flat["probabilities"] = pa.array(listed.probabilities)
             for name, values in flat.items():
                 columns[name] = pa.LargeListArray.from_arrays(ends, values)
+            if listed.summaries is not None:
+                columns["summary"] = pa.array(listed.summaries, pa.string())
             batch = pa.record_batch(columns)
             writer = writer or pq.ParquetWriter(path, batch.schema)
             writer.write_batch(batch)
@@ -131,12 +134,14 @@ def _write_npz(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
     That is ``class_names``, ``id``, and ``probabilities``, one for each of the ``indices``.
     """
     sizes, counts, n_classes, has_probabilities = [], [], 0, False
+    summaries: list[str] = []
     # An archive has one open member: what is long waits in files of its own.
     with _waiting(path) as indices, _waiting(path) as probabilities:
         for listed, _ in _with_ids(blocks, about.ids):
             sizes.append(listed.sizes)
             counts.append(listed.counts)
             n_classes = listed.n_classes
+            summaries += listed.summaries or ()
             indices.write(listed.classes.astype("<i4", copy=False).tobytes())
             if listed.probabilities is not None:
                 has_probabilities = True
@@ -150,6 +155,8 @@ def _write_npz(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
             small["class_names"] = np.array(list(about.names))
         if about.ids is not None:
             small["id"] = about.ids
+        if summaries:
+            small["summary"] = np.array(summaries)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             _copy_member(archive, "indices", indices, "<i4")
             if has_probabilities:
@@ -190,6 +197,8 @@ def _records(blocks: Iterable[Listed], about: _Rows) -> Iterator[dict[str, Any]]
             record |= {"size": sizes[place], "set": classes[a:b]}
             if about.names is not None:
                 record["names"] = [about.names[index] for index in classes[a:b]]
+            if listed.summaries is not None:
+                record["summary"] = listed.summaries[place]
             if values is not None:
                 record["probabilities"] = [float(f"{value:.6g}") for value in values[a:b]]
             yield record

@@ -35,6 +35,7 @@ def report_html(
     ids: Any = None,
     groups: Any = None,
     executor: Any = None,
+    taxonomy: Any = None,
     title: str = "Coverage report",
 ) -> str:
     """The page about a calibrated predictor on held-out rows, as text.
@@ -45,13 +46,15 @@ def report_html(
         A calibrated predictor.
     probabilities, labels, ids, groups, executor
         Held-out rows, as in `BasePredictor.evaluate`; they are read once, in blocks.
+    taxonomy
+        A `Taxonomy`, or what it is read from: example sets are said in its words, too.
     title
         What the page is called.
     """
     from evencover.report.page import render_report
 
     require_extra()  # before the rows are read, which may take long
-    rows: Any = {"ids": ids, "groups": groups, "executor": executor}
+    rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
     return render_report(report_content(predictor, probabilities, labels, **rows), title)
 
 
@@ -64,12 +67,13 @@ def write_report(
     ids: Any = None,
     groups: Any = None,
     executor: Any = None,
+    taxonomy: Any = None,
     title: str = "Coverage report",
     force: bool = False,
 ) -> Path:
     """Write `report_html` to a file, whole or not at all; an existing one only with `force`."""
     path = refuse_existing(path, force=force)
-    rows: Any = {"ids": ids, "groups": groups, "executor": executor}
+    rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
     return _write(path, report_html(predictor, probabilities, labels, title=title, **rows))
 
 

@@ -32,10 +32,11 @@ def report_content(
     ids: Any = None,
     groups: Any = None,
     executor: Any = None,
+    taxonomy: Any = None,
 ) -> dict[str, Any]:
     """Everything the page shows, ready for JSON: columns with one entry per class or group."""
-    seen = gather(predictor, probabilities, labels, ids=ids, groups=groups, executor=executor)
-    return describe(predictor, seen)
+    rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
+    return describe(predictor, gather(predictor, probabilities, labels, **rows))
 
 
 def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:

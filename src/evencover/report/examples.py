@@ -9,12 +9,14 @@ import numpy as np
 from evencover._validation import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.sets import PredictionSets
+from evencover.taxonomy import Taxonomy
 
 
 class Example(NamedTuple):
     """A row and its set, of which the most probable members are kept.
 
-    ``percent`` is the probability of the true class in percent; ``percents`` those of ``members``.
+    ``percent`` is the probability of the true class in percent; ``percents`` those of ``members``;
+    ``summary`` says the whole set in the words of a taxonomy, if there is one.
     """
 
     label: int
@@ -24,6 +26,7 @@ class Example(NamedTuple):
     percent: float
     members: list[int]
     percents: list[float]
+    summary: str = ""
 
 
 class Examples:
@@ -33,9 +36,12 @@ class Examples:
     ----------
     n_classes
         K; with very many classes fewer rows and shorter sets are kept, to keep the page small.
+    taxonomy
+        A tree of classes in whose words sets are said, too.
     """
 
-    def __init__(self, n_classes: int) -> None:
+    def __init__(self, n_classes: int, taxonomy: Taxonomy | None = None) -> None:
+        self.taxonomy = taxonomy
         many = n_classes > 3000
         self.n_members = 6 if many else 10
         # How many more are wanted, by class, of missed (column 0) and covered rows (column 1).
@@ -72,6 +78,7 @@ class Examples:
                     _short(chances[label]),
                     shown.tolist(),
                     [_short(chance) for chance in chances[shown]],
+                    "" if self.taxonomy is None else self.taxonomy.describe(members),
                 )
             )
         return examples
@@ -89,10 +96,14 @@ class Examples:
         return [example for kept in self.kept for example in kept]
 
     def columns(self) -> list[list[list[Any]]]:
-        """By class, missed rows first: [row, covered, size, percent, members, percents]."""
+        """By class, missed rows first: [row, covered, size, percent, members, percents, summary].
+
+        The last is left out without a taxonomy.
+        """
         return [
             [
                 [e.row, int(e.covered), e.size, e.percent, e.members, e.percents]
+                + ([e.summary] if e.summary else [])
                 for e in sorted(kept, key=lambda example: example.covered)
             ]
             for kept in self.kept

@@ -24,6 +24,7 @@ from evencover.predictors.rule import Rule
 from evencover.report.examples import Example, Examples
 from evencover.report.groups import score_bins
 from evencover.sets import PredictionSets
+from evencover.taxonomy import Taxonomy
 
 
 class Gathered(NamedTuple):
@@ -96,6 +97,7 @@ class Together:
 
     n_classes: int
     n_bins: int
+    taxonomy: Taxonomy | None = None
 
     def __call__(self, parts: Iterable[BlockView | Seen]) -> Seen:
         """One after the other: only rows that may still be shown become examples."""
@@ -103,7 +105,7 @@ class Together:
         histogram = np.zeros((self.n_classes, self.n_bins), dtype=np.int64)
         size_sums = np.zeros(self.n_classes, dtype=np.int64)
         covered_by_size = np.zeros(self.n_classes + 1, dtype=np.int64)
-        examples = Examples(self.n_classes)
+        examples = Examples(self.n_classes, self.taxonomy)
         for part in parts:
             if isinstance(part, Seen):
                 tally = tally + part.tally
@@ -137,15 +139,17 @@ def gather(
     ids: Any = None,
     groups: Any = None,
     executor: Any = None,
+    taxonomy: Any = None,
 ) -> Gathered:
     """Read labelled rows once, in blocks, and keep only what the page needs."""
     source = like_calibration(predictor, probabilities, labels)
+    tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     predictor._require_p_values("Reports")
     require_labels(source, "A report")
     n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
     names = None if ids is None else plain_array(ids)
     look: Any = Look(predictor.rule(logits=source.logits, groups=groups), edges, names)
-    together = Together(n_classes, len(edges) - 1)
+    together = Together(n_classes, len(edges) - 1, tree)
     seen: Seen = fold_source(source, ids, look, together, most_confused, executor)
     report = predictor.coverage_report(source, seen.tally, seen.confusions)
     examples = Examples(n_classes)

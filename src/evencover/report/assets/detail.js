@@ -197,7 +197,7 @@ const chance = (value) => (value < 0.1 ? "<0.1%" : `${value}%`);
 function exampleList(i) {
   if (!C.examples[i].length) return el("p", { class: "nothing" }, "There are no test rows of this class.");
   const list = el("ul", { class: "examples" });
-  for (const [row, covered, size, ownChance, members, chances] of C.examples[i]) {
+  for (const [row, covered, size, ownChance, members, chances, summary] of C.examples[i]) {
     const chips = el("div", { class: "chips" });
     members.forEach((member, k) => {
       const text = [isolated(C.name[member]), el("span", { class: "faint" }, chance(chances[k]))];
@@ -209,7 +209,8 @@ function exampleList(i) {
     if (!size) chips.append(el("span", { class: "nothing" }, "The set is empty."));
     if (!covered) chips.append(el("span", { class: "chip absent", title: "The true class, which the set lacks" }, "not ", isolated(C.name[i]), el("span", {}, chance(ownChance))));
     list.append(el("li", {}, el("span", { class: covered ? null : "missed" }, covered ? "Covered" : "Missed"),
-      ` in row ${row}: ${size ? `a set of ${whole.format(size)}` : "an empty set"}`, chips));
+      ` in row ${row}: ${size ? `a set of ${whole.format(size)}` : "an empty set"}`,
+      summary && size > 1 ? el("span", { class: "summary" }, ` (${summary})`) : null, chips));
   }
   return list;
 }

@@ -1,0 +1,217 @@
+"""A tree of classes, and sets in its words: "3 warblers, all owls" instead of twenty names."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evencover.errors import InputError
+from evencover.sets import PredictionSets
+
+MOST_PARTS = 4
+
+
+class Part(NamedTuple):
+    """A node of the tree that stands for some classes of a set, or all of its own.
+
+    ``n_members`` of its ``n_classes`` classes are in the set; a single class is a node of its own.
+    """
+
+    name: str
+    n_members: int
+    n_classes: int
+
+    @property
+    def text(self) -> str:
+        """How it is read: a class by its name, a node as "3 warblers" or "all owls"."""
+        if self.n_classes == 1:
+            return self.name
+        return f"{'all' if self.n_members == self.n_classes else self.n_members} {self.name}"
+
+
+class Taxonomy:
+    """A tree whose leaves are the classes.
+
+    Parameters
+    ----------
+    chains
+        Names from narrow to wide, one chain after the other: a class, its group, the group's group
+        and so on. Chains may begin anywhere, so pairs (child, parent) will do as well. A node has
+        one parent.
+    class_names
+        The classes, in the order of their indices; each must be in the tree, or stands alone.
+
+    >>> birds = Taxonomy(
+    ...     [("barn owl", "owls"), ("tawny owl", "owls"), ("blackcap", "warblers"),
+    ...      ("chiffchaff", "warblers"), ("garden warbler", "warblers")],
+    ...     ["barn owl", "tawny owl", "blackcap", "chiffchaff", "garden warbler"],
+    ... )
+    >>> birds.describe([0, 1, 2, 3], most=2)
+    'all owls, 2 warblers'
+    >>> birds.describe([0, 1, 3])
+    'all owls, chiffchaff'
+    """
+
+    def __init__(self, chains: Iterable[Sequence[str]], class_names: Sequence[str]) -> None:
+        self.class_names = [str(name) for name in class_names]
+        if len(set(self.class_names)) != len(self.class_names):
+            raise InputError("A taxonomy needs classes whose names differ. Got a name twice.")
+        self.parent = _parents(chains)
+        _refuse_cycles(self.parent)
+        is_group = set(self.parent.values())
+        inner = next((name for name in self.class_names if name in is_group), None)
+        if inner is not None:
+            raise InputError(f"A class must not be a group of other nodes. Got {inner!r}.")
+        if not any(name in self.parent for name in self.class_names):
+            raise InputError(
+                "The taxonomy must name the classes as the data do. Got none of the "
+                f"{len(self.class_names)} class names, such as {self.class_names[0]!r}."
+            )
+        # Each class's nodes from wide to narrow; the last is the class itself.
+        self._paths = [_path(name, self.parent) for name in self.class_names]
+        self._sizes: dict[str, int] = {}
+        for path in self._paths:
+            for node in path:
+                self._sizes[node] = self._sizes.get(node, 0) + 1
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], class_names: Sequence[str] | None) -> Taxonomy:
+        """From a table of text (.csv, .tsv): in each line a class, then its groups, narrow to wide.
+
+        Empty cells at the end of a line are passed over. A first line that names no class is taken
+        for a header.
+        """
+        if class_names is None:
+            raise InputError("A taxonomy needs class names, and the data have none.")
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"Cannot read '{path}': there is no such file.")
+        try:
+            text = path.read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"Cannot read '{path}': {error}.") from None
+        tabs = path.suffix.lower() == ".tsv" or "\t" in text.partition("\n")[0]
+        lines = csv.reader(text.splitlines(), delimiter="\t" if tabs else ",")
+        chains = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+        named = {name for chain in chains[1:] for name in chain}
+        if chains and not ({*chains[0]} & {*map(str, class_names), *named}):
+            chains = chains[1:]
+        try:
+            return cls(chains, class_names)
+        except InputError as error:
+            raise InputError(f"Cannot use '{path}': {error}") from None
+
+    @classmethod
+    def read(cls, taxonomy: Any, class_names: Sequence[str] | None) -> Taxonomy:
+        """A taxonomy from a path, chains, a mapping {child: parent}, or itself."""
+        if isinstance(taxonomy, cls):
+            if class_names is not None and list(map(str, class_names)) != taxonomy.class_names:
+                raise InputError("The taxonomy must have the classes of the predictor, in order.")
+            return taxonomy
+        if isinstance(taxonomy, str | os.PathLike):
+            return cls.from_file(taxonomy, class_names)
+        if class_names is None:
+            raise InputError("A taxonomy needs class names, and the data have none.")
+        pairs = taxonomy.items() if isinstance(taxonomy, Mapping) else taxonomy
+        return cls(pairs, class_names)
+
+    def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
+        """The smallest nodes that cover a set of classes, at most so many if the tree allows.
+
+        Begins with the widest nodes and goes down wherever not all classes of a node are in the
+        set, the widest first, as long as there are at most `most` parts. Never more precise than
+        asked, never vaguer than need be; a node with a single member is replaced by the class.
+        """
+        members = sorted({int(index) for index in classes})
+        open_parts = self._below(members, 0)
+        while True:
+            places = [place for place, part in enumerate(open_parts) if self._splits(*part)]
+            for place in sorted(places, key=lambda place: -self._size(*open_parts[place])):
+                depth, own = open_parts[place]
+                finer = self._below(own, depth + 1)
+                if len(open_parts) - 1 + len(finer) <= most or len(finer) == 1:
+                    open_parts[place : place + 1] = finer
+                    break
+            else:
+                return [self._part(depth, own) for depth, own in open_parts]
+
+    def describe(self, classes: Iterable[int], most: int = MOST_PARTS) -> str:
+        """The parts of one set in words; "nothing" if it is empty."""
+        return ", ".join(part.text for part in self.parts(classes, most)) or "nothing"
+
+    def describe_sets(self, sets: PredictionSets, most: int = MOST_PARTS) -> list[str]:
+        """Each row's set in words."""
+        if sets.n_classes != len(self.class_names):
+            raise InputError(
+                f"The taxonomy has {len(self.class_names)} classes, and the sets {sets.n_classes}."
+            )
+        return [self.describe(members, most) for members in sets]
+
+    def __repr__(self) -> str:
+        """Differs between taxonomies that differ: a folder of sets goes by it."""
+        content = hashlib.blake2b(repr(self._paths).encode("utf-8", "replace"), digest_size=8)
+        return f"<Taxonomy of {len(self.class_names)} classes, {content.hexdigest()}>"
+
+    # ---- the way down ------------------------------------------------------------------------
+
+    def _below(self, members: list[int], depth: int) -> list[tuple[int, list[int]]]:
+        """Members by the node that they share at this depth, in the order of the classes."""
+        groups: dict[str, list[int]] = {}
+        for index in members:
+            path = self._paths[index]
+            groups.setdefault(path[min(depth, len(path) - 1)], []).append(index)
+        return [(depth, own) for own in groups.values()]
+
+    def _node(self, depth: int, own: list[int]) -> str:
+        path = self._paths[own[0]]
+        return path[min(depth, len(path) - 1)]
+
+    def _size(self, depth: int, own: list[int]) -> int:
+        return self._sizes[self._node(depth, own)]
+
+    def _splits(self, depth: int, own: list[int]) -> bool:
+        """Whether a part could be said more precisely."""
+        return 1 < len(own) < self._size(depth, own)
+
+    def _part(self, depth: int, own: list[int]) -> Part:
+        if len(own) == 1:
+            return Part(self.class_names[own[0]], 1, 1)
+        return Part(self._node(depth, own), len(own), self._size(depth, own))
+
+
+def _parents(chains: Iterable[Sequence[str]]) -> dict[str, str]:
+    parent: dict[str, str] = {}
+    for chain in chains:
+        names = [str(name) for name in chain]
+        for child, group in pairwise(names):
+            if parent.setdefault(child, group) != group:
+                raise InputError(
+                    f"Every node of a taxonomy has one group. Got {parent[child]!r} and {group!r} "
+                    f"for {child!r}."
+                )
+    return parent
+
+
+def _refuse_cycles(parent: dict[str, str]) -> None:
+    done: set[str] = set()
+    for start in parent:
+        seen: list[str] = []
+        node = start
+        while node in parent and node not in done:
+            if node in seen:
+                raise InputError(f"A taxonomy has no circles. Got {node!r} among its own groups.")
+            seen.append(node)
+            node = parent[node]
+        done.update(seen)
+
+
+def _path(name: str, parent: dict[str, str]) -> list[str]:
+    path = [name]
+    while path[-1] in parent:
+        path.append(parent[path[-1]])
+    return path[::-1]
