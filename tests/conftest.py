@@ -34,8 +34,7 @@ def pytest_collection_modifyitems(items):
         if folder in MARKED:
             item.add_marker(folder)
         group = folder if folder in ONE_WORKER else item.path.as_posix()
-        if not item.get_closest_marker("apart"):
-            item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(group))
     place = {folder: number for number, folder in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(folder_of(item), len(place)))
 

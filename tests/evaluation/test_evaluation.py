@@ -88,6 +88,13 @@ def test_classes_without_test_rows_are_skipped_and_counted():
     assert report.to_dict()["class_coverage"] == [0.5, None, None]
 
 
+def test_a_number_that_there_is_not_is_null_in_json():
+    report = evaluate(PredictionSets.from_mask(np.eye(3, dtype=bool)), [0, 1, 2], 0.1)
+    assert np.isnan(report.true_gap)  # no class has two rows
+    assert report.to_dict()["true_gap"] is None
+    json.dumps(report.to_dict(), allow_nan=False)
+
+
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60))
 def test_size_quantiles_are_sizes_that_a_share_of_rows_does_not_exceed(sizes):
     mask = np.arange(9) < np.array(sizes)[:, None]

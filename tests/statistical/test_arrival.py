@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 from depth import size
-from scipy.stats import kstest, norm
+from scipy.stats import ks_2samp, kstest, norm
 
 from evencover import APS, RAPS, SAPS, ClasswisePredictor, PooledPredictor, StandardPredictor
 from evencover.data import load_languages
 from evencover.randomness import Use, uniforms
 
 ALPHA, N_CALIBRATION, N_TEST = 0.1, 2000, 300
-N_SEEDS = size(short=4, deep=20)
+N_SEEDS = size(short=3, deep=20)
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
@@ -33,7 +33,7 @@ def telling_seeds(n):
     return itertools.islice(seeds, n)
 
 
-@pytest.mark.parametrize("score", [APS(), RAPS()], ids=lambda score: score.name)
+@pytest.mark.parametrize("score", ["aps", "raps", "saps", "softmax, exact"])
 def test_one_row_at_a_time_is_covered_like_a_batch(score):
     """Several seeds on the bundled data, under which the number of place 0 is near 1.
 
@@ -49,7 +49,8 @@ def test_one_row_at_a_time_is_covered_like_a_batch(score):
         order = np.random.default_rng(seed).permutation(len(rows))
         calibration = order[:N_CALIBRATION]
         test = order[N_CALIBRATION : N_CALIBRATION + N_TEST]
-        predictor = StandardPredictor(alpha=ALPHA, random_state=seed, score=score)
+        name, *exact = score.split(", ")
+        predictor = StandardPredictor(alpha=ALPHA, random_state=seed, score=name, exact=bool(exact))
         predictor.fit(rows[calibration], labels[calibration])
         for at_once, found in by_size.items():
             found.append(coverage(predictor, rows[test], labels[test], at_once))
@@ -83,24 +84,28 @@ def test_repeated_ids_do_not_decide_by_score_who_is_held_out(n_ids):
     assert np.mean(covered) >= 1 - ALPHA - 3 * error
 
 
-def test_exact_coverage_follows_its_law_with_rows_in_the_same_order(simulate):
-    """CLASSWISE, exact, default ids: calibration row i and test row i share nothing.
+def test_exact_coverage_follows_its_beta_law_with_rows_in_the_same_order():
+    """STANDARD with APS, exact, default ids: calibration row i and test row i share nothing.
 
-    Given the calibration rows, the share of covered test rows is binomial around the coverage of
-    the randomised pair, whose mean over calibrations is just 1 - alpha; 400 calibrations or more
-    with 40 rows, 3 standard errors (false alarm 1 in 370), and no trend between a calibration
-    row's uniform and the test row's at its place.
+    The model is certain and right, so a row's score is its uniform, and a threshold is its own
+    coverage. With n = 40 rows and alpha = .1 the exact rule takes rank 36 with odds .1 and rank 37
+    with odds .9, since (n + 1)(1 - alpha) = 36.9. The oracle draws from that law (sorted uniforms,
+    whose ranks are Beta); compared in mean (3 standard errors) and law (false alarm 1 in 10,000).
     """
     rng = np.random.default_rng(5)
-    covered, n_rows = [], 40
-    for seed in range(size(short=400, deep=4000)):
-        rows = rng.dirichlet([1.0, 0.5, 0.5], size=2 * n_rows)
-        labels = np.array([rng.choice(3, p=row) for row in rows])
+    n_rows, n_calibrations = 40, size(short=400, deep=4000)
+    covered, expected = [], []
+    for seed in range(n_calibrations):
+        labels = rng.integers(0, 3, size=2 * n_rows)
+        rows = np.eye(3)[labels]
         predictor = StandardPredictor(alpha=ALPHA, score="aps", exact=True, random_state=seed)
         predictor.fit(rows[:n_rows], labels[:n_rows])
         covered.append(predictor.predict_set(rows[n_rows:]).contains(labels[n_rows:]).mean())
-    error = np.std(covered, ddof=1) / np.sqrt(len(covered))
+        ranks = np.sort(rng.random(n_rows))[[35, 36]]
+        expected.append(rng.binomial(n_rows, [0.1, 0.9] @ ranks) / n_rows)
+    error = np.std(covered, ddof=1) / np.sqrt(n_calibrations)
     assert abs(np.mean(covered) - (1 - ALPHA)) < 3 * error
+    assert ks_2samp(covered, expected).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("score", [APS(), RAPS(), SAPS()], ids=lambda score: score.name)

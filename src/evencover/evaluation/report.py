@@ -221,10 +221,10 @@ class CoverageReport(CoverageMetrics):
         """Every number under its attribute's name, ready for JSON (NaN becomes None)."""
         result: dict[str, Any] = {"alpha": self.alpha, "n_rows": self.n_rows}
         result |= {"n_classes": self.n_classes, "n_classes_evaluated": self.n_classes_evaluated}
-        result |= self.metrics()
+        result |= {name: _json_number(value) for name, value in self.metrics().items()}
         result |= {
             "size_quantiles": self.size_quantiles,
-            "class_coverage": _json_numbers(self.class_coverage),
+            "class_coverage": [_json_number(value) for value in self.class_coverage.tolist()],
             "class_counts": self.class_counts.tolist(),
             "class_coverage_interval": self.class_coverage_interval.tolist(),
         }
@@ -281,5 +281,5 @@ class CoverageReport(CoverageMetrics):
         return f"<table><caption>{str(self).splitlines()[0]}</caption>{cells}</table>"
 
 
-def _json_numbers(values: FloatArray) -> list[float | None]:
-    return [None if np.isnan(value) else value for value in values.tolist()]
+def _json_number(value: float) -> float | None:
+    return None if np.isnan(value) else value
