@@ -1,0 +1,197 @@
+"""The page of the documentation, with every number taken from the results."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from characters import SCRIPTS, script_of
+from fonts import HELD_OUT, TRAINING
+from sheet import draw_sheet
+
+from evencover import StandardPredictor
+from evencover.data import as_source
+from evencover.experiments.figures import draw_curves
+from evencover.experiments.results import Results
+from evencover.experiments.tables import make_table
+
+METHODS = ("standard", "classwise", "clustered", "pooled")
+SCORES = ("softmax", "aps", "raps")
+
+
+def write_page(folder: Path, docs: Path | None) -> None:
+    """Write ``glyphs.md`` and its pictures into the folder, and into the documentation if asked."""
+    found, tail = Results.load(folder / "results"), Results.load(folder / "results_tail")
+    pictures = folder / "images" / "glyphs"
+    pictures.mkdir(parents=True, exist_ok=True)
+    draw_curves(found, "glyphs").savefig(pictures / "glyphs.png", dpi=110)
+    draw_curves(tail, "glyphs, long tail").savefig(pictures / "long-tail.png", dpi=110)
+    sizes = sorted({row["n_avg"] for row in found.records})
+    middle = sizes[len(sizes) // 2]
+    names = json.loads((folder / "characters.json").read_text("utf-8"))
+    coverage = found.class_coverage("glyphs", "softmax", "standard", middle)
+    draw_sheet(folder, names, coverage, pictures / "best-and-worst.png")
+    text = "\n\n".join(
+        [
+            _beginning(folder, names),
+            _table("The paper's grid", found, sizes),
+            "![CovGap, AvgSize and FracUnderCov](images/glyphs/glyphs.png)",
+            "### Beside what the paper found\n\n" + _orderings(found, sizes),
+            "### The best and the worst characters\n\n"
+            f"Coverage of each character with STANDARD, softmax, n_avg = {middle}, over all "
+            "splits:\n\n"
+            "![Best and worst characters](images/glyphs/best-and-worst.png)\n\n"
+            + _by_script(names, coverage),
+            _table("A long tail", tail, sorted({row["n_avg"] for row in tail.records}))
+            + "\n\n![The same against n_avg](images/glyphs/long-tail.png)"
+            "\n\nThe rows of a character follow the square root of its frequency in the "
+            "Universal Declaration of Human Rights in some 530 languages.",
+            "## Fonts that calibration did not see\n\n" + _other_fonts(folder),
+            _times(folder),
+        ]
+    )
+    (folder / "glyphs.md").write_text(text + "\n", encoding="utf-8")
+    if docs is not None:
+        shutil.copy(folder / "glyphs.md", docs / "glyphs.md")
+        shutil.copytree(pictures, docs / "images" / "glyphs", dirs_exist_ok=True)
+        contents = (docs / "index.md").read_text("utf-8")
+        if "\nglyphs\n" not in contents:
+            contents = contents.replace("\nstudy\n", "\nstudy\nglyphs\n", 1)
+            (docs / "index.md").write_text(contents, encoding="utf-8")
+
+
+def _beginning(folder: Path, names: list[str]) -> str:
+    size = json.loads((folder / "size.json").read_text("utf-8"))
+    counts = {script: sum(script_of(name) == script for name in names) for script in SCRIPTS}
+    listed = ", ".join(f"{n} {script}" for script, n in counts.items())
+    rows = as_source(folder / "scores")
+    n_right = n_rows = 0
+    for block in rows.blocks():
+        n_right += int((block.rows.argmax(axis=1) == block.labels).sum())
+        n_rows += len(block.rows)
+    return f"""# A study on images: glyphs
+
+Which of {len(names)} characters is this glyph? Characters ({listed})
+are drawn in the open fonts that Debian packages, a little turned, sheared, blurred and noisy, as
+pictures of 32 x 32. Writing styles differ, and some characters look alike in every font (A, Α and
+А), so classes differ much in difficulty. A small residual network learns from {len(TRAINING)}
+packages of fonts ({size["n_training"]} pictures of each character, {size["n_epochs"]} epochs);
+calibration and test rows come from {len(HELD_OUT)} other packages ({size["n_held_out"]} of each
+character). It names {n_right / n_rows:.1%} of the {n_rows} held-out pictures correctly.
+
+    python scripts/glyph_study -o FOLDER --docs docs
+
+makes everything on this page: fonts, pictures, network, `evencover infer`, `evencover experiment`,
+and the page itself."""
+
+
+def _table(title: str, results: Results, sizes: list[int]) -> str:
+    shown = [n for n in sizes if n in (10, 20, 50, 75, 150)] or sizes
+    return f"## {title}\n\n{make_table(results, n_avg=shown).render('markdown')}"
+
+
+def _orderings(results: Results, sizes: list[int]) -> str:
+    """Which of the paper's findings hold here, one by one, from the means over the splits."""
+    mean = {
+        (row["score"], row["method"], row["n_avg"]): row
+        for row in results.summary()
+        if not row["exact"]
+    }
+
+    def value(metric: str, score: str, method: str, n: int) -> float:
+        return float(mean[score, method, n][metric])
+
+    def count(holds: Any, scores: tuple[str, ...] = SCORES) -> str:
+        cases = [(score, n) for score in scores for n in sizes]
+        good = [case for case in cases if holds(*case)]
+        if len(good) == len(cases):
+            return "holds in every case"
+        if not good:
+            return "holds nowhere"
+        bad = [f"{score} at {n}" for score, n in cases if (score, n) not in good]
+        return f"holds in {len(good)} of {len(cases)} cases (not: {', '.join(bad)})"
+
+    lines = {
+        "CLUSTERED has a smaller CovGap than STANDARD": count(
+            lambda s, n: value("covgap", s, "clustered", n) < value("covgap", s, "standard", n)
+        ),
+        "CLUSTERED has a smaller CovGap than CLASSWISE": count(
+            lambda s, n: value("covgap", s, "clustered", n) < value("covgap", s, "classwise", n)
+        ),
+        "CLASSWISE has larger sets than the other two": count(
+            lambda s, n: (
+                value("avg_size", s, "classwise", n)
+                > max(value("avg_size", s, other, n) for other in ("standard", "clustered"))
+            )
+        ),
+        "STANDARD has a smaller CovGap with APS than with softmax": count(
+            lambda s, n: (
+                value("covgap", s, "standard", n) < value("covgap", "softmax", "standard", n)
+            ),
+            ("aps",),
+        ),
+        "POOLED, which came after the paper, has the smallest CovGap of the four": count(
+            lambda s, n: (
+                value("covgap", s, "pooled", n)
+                <= min(value("covgap", s, other, n) for other in METHODS)
+            )
+        ),
+    }
+    return "\n".join(f"- {finding}: {where}." for finding, where in lines.items())
+
+
+def _by_script(names: list[str], coverage: np.ndarray) -> str:
+    lines = [
+        "| script | characters | mean coverage | least | below 80% |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for script in SCRIPTS:
+        own = coverage[[script_of(name) == script for name in names]]
+        own = own[np.isfinite(own)]
+        if len(own):
+            low = (own < 0.8).sum()
+            lines.append(f"| {script} | {len(own)} | {own.mean():.3f} | {own.min():.2f} | {low} |")
+    return "\n".join(lines)
+
+
+def _other_fonts(folder: Path) -> str:
+    """Coverage where calibration and test rows share no font, beside a random split."""
+    source = as_source(folder / "scores")
+    assert source.ids is not None
+    packages = np.array([str(each).partition("/")[0] for each in source.ids])
+    ordered = sorted(set(packages.tolist()))
+    blocks = list(source.blocks())
+    rows = np.concatenate([block.rows for block in blocks])
+    labels = np.concatenate([block.labels for block in blocks if block.labels is not None])
+    found = {}
+    is_odd = np.isin(packages, ordered[1::2])
+    by_chance = np.random.default_rng(0).random(len(rows)) < is_odd.mean()
+    for name, chosen in (("fonts", is_odd), ("rows", by_chance)):
+        predictor = StandardPredictor(from_logits=True).fit(rows[chosen], labels[chosen])
+        report = predictor.evaluate(rows[~chosen], labels[~chosen])
+        found[name] = (report.marginal_coverage, report.avg_size)
+    (fonts, size), (chance, other) = found["fonts"], found["rows"]
+    return (
+        "Every guarantee needs calibration rows that are like those to come. Split at random,\n"
+        f"STANDARD (softmax, alpha = 0.1) covers {chance:.3f} of the test rows with {other:.2f} "
+        "classes on average;\ncalibrated on every second package of fonts and tested on the "
+        f"others, {fonts:.3f} with {size:.2f}."
+    )
+
+
+def _times(folder: Path) -> str:
+    seconds = json.loads((folder / "seconds.json").read_text("utf-8"))
+    lines = ["## How long it takes", "", "| step | minutes |", "|---|---:|"]
+    lines += [f"| {name} | {value / 60:.1f} |" for name, value in seconds.items()]
+    lines += [f"| **all** | **{sum(seconds.values()) / 60:.1f}** |", ""]
+    lines.append(f"On {_cores()} cores ({platform.machine()}), without a GPU.")
+    return "\n".join(lines)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
