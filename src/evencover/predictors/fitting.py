@@ -163,7 +163,8 @@ def _checked_ranks(method: str, ranks: Any, n_rows: int, n_classes: int) -> Arra
 
 def warn_of_repeated_ids(ids: Array) -> None:
     """Say how many rows have the id of an earlier one."""
-    n_repeated = len(ids) - len(np.unique(ids))
+    ordered = np.sort(ids)
+    n_repeated = int((ordered[1:] == ordered[:-1]).sum())
     if n_repeated:
         warn_caller(
             f"{n_repeated} of {len(ids)} rows have the id of an earlier row; rows with the "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import Any, Self
 
 from evencover._validation import raise_unknown
@@ -21,10 +22,7 @@ class Parameters:
     @classmethod
     def parameter_names(cls) -> list[str]:
         """The names of all parameters: alpha, score, the method's own, and what all share."""
-        names = [each.name for each in fields(cls) if each.init]  # type: ignore[arg-type]
-        common = [name for name in names if name in _common_names(cls)]
-        own = [name for name in names if name not in common]
-        return [*FIRST, *own, *(name for name in common if name not in FIRST)]
+        return list(_parameter_names(cls))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All parameters by name; `deep` is there for scikit-learn."""
@@ -51,6 +49,15 @@ class Parameters:
             if repr(value) != repr(default[name])
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+@cache
+def _parameter_names(cls: Any) -> tuple[str, ...]:
+    names = [each.name for each in fields(cls) if each.init]
+    shared = _common_names(cls)
+    common = [name for name in names if name in shared]
+    own = [name for name in names if name not in common]
+    return (*FIRST, *own, *(name for name in common if name not in FIRST))
 
 
 def _common_names(cls: type[Parameters]) -> set[str]:
