@@ -107,6 +107,7 @@ class BasePredictor(Updatable):
         class_names: Sequence[str] | None = None,
         executor: Any = None,
         gather: bool = True,
+        check: str = "all",
     ) -> Self:
         """Learn the thresholds from calibration rows that the model was not trained on.
 
@@ -132,6 +133,11 @@ class BasePredictor(Updatable):
             Whether all N scores and labels are brought here. If not, the same thresholds are
             found by several passes over scores that stay where they were made; the predictor then
             has no p-values.
+        check
+            Which rows must be probabilities from end to end: "all"; a "sample", one in 64; or
+            "none", but for the true labels' own. Softmax and PAS need nothing else of a row, and
+            calibrate faster from rows that are known to be good. Other scores, and logits, read
+            every row whole and check it on the way.
         """
         self._check_parameters()
         note_large_alpha(self.alpha)
@@ -139,7 +145,7 @@ class BasePredictor(Updatable):
         source = calibration_source(probabilities, labels, class_names)
         apart = self._fit_temperature(source, ids, gather)
         if flag(gather, "gather", "fit"):
-            base = base_rows(self, source, ids, groups, executor)
+            base = base_rows(self, source, ids, groups, executor, check)
             base = base if apart is None else base.take(~apart)
             rows = with_scores(self, base, source.n_classes)
             self._fit_rows(rows, source.n_classes, source.class_names)
@@ -147,7 +153,7 @@ class BasePredictor(Updatable):
                 self._keep_rows(base, by_place=ids is None and source.ids is None)
             self._keep_fingerprint(source.rows_read)
         else:
-            with scattered_rows(self, source, ids, executor) as scattered:
+            with scattered_rows(self, source, ids, executor, check) as scattered:
                 self._fit_rows(scattered, source.n_classes, source.class_names)
                 self._keep_fingerprint(scattered.fingerprint())
         return self

@@ -14,6 +14,7 @@ from evencover._validation import (
     InputError,
     class_labels,
     plain_array,
+    raise_unknown,
 )
 from evencover.data.opening import as_source
 from evencover.data.source import Block, IterableSource, Source
@@ -24,7 +25,7 @@ from evencover.errors import warn_caller
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.matching import require_labels
 from evencover.predictors.method import Method
-from evencover.predictors.scoring import Scoring
+from evencover.predictors.scoring import CHECKS, Scoring
 from evencover.quantiles import calibration_scores, exact_fraction
 from evencover.randomness import places, row_ids
 from evencover.scores import make_score
@@ -39,12 +40,17 @@ class TrueLabels:
 
     scoring: Scoring
     with_ranks: bool
+    check: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.check not in CHECKS:
+            raise_unknown("check", self.check, CHECKS)
 
     def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
         """One pass over the rows."""
         assert block.labels is not None
         n_classes = block.rows.shape[1]
-        scores = self.scoring.true_labels(block, ids, calibrating=True)
+        scores = self.scoring.true_labels(block, ids, calibrating=True, check=self.check)
         labels = block.labels.astype(np.min_scalar_type(n_classes - 1))
         if not self.with_ranks:
             return scores, labels
@@ -52,11 +58,11 @@ class TrueLabels:
 
 
 def base_rows(
-    method: Method, source: Source, ids: Any, groups: Any, executor: Any
+    method: Method, source: Source, ids: Any, groups: Any, executor: Any, check: str = "all"
 ) -> CalibrationRows:
     """Read all rows, and bring the base scores of their labels here."""
     ids = known_ids(source, ids)
-    score = TrueLabels(method.scoring(source), "ranks" in method.needs)
+    score = TrueLabels(method.scoring(source), "ranks" in method.needs, check)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *ranks = gathered(parts, source.n_rows)
     found = ranks[0] if ranks else None
@@ -72,7 +78,7 @@ def with_scores(method: Method, rows: CalibrationRows, n_classes: int) -> Calibr
 
 @contextmanager
 def scattered_rows(
-    method: Method, source: Source, ids: Any, executor: Any
+    method: Method, source: Source, ids: Any, executor: Any, check: str = "all"
 ) -> Iterator[ScatteredRows]:
     """Have all rows scored, and leave the scores where they were made."""
     if not method.supports_scattered:
@@ -92,7 +98,7 @@ def scattered_rows(
             "rows of each class before any score."
         )
     with workers_of(executor) as workers:
-        work = Work(TrueLabels(method.scoring(source), with_ranks=False), joined)
+        work = Work(TrueLabels(method.scoring(source), False, check), joined)
         yield ScatteredRows.score(workers, work, cut(source, known_ids(source, ids)))
 
 

@@ -22,7 +22,8 @@ class Parameters:
     @classmethod
     def parameter_names(cls) -> list[str]:
         """The names of all parameters: alpha, score, the method's own, and what all share."""
-        return list(_parameter_names(cls))
+        own: Any = cls
+        return list(_parameter_names(own))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All parameters by name; `deep` is there for scikit-learn."""
