@@ -41,6 +41,7 @@ from evencover.predictors.matching import (
     like_calibration,
     require_fitted,
     require_labels,
+    require_p_values,
 )
 from evencover.predictors.ready import few_rows, ready_rule
 from evencover.predictors.rule import Rule
@@ -290,7 +291,7 @@ class BasePredictor(Updatable):
         """
         source = like_calibration(self, probabilities)
         self._check_groups(groups)
-        self._require_p_values("P-values")
+        require_p_values(self, "P-values")
         function = self._p_function(source, groups)
         return np.concatenate(list(map_source(source, ids, function)))
 
@@ -368,14 +369,6 @@ class BasePredictor(Updatable):
             {name: float(shares[class_index]) for name, shares in self._weights().items()},
             self._cause(np.array([class_index])),
         )
-
-    def _require_p_values(self, who: str) -> None:
-        needed = [name for name, each in self.all_state().items() if each.for_p_values]
-        if any(getattr(self, name) is None for name in needed):
-            raise InputError(
-                f"{who} need all calibration scores. This predictor was calibrated with "
-                "gather=False, which keeps none; fit it with gather=True."
-            )
 
     # ---- parameters --------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from evencover.predictors.matching import (
     is_calibration_data,
     like_calibration,
     require_labels,
+    require_p_values,
 )
 from evencover.predictors.rule import Rule
 from evencover.report.examples import Example, Examples
@@ -144,7 +145,7 @@ def gather(
     """Read labelled rows once, in blocks, and keep only what the page needs."""
     source = like_calibration(predictor, probabilities, labels)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
-    predictor._require_p_values("Reports")
+    require_p_values(predictor, "Reports")
     require_labels(source, "A report")
     n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
     names = None if ids is None else plain_array(ids)
