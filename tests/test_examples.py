@@ -46,6 +46,16 @@ def test_transformers():
         assert set(names) <= {"ant", "bee", "wasp", "fly", "moth"}
 
 
+@pytest.mark.filterwarnings("default")  # the libraries warn of each other
+def test_web_service(capsys):
+    for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
+        pytest.importorskip(library)
+    found = load("web_service").main()
+    assert not found["at first"]["alarm"]
+    assert found["the camera broke"]["alarm"]
+    assert "ALARM" in capsys.readouterr().out
+
+
 def test_every_example_is_in_the_list():
     text = (EXAMPLES / "README.md").read_text("utf-8")
     scripts = sorted(path.name for path in EXAMPLES.glob("*.py"))

@@ -107,7 +107,7 @@ def test_rows_without_labels_tell_of_drift_only(folder, data, watch):
 def test_bad_input_is_one_sentence_and_the_state_stays(folder, data, watch, model):
     succeeded(watch("test.npz"))
     before = (folder / "watch.json").read_bytes()
-    assert "must be 0.05, as in" in refused(watch("new.npy", "--false-alarm", "0.1"))
+    assert "'false_alarm' must be 0.05, as in" in refused(watch("new.npy", "--false-alarm", "0.1"))
     assert "needs --labels" in refused(watch("new.npy", "--by-id"))
     assert "does not exist" in refused(watch("new.npy", state="nowhere/watch.json"))
     assert "Cannot read" in refused(watch("none.npz"))

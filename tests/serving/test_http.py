@@ -143,13 +143,14 @@ def test_groups_of_rows(data, serve, tmp_path):
 
 def test_labels_are_counted_and_saved_before_the_answer(client, data, fitted, tmp_path):
     given = body(data, labels=True)
+    assert client.get("/v1/coverage").json()["rows"] == 0
     answer = client.post("/v1/labels", json=given, headers=BEARER)
     assert answer.json()["counted"] == 300
     saved = CoverageMonitor.load(tmp_path / "watch.json", fitted)
     expected = CoverageMonitor(fitted)
     expected.update(data.rows[300:], data.labels[300:], ids=given["ids"])
     assert saved == expected
-    found = client.get("/v1/coverage").json()
+    found = client.get("/v1/coverage").json()  # at once, not that of a second ago
     assert found["rows"] == 300
     assert found["coverage"] == expected.covered.sum() / 300
     by_name = body(data, slice(300, 310)) | {

@@ -77,7 +77,7 @@ def run(
     as_json
         Print everything as JSON.
     """
-    from evencover.monitoring import summary
+    from evencover.monitoring import CoverageMonitor, summary
     from evencover.persistence import load
 
     if report is not None:
@@ -85,7 +85,9 @@ def run(
     if data is not None:
         refuse_swapped(model, data)
     predictor = load(model)
-    monitor = _opened(predictor, state, false_alarm, tolerance)
+    asked = {"false_alarm": false_alarm, "tolerance": tolerance}
+    levels = {name: value for name, value in asked.items() if value is not None}
+    monitor = CoverageMonitor.open(refuse_existing(state, force=True), predictor, **levels)
     if data is not None:
         _count(monitor, data, read, by_id=by_id, period=period, once=not again)
     if reference is not None:
@@ -105,26 +107,6 @@ def run(
     if monitor.alarm and not quiet_alarms:
         sys.stdout.flush()
         sys.exit(ALARM)
-
-
-def _opened(
-    predictor: Any, state: Path, false_alarm: float | None, tolerance: float | None
-) -> CoverageMonitor:
-    from evencover.monitoring import CoverageMonitor
-
-    refuse_existing(state, force=True)
-    asked = {"false_alarm": false_alarm, "tolerance": tolerance}
-    given = {name: value for name, value in asked.items() if value is not None}
-    if not state.exists():
-        return CoverageMonitor(predictor, **given)
-    monitor = CoverageMonitor.load(state, predictor)
-    for name, value in given.items():
-        if value != getattr(monitor, name):
-            raise InputError(
-                f"--{name.replace('_', '-')} must be {getattr(monitor, name)}, as in '{state}'. "
-                f"Got {value}; a level that changes while one looks is none. Start a new state."
-            )
-    return monitor
 
 
 def _count(monitor: CoverageMonitor, data: str, read: Input, *, by_id: bool, **how: Any) -> None:

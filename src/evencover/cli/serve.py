@@ -102,7 +102,13 @@ def run(
             f"Cannot listen at {host}:{port}: {error.strerror or error}; choose another --port."
         ) from error
     print(f"evencover: http://{host}:{listening.getsockname()[1]}", flush=True)
-    uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+    try:
+        server.run(sockets=[listening])
+    except BaseException as stop:  # asked to end, and done: uvicorn raises the signal once more
+        if isinstance(stop, Exception) or not server.should_exit:
+            raise
+    note("stopped" if state is None else f"stopped; the state is in {state}")
 
 
 def _token(path: Path | None) -> str | None:

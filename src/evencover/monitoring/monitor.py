@@ -304,6 +304,26 @@ class CoverageMonitor:
             raise damaged(Path(path), "its classes are not those of the model")
         return monitor
 
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str] | None, predictor: BasePredictor, **levels: float
+    ) -> CoverageMonitor:
+        """Go on with the state in a file; without one, a new monitor.
+
+        `levels` are `false_alarm` and `tolerance`, if they are wanted; they must be those of the
+        state.
+        """
+        if path is None or not Path(path).exists():
+            return cls(predictor, **levels)
+        monitor = cls.load(path, predictor)
+        for name, value in levels.items():
+            if value != getattr(monitor, name):
+                raise InputError(
+                    f"{name!r} must be {getattr(monitor, name)}, as in '{path}'. Got {value}; a "
+                    "level that changes while one looks is none. Start a new state."
+                )
+        return monitor
+
     def _content(self) -> dict[str, Any]:
         return {
             "model": self.model,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from evencover._kernels import Position
+from evencover._kernels.reference_rows import FIXED_POINT
 from evencover._validation import SUM_TOLERANCE
 from evencover.predictors.rule import Rule
 from evencover.serving.graph import Graph, Symbol, row_of
 
-FIXED_POINT = 2.0**52  # as in the kernels
 # NumPy's functions on symbols.
 where: Any = np.where
 rint: Any = np.rint

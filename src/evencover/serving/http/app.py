@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +15,7 @@ from evencover.serving.http.metrics import Metrics
 from evencover.serving.http.openapi import openapi
 from evencover.serving.http.requests import ARROW, JSON, RefusedError, Rows, read_rows
 from evencover.serving.http.service import Limits, Service
+from evencover.sets import PredictionSets
 
 INLINE_BYTES = 1 << 15  # a body up to this size is not worth a thread
 SAVE_SECONDS, LOOK_SECONDS = 5.0, 2.0
@@ -172,23 +172,23 @@ async def _beside(given: Rows, work: Callable[[], Answer]) -> Answer:
 
 
 def _sets_answer(service: Service, given: Rows, *, arrow: bool) -> Answer:
-    sets, rows, model = service.sets(given)
-    listed = sets.most_probable_first(rows)
+    sets, model = service.sets(given)
     if arrow:
-        return _arrow(sets.sizes, listed, model), ARROW
-    answer: dict[str, Any] = {"sets": listed}
+        return _arrow(sets, model), ARROW
+    answer: dict[str, Any] = {"sets": sets.to_lists()}
     if sets.class_names is not None:
-        answer["names"] = [[sets.class_names[y] for y in each] for each in listed]
+        answer["names"] = sets.to_lists(names=True)
     return _json({**answer, "sizes": sets.sizes.tolist(), "model": model})
 
 
-def _arrow(sizes: Any, listed: list[list[int]], model: str) -> bytes:
+def _arrow(sets: PredictionSets, model: str) -> bytes:
     from evencover._arrow import import_pyarrow
 
     pa = import_pyarrow()
-    table = pa.table(
-        {"set": pa.array(listed, pa.list_(pa.int32())), "size": pa.array(sizes, pa.int64())}
-    ).replace_schema_metadata({"model": model})
+    classes = pa.array(sets.indices, pa.int32())
+    listed = pa.ListArray.from_arrays(pa.array(sets.indptr, pa.int32()), classes)
+    table = pa.table({"set": listed, "size": pa.array(sets.sizes, pa.int64())})
+    table = table.replace_schema_metadata({"model": model})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -223,17 +223,4 @@ async def _work_beside(
 
 
 def _json(value: Any) -> Answer:
-    return json.dumps(_finite(value), ensure_ascii=True, allow_nan=False).encode(), JSON
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value] if value and not _is_flat(value) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _is_flat(value: list[Any]) -> bool:
-    """Whole numbers and texts need no look: lists of classes are long."""
-    return isinstance(value[0], int | str)
+    return json.dumps(value, allow_nan=False).encode(), JSON

@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from evencover._types import Array
+from evencover.engine.blocks import Part, known_ids
 from evencover.errors import InputError
 from evencover.monitoring import CoverageMonitor, summary
 from evencover.monitoring.counts import Counts
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.matching import like_calibration
+from evencover.predictors.rule import Rule
 from evencover.randomness import row_ids
 from evencover.report.watch_page import watch_html
 from evencover.serving.http.requests import Rows
-from evencover.sets import PredictionSets
+from evencover.sets import PredictionSets, decreasing_within_rows
 
 MOST_IDS = 100_000  # of labelled rows that are remembered, so that a repeated request counts once
 KEPT_SECONDS = 1.0  # for which a summary is given again: making it takes longer than asking for it
@@ -44,6 +47,20 @@ class Loaded:
     stamp: tuple[int, int, int]
     counted: OrderedDict[int, None] = field(default_factory=OrderedDict)
     is_dirty: bool = False
+    rule: Rule | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        needs_groups = "row groups" in self.predictor.needs
+        self.rule = None if needs_groups else self.predictor.rule()
+
+    def sets(self, given: Rows) -> PredictionSets:
+        """What `predict_set` gives, on this thread: a few rows are not worth starting others."""
+        source = like_calibration(self.predictor, given.rows)
+        rule = self.rule or self.predictor.rule(groups=given.groups)
+        if self.rule is not None:
+            self.predictor._check_groups(given.groups)
+        blocks = Part(source, known_ids(source, given.ids)).blocks()
+        return PredictionSets.concatenate(rule.sets(block, ids) for block, ids in blocks)
 
 
 class Service:
@@ -67,15 +84,20 @@ class Service:
 
     # ---- requests ------------------------------------------------------------------------------
 
-    def sets(self, given: Rows) -> tuple[PredictionSets, Array, str]:
-        """The sets of rows, the rows as they were read, and the model's digest."""
+    def sets(self, given: Rows) -> tuple[PredictionSets, str]:
+        """The sets of rows, the most probable class first, and the model's digest."""
         loaded = self.now
-        sets = loaded.predictor.predict_set(given.rows, ids=given.ids, groups=given.groups)
+        sets = loaded.sets(given)
         top_classes = given.rows.argmax(axis=1)
         with self._lock:
             loaded.monitor.observe_sets(sets.sizes, top_classes)
             loaded.is_dirty = True
-        return sets, given.rows, loaded.monitor.model
+        rows = np.repeat(np.arange(len(given)), sets.sizes)
+        values = given.rows[rows, sets.indices].astype(np.float64)
+        classes = sets.indices[decreasing_within_rows(sets.sizes, values)]
+        names = loaded.predictor.class_names_
+        listed = PredictionSets.from_sizes(sets.sizes, classes, sets.n_classes, names)
+        return listed, loaded.monitor.model
 
     def labels(self, given: Rows) -> dict[str, Any]:
         """Count labelled rows; what was counted is in the file when this returns."""
@@ -89,6 +111,7 @@ class Service:
                     loaded.monitor.counts += part
                     loaded.is_dirty = True
                     self._save(loaded)
+                self._kept.clear()
         n_new = int(new.sum())
         return {"counted": n_new, "repeated": len(given) - n_new, "model": loaded.monitor.model}
 
@@ -202,15 +225,7 @@ class Service:
 
     def _load(self) -> Loaded:
         stamp, predictor = self._stamp(), load(self.model)
-        monitor = CoverageMonitor(predictor, **self.options)
-        if self.state is not None and self.state.exists():
-            monitor = CoverageMonitor.load(self.state, predictor)
-            for name, value in self.options.items():
-                if value != getattr(monitor, name):
-                    raise InputError(
-                        f"{name!r} must be {getattr(monitor, name)}, as in '{self.state}'. "
-                        f"Got {value}; a level that changes while one looks is none."
-                    )
+        monitor = CoverageMonitor.open(self.state, predictor, **self.options)
         return Loaded(predictor, monitor, stamp)
 
     def _stamp(self) -> tuple[int, int, int]:

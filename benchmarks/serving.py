@@ -1,0 +1,173 @@
+"""How fast the service answers: ``python -m benchmarks.serving``; needs evencover[serve].
+
+A server process and a load generator in this one, both on this machine (loopback), with a bounded
+number of requests on 8 connections. One row as JSON and 1000 rows as Arrow, beside `predict_set`
+called in this process on the same rows. Writes results/serving.json and .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.places import RESULTS
+from evencover import BasePredictor, PooledPredictor, save
+
+CONNECTIONS, CLASSES, ROWS = 8, 1000, 1000
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def made(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of a model that is often right, in float32, and labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, CLASSES, n_rows)
+    logits = rng.normal(size=(n_rows, CLASSES))
+    logits[np.arange(n_rows), labels] += rng.normal(9, 2, size=n_rows)
+    rows = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return (rows / rows.sum(axis=1, keepdims=True)).astype(np.float32), labels
+
+
+def json_body(rows: np.ndarray) -> bytes:
+    """One row with its id."""
+    content = {"rows": rows.astype(float).round(9).tolist(), "ids": list(range(len(rows)))}
+    return json.dumps(content).encode()
+
+
+def arrow_body(rows: np.ndarray) -> bytes:
+    """Many rows, as a fixed-size list, with ids."""
+    import pyarrow as pa
+
+    values = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    table = pa.table({"rows": values, "ids": pa.array(np.arange(len(rows)))})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+async def one_connection(port: int, request: bytes, times: int) -> tuple[list[float], int]:
+    """Ask again and again on one connection: the seconds of each, and how many were no 200."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    seconds, errors = [], 0
+    for _ in range(times):
+        begun = time.perf_counter()
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            int(line.split(b":")[1])
+            for line in head.lower().split(b"\r\n")
+            if line.startswith(b"content-length")
+        )
+        await reader.readexactly(length)
+        seconds.append(time.perf_counter() - begun)
+        errors += not head.startswith(b"HTTP/1.1 200")
+    writer.close()
+    return seconds, errors
+
+
+async def load(port: int, body: bytes, kind: str, requests: int) -> dict[str, float]:
+    """All connections at once."""
+    head = f"POST /v1/sets HTTP/1.1\r\nHost: here\r\nContent-Type: {kind}\r\nAccept: {kind}\r\n"
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    await one_connection(port, request, 3)  # the first ones load what is loaded late
+    begun = time.perf_counter()
+    each = requests // CONNECTIONS
+    found = await asyncio.gather(*(one_connection(port, request, each) for _ in range(CONNECTIONS)))
+    took = time.perf_counter() - begun
+    seconds = np.concatenate([part for part, _ in found])
+    return {
+        "requests": len(seconds),
+        "errors": sum(errors for _, errors in found),
+        "per_second": len(seconds) / took,
+        "p50_ms": 1000 * float(np.quantile(seconds, 0.5)),
+        "p99_ms": 1000 * float(np.quantile(seconds, 0.99)),
+    }
+
+
+def alone(predictor: BasePredictor, rows: np.ndarray, times: int) -> float:
+    """Median milliseconds of `predict_set` on the same rows."""
+    ids, found = np.arange(len(rows)), []
+    for _ in range(times):
+        begun = time.perf_counter()
+        predictor.predict_set(rows, ids=ids)
+        found.append(time.perf_counter() - begun)
+    return 1000 * float(np.median(found))
+
+
+def measure(requests: int) -> dict[str, dict[str, float]]:
+    """Start the server, ask, and end it."""
+    predictor = PooledPredictor(score="aps").fit(*made(20_000, seed=1))
+    rows, _ = made(ROWS, seed=2)
+    with tempfile.TemporaryDirectory() as folder:
+        save(predictor, Path(folder) / "model.safetensors")
+        command = [sys.executable, "-m", "evencover", "serve", "model.safetensors", "--port", "0"]
+        server = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=folder, env=dict(os.environ)
+        )
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline().rpartition(":")[2])
+            found = {
+                "one row, JSON": asyncio.run(
+                    load(port, json_body(rows[:1]), "application/json", requests)
+                ),
+                f"{ROWS} rows, Arrow": asyncio.run(
+                    load(port, arrow_body(rows), ARROW, max(CONNECTIONS, requests // 20))
+                ),
+            }
+        finally:
+            server.terminate()
+            server.wait(timeout=20)
+    alone(predictor, rows, 3)
+    for name, part, times in (("one row, JSON", rows[:1], 500), (f"{ROWS} rows, Arrow", rows, 30)):
+        found[name]["predict_set_ms"] = alone(predictor, part, times)
+    return found
+
+
+def table(found: dict[str, dict[str, float]]) -> str:
+    """The figures as Markdown."""
+    lines = [
+        "# How fast the service answers",
+        "",
+        f"{CLASSES} classes, POOLED with APS, {CONNECTIONS} connections that ask without a pause, "
+        "server and load generator on the same two cores (loopback). A request waits for up to "
+        f"{CONNECTIONS - 1} others, so its time is not the time of the work.",
+        "",
+        "| request | requests | errors | per second | p50 ms | p99 ms | server ms per request | "
+        "`predict_set` ms |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, each in found.items():
+        lines.append(
+            f"| {name} | {each['requests']} | {each['errors']} | {each['per_second']:.0f} | "
+            f"{each['p50_ms']:.1f} | {each['p99_ms']:.1f} | {1000 / each['per_second']:.2f} | "
+            f"{each['predict_set_ms']:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure, print and write; the exit code is 1 if there was an error."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=8000)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    found = measure(options.requests)
+    print(table(found))
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "serving.json").write_text(json.dumps(found, indent=1) + "\n")
+    (options.out / "serving.md").write_text(table(found))
+    return int(any(each["errors"] for each in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
