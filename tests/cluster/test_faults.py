@@ -21,7 +21,7 @@ from .conftest import N_ROWS, write_parts
 def test_a_task_that_kills_every_worker_is_given_up_with_one_sentence(client):
     with pytest.raises(
         InputError,
-        match="The work could not be finished: workers kept dying before the job finished",
+        match="The work could not be finished: workers kept dying over it, the last one at tcp:",
     ):
         list(results_in_order(as_workers(client), os._exit, [1]))
 

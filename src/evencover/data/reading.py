@@ -32,8 +32,10 @@ def reading(location: Location, known: Identity | None = None) -> Iterator[Ident
             refuse_changed(location, known)
         yield identity
         refuse_changed(location, identity)
-    except (InputError, MemoryError):
+    except InputError:
         raise
+    except MemoryError as error:
+        raise FileError(f"Cannot read '{location}': {_SHORT_OF[errno.ENOMEM]}.") from error
     except FileNotFoundError as error:
         raise FileError(f"Cannot read '{location}': there is no such file.") from error
     except PermissionError as error:

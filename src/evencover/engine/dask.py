@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from evencover._threads import n_threads
+from evencover.engine.clusters import close, connected, import_distributed, refuse_unfit
 from evencover.engine.executors import Workers, deaths_in_a_sentence
-from evencover.errors import InputError
+from evencover.errors import FileError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -28,10 +29,14 @@ class DaskWorkers(Workers):
 
     n_at_once: ClassVar[int] = 4  # each request costs this process milliseconds
 
+    def __init__(self, executor: Any) -> None:
+        super().__init__(executor)
+        refuse_unfit(executor)
+
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """A dask future of ``function(*arguments)``; futures among these become their results."""
         sent = (self._with_chunk(argument) for argument in arguments)
-        return self.executor.submit(function, *sent, pure=False)
+        return self.executor.submit(_on_a_worker, function, *sent, pure=False)
 
     def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The function, with all that it carries, is sent once and not with every item."""
@@ -68,24 +73,14 @@ class DaskWorkers(Workers):
         finish: Callable[[Result], Any] | None = None,
     ) -> Any:
         """Merge on the workers, as a tree: only what `finish` returns is sent here."""
-        submit = self.submitter(function)
-        futures = [submit(item) for item in items]
-        while len(futures) > 1:
-            batches = (futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN))
-            futures = [self.submit(_merge, merge, *batch) for batch in batches]
-        last = futures if finish is None else [self.submit(finish, futures[0])]
-        return self.results(last)[0]
-
-
-def import_distributed() -> Any:
-    """The optional dependency, or a sentence that says how to get it."""
-    try:
-        import distributed
-    except ImportError:
-        raise InputError(
-            "Running on dask needs dask.distributed; install it with pip install 'evencover[dask]'."
-        ) from None
-    return distributed
+        with deaths_in_a_sentence():
+            submit = self.submitter(function)
+            futures = [submit(item) for item in items]
+            while len(futures) > 1:
+                batches = (futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN))
+                futures = [self.submit(_merge, merge, *batch) for batch in batches]
+            last = futures if finish is None else [self.submit(finish, futures[0])]
+            return self.results(last)[0]
 
 
 def local_cluster(n_workers: int) -> Any:
@@ -102,7 +97,8 @@ def local_cluster(n_workers: int) -> Any:
         return distributed.LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
-            dashboard_address=":0",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         )
 
@@ -119,15 +115,24 @@ def dask_client(address: str) -> Iterator[Any]:
         with local_cluster(n_threads()) as cluster, distributed.Client(cluster) as client:
             yield client
         return
+    client = connected(address)
     try:
-        client = distributed.Client(address, timeout=10)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"No dask scheduler answers at {address!r}; give its address, such as "
-            "tcp://host:8786, or 'local'."
-        ) from error
-    with client:
         yield client
+    finally:
+        close(client)
+
+
+def _on_a_worker(function: Callable[..., Result], *arguments: Any) -> Result:
+    """``function(*arguments)``; a file that is not what it was here is told with the worker."""
+    try:
+        return function(*arguments)
+    except FileError as error:
+        from distributed import get_worker
+
+        raise FileError(
+            f"{str(error).rstrip('.')} (on the worker {get_worker().address}; workers must see the "
+            "same files under the same paths)."
+        ) from error
 
 
 def _itself(function: Item) -> Item:

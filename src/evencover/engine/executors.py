@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from evencover._threads import in_order
-from evencover.errors import InputError
+from evencover.errors import InputError, one_line
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -59,8 +59,9 @@ def results_in_order(
     workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:
     """Yield ``function(item)`` in the order of the items; only a few per worker are under way."""
-    submit, fetch = workers.submitter(function), workers.results
-    yield from in_order(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
+    with deaths_in_a_sentence():
+        submit, fetch = workers.submitter(function), workers.results
+        yield from in_order(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
 
 
 @contextmanager
@@ -69,16 +70,19 @@ def deaths_in_a_sentence() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__name__ not in (
-            "KilledWorker",
-            "BrokenProcessPool",
-            "FutureCancelledError",
-        ):
+        kind = type(error).__name__
+        if kind in ("FutureCancelledError", "CancelledError", "CommClosedError", "RPCClosed"):
+            raise InputError(
+                "The connection to the scheduler was lost before the work was finished "
+                f"({one_line(error)}); start it again, then run the same command."
+            ) from error
+        if kind not in ("KilledWorker", "BrokenProcessPool"):
             raise
+        last = getattr(getattr(error, "last_worker", None), "address", None)
         raise InputError(
-            "The work could not be finished: workers kept dying before the job "
-            "finished "
-            f"({' '.join(str(error).split())[:200]}); give them more memory, or smaller parts."
+            "The work could not be finished: workers kept dying over it"
+            f"{'' if last is None else f', the last one at {last}'} ({one_line(error)}); "
+            "give them more memory, or smaller parts."
         ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from evencover._validation import Array, InputError
+from evencover.data.identity import identity_of
 from evencover.data.location import Location
 from evencover.data.names import (
     ID_KEYS,
@@ -24,6 +26,8 @@ from evencover.data.objects import found_key, matrix_key
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
+# Zeros are packed a thousandfold; what is small may be read however small its file is.
+MOST_PACKED, ALWAYS_READ = 1000, 1 << 26
 ONLY_ARRAY = ""  # the name of an array in a file that holds no other
 
 
@@ -82,11 +86,13 @@ class ArraysSource(Source):
             self.logits = holds_logits(self._key, arrays)
             self.n_rows, self.n_classes = _matrix_shape(matrix.shape, matrix.dtype, self.name)
             self._unit = 0 if getattr(matrix, "in_order", False) else _chunk_rows(matrix)
-            names = whole(arrays, NAMES_KEY)
+            size = self.identity.size
+            refuse_bomb((self._unit, self.n_classes), matrix.dtype, self._key, size)
+            names = whole(arrays, NAMES_KEY, size)
             label_key = found_key(arrays, keys.labels, LABEL_KEYS, self.name, "labels_key")
-            labels = None if label_key is None else whole(arrays, label_key)
+            labels = None if label_key is None else whole(arrays, label_key, size)
             id_key = found_key(arrays, keys.ids, ID_KEYS, self.name, "ids_key")
-            ids = None if id_key is None else whole(arrays, id_key)
+            ids = None if id_key is None else whole(arrays, id_key, size)
             if ids is not None and (ids.shape != (self.n_rows,) or ids.dtype.kind not in "iuU"):
                 id_key = ids = None  # of something else
             self._ids = ids
@@ -148,19 +154,31 @@ def column_keys(key: str) -> tuple[str, ...]:
 
 def array_column(location: Location, open_arrays: OpenArrays, key: str) -> Array:
     """One value per row: the only array of the file, or the one of this name."""
+    size = identity_of(location).size
     with open_arrays(location) as arrays:
         for name in (ONLY_ARRAY, *column_keys(key)):
-            values = whole(arrays, name)
+            values = whole(arrays, name, size)
             if values is not None:
                 return np.array(values)
         raise InputError(f"'{location}' must hold {key!r}. Got {list(arrays)}.")
 
 
-def whole(arrays: Mapping[str, Any], key: str) -> Array | None:
+def refuse_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_size: int) -> None:
+    """Refuse what a file says it holds where no packing could have made it so small."""
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if n_bytes > MOST_PACKED * file_size + ALWAYS_READ:
+        raise ValueError(
+            f"it says that {key!r} has {n_bytes:.3g} bytes at once, and has itself {file_size}"
+        )
+
+
+def whole(arrays: Mapping[str, Any], key: str, file_size: int) -> Array | None:
     """All of a small array, text as text; None if there is none of this name."""
     if key not in arrays:
         return None
-    values = np.asarray(arrays[key][:])
+    stored = arrays[key]
+    refuse_bomb(tuple(stored.shape), np.dtype(stored.dtype), key, file_size)
+    values = np.asarray(stored[:])
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")
     if values.dtype.kind in "OT":

@@ -176,6 +176,12 @@ class TableSource(Source):
         return parts
 
 
+def _checked(rows: Any) -> Any:
+    """A table or record batch that is consistent: reading on in another one may end the process."""
+    rows.validate(full=True)
+    return rows
+
+
 class ParquetSource(TableSource):
     """A Parquet file: row groups, read side by side where they are small."""
 
@@ -187,7 +193,8 @@ class ParquetSource(TableSource):
 
     def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
         with self._open() as file:
-            yield from file.iter_batches(n_rows, row_groups=list(pieces), columns=columns)
+            batches = file.iter_batches(n_rows, row_groups=list(pieces), columns=columns)
+            yield from map(_checked, batches)
 
     def _read(self) -> Iterator[RawBlocks]:
         most_rows = max((self._piece_rows[piece] for piece in self._pieces), default=0)
@@ -201,7 +208,8 @@ class ParquetSource(TableSource):
         def read(run: tuple[range, int, int]) -> RawBlocks:
             pieces, _, first = run
             with self._open(metadata) as file:
-                return self._as_blocks(file.read_row_groups(list(pieces), columns), first)
+                table = _checked(file.read_row_groups(list(pieces), columns))
+                return self._as_blocks(table, first)
 
         yield from read_ahead(read, self._runs(rows_per_block(self.n_classes)))
 
@@ -227,7 +235,7 @@ class ArrowSource(TableSource):
         pa = import_pyarrow()
         with self._stream() as stream:
             file = pa.ipc.open_file(stream)
-            yield from (file.get_batch(i).select(columns) for i in pieces)
+            yield from (_checked(file.get_batch(i).select(columns)) for i in pieces)
 
     def _stream(self) -> Any:
         pa = import_pyarrow()

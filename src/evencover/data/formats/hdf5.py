@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from evencover._types import Array
 from evencover.data.formats.arrays import LazyArrays
+from evencover.data.formats.hdf5_heaps import refuse_endless_heaps
 from evencover.data.formats.plain_array import PlainArray
 from evencover.data.location import Location
 from evencover.data.names import NAMES_KEY
@@ -49,6 +51,16 @@ def _elsewhere(location: Location, key: str, other: str) -> InputError:
     )
 
 
+class _Texts:
+    """A data set of text, read when it is asked for."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset, self.shape, self.dtype = dataset, dataset.shape, dataset.dtype
+
+    def __getitem__(self, rows: slice) -> Array:
+        return np.asarray(self._dataset.asstr()[rows])
+
+
 def _number(item: Any) -> int:
     """Tells the file that an item is in from other open ones."""
     import h5py
@@ -58,6 +70,7 @@ def _number(item: Any) -> int:
 
 def _array(file: Any, key: str, location: Location) -> Any:
     if key not in file:
+        refuse_endless_heaps(location)
         return np.asarray(file.attrs[key])
     dataset = file[key]
     if _number(dataset) != _number(file):  # through a group that is a link
@@ -66,7 +79,8 @@ def _array(file: Any, key: str, location: Location) -> Any:
         others = dataset.virtual_sources() if dataset.is_virtual else dataset.external
         raise _elsewhere(location, key, str(others[0][1 if dataset.is_virtual else 0]))
     if dataset.dtype.kind == "O":  # text of any length
-        return dataset.asstr()[:]
+        refuse_endless_heaps(location)
+        return _Texts(dataset)
     offset = dataset.id.get_offset()  # None if it is stored in chunks, packed or not
     is_plain = offset is not None and dataset.dtype.kind in "iuf"
     if is_plain and isinstance(location, Path):

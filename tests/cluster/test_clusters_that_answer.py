@@ -1,0 +1,158 @@
+"""Clusters that cannot do the work say so in one sentence, in time: processes set up wrong."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from depth import IS_DEEP
+
+import evencover
+from evencover import InputError, StandardPredictor
+from evencover.data import as_source
+from evencover.engine import clusters
+from evencover.engine.dask import dask_client, local_cluster
+from evencover.engine.workers import as_workers
+
+SCHEDULER = """
+import asyncio
+from distributed import Scheduler
+async def go():
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+        print(scheduler.address, flush=True)
+        await scheduler.finished()
+asyncio.run(go())
+"""
+WORKER = """
+import asyncio, sys, types
+{before}
+from distributed import Worker
+async def go():
+    async with Worker(sys.argv[1], nthreads=1, dashboard=False) as worker:
+        print(worker.address, flush=True)
+        await worker.finished()
+asyncio.run(go())
+"""
+LACKING = "sys.modules['evencover'] = None"
+OTHER = "sys.modules['evencover'] = types.SimpleNamespace(__version__='0.0.1')"
+
+
+@contextmanager
+def process(program, *arguments):
+    """A process that prints its address when it is ready."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield child, child.stdout.readline().strip()
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    with process(SCHEDULER) as (child, address):
+        yield child, address
+
+
+@pytest.fixture
+def short_waits(monkeypatch):
+    monkeypatch.setattr(clusters, "SCHEDULER_SECONDS", 1)
+    monkeypatch.setattr(clusters, "WORKER_SECONDS", 2)
+
+
+def refused_within(seconds, words, function):
+    begun = time.monotonic()
+    with pytest.raises(InputError, match=words) as caught:
+        function()
+    assert time.monotonic() - begun < seconds
+    assert "\n" not in str(caught.value)
+
+
+def reach(address):
+    with dask_client(address) as client:
+        as_workers(client)
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_a_port_that_says_nothing_is_given_up():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        refused_within(
+            20, "No dask scheduler answers at 'tcp:.* within 1 s", lambda: reach(address)
+        )
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_tls_without_certificates_is_one_sentence():
+    refused_within(20, "name the certificates in dask's", lambda: reach("tls://127.0.0.1:1"))
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_no_workers_and_unfit_ones_are_told(scheduler):
+    _, address = scheduler
+    refused_within(
+        20, f"No worker has joined the scheduler at {address} within 2 s", lambda: reach(address)
+    )
+    for program, found in {LACKING: "import of evencover halted", OTHER: "evencover 0.0.1"}.items():
+        with process(WORKER.format(before=program), address) as (_, worker):
+            words = (
+                f"must have evencover {evencover.__version__}. Got {found}.* on {worker}; install"
+            )
+            refused_within(20, words, lambda: reach(address))
+
+
+@pytest.mark.skipif(not IS_DEEP, reason="waits for dask's own limits")
+def test_a_scheduler_that_dies_is_told(tmp_path):
+    rows = np.full((200_000, 20), 0.05, dtype=np.float32)
+    np.save(tmp_path / "p.npy", rows)
+    labels = np.arange(len(rows)) % 20
+    with (
+        process(SCHEDULER) as (child, address),
+        process(WORKER.format(before=""), address),
+        dask_client(address) as client,
+    ):
+        as_workers(client)
+        threading.Timer(0.3, os.kill, (child.pid, signal.SIGKILL)).start()
+
+        def work():
+            for _ in range(1000):
+                StandardPredictor().fit(tmp_path / "p.npy", labels, executor=client)
+
+        refused_within(60, "connection to the scheduler was lost", work)
+
+
+def test_a_worker_that_sees_another_file_is_named(client, tmp_path):
+    np.save(tmp_path / "p.npy", np.full((50, 2), 0.5))
+    source = as_source(tmp_path / "p.npy", np.arange(50) % 2)
+    os.utime(tmp_path / "p.npy", ns=(1, 1))
+    with pytest.raises(InputError, match=r"must stay as it was .* \(on the worker tcp://127"):
+        StandardPredictor().fit(source, executor=client)
+    (tmp_path / "p.npy").unlink()
+    with pytest.raises(InputError, match=r"no such file \(on the worker tcp://127"):
+        StandardPredictor().fit(source, executor=client)
+
+
+def test_a_local_cluster_listens_on_this_machine_only(client):
+    info = client.scheduler_info()
+    assert info["address"].startswith("tcp://127.0.0.1:")
+    assert client.dashboard_link.startswith("http://127.0.0.1:")
+    assert callable(local_cluster)
+    with open("/proc/net/tcp") as file:
+        listening = [line.split() for line in file if line.split()[3] == "0A"]
+    port = int(client.dashboard_link.split(":")[2].split("/")[0])
+    hosts = {
+        words[1].split(":")[0] for words in listening if int(words[1].split(":")[1], 16) == port
+    }
+    assert hosts == {"0100007F"}
