@@ -122,6 +122,14 @@ def class_labels(
     return labels.astype(np.int64, copy=False)
 
 
+def list_of_labels(values: Any) -> Array:
+    """Labels as an array with one entry per row, not one number for all."""
+    labels = plain_array(values)
+    if labels.ndim == 0:
+        raise InputError(f"'labels' must have one entry per row. Got only {labels.item()!r}.")
+    return labels
+
+
 def is_text_array(values: Array) -> bool:
     """Whether an array holds text, of any of NumPy's types for it."""
     if values.dtype.kind == "O":

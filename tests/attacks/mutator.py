@@ -132,7 +132,9 @@ def attack(
     with mmap.mmap(-1, 32) as shared:
         while at < numbers.stop and time.monotonic() < stop_at:
             shared[:32] = struct.pack("<qqqd", at, 0, 0, time.monotonic())
-            child = os.fork()
+            with warnings.catch_warnings():  # of threads, which the child does not use
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
             if child == 0:
                 _be_child(kind, seeds, ending, folder, range(at, numbers.stop), shared, stop_at)
             what = _watch(child, shared)

@@ -1,4 +1,4 @@
-"""Damaged files of every kind are read, or refused in one sentence: nothing dies, hangs or swells."""
+"""Damaged files of every kind are read or refused in one sentence: nothing dies, hangs, swells."""
 
 import pytest
 from attacks.mutator import attack

@@ -16,7 +16,7 @@ def test_workers_that_die_are_told_in_one_sentence():
         ProcessPoolExecutor(1) as pool,
         pytest.raises(
             InputError,
-            match=r"The work could not be finished: workers kept dying before the job finished",
+            match=r"The work could not be finished: workers kept dying over it",
         ),
     ):
         list(results_in_order(Workers(pool), os._exit, [1]))

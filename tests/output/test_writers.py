@@ -2,18 +2,20 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
 from evencover import InputError, PredictionSets
 from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.tables import write_csv
 from evencover.output.writers import check_sets_format, write_sets
 
 pq = pytest.importorskip("pyarrow.parquet")
 
 ENDINGS = ["parquet", "npz", "jsonl", "csv"]
-NAMES = ["a", 'quote "b", comma', "海", "line\nbreak", "€|"]
+NAMES = ["a", 'quote "b", comma', "海", "line\nbreak", "€|\\"]
 LISTS = [[0, 3], [], [1, 2, 3, 4], [4], [], [0]]
 
 
@@ -46,16 +48,17 @@ def read_back(path):
     lists = [[int(member) for member in record["set"].split()] for record in records]
     assert [int(record["size"]) for record in records] == [len(members) for members in lists]
     names = [record["names"] for record in records if "names" in record]
-    if names:  # a bar between names cannot be told from one within: compare the joined text
-        names = [NAMES_OF_JOINED[text] for text in names]
-    return lists, names or None
+    return lists, [split_names(text) for text in names] or None
+
+
+def split_names(cell):
+    """Names that bars separate; a bar or a backslash within one has a backslash before it."""
+    parts = re.findall(r"(?:[^|\\]|\\.)+", cell, re.DOTALL)
+    return [re.sub(r"\\(.)", r"\1", part) for part in parts]
 
 
 def named(lists):
     return [[NAMES[member] for member in members] for members in lists]
-
-
-NAMES_OF_JOINED = {"|".join(names): names for names in named(LISTS)}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -148,3 +151,19 @@ def test_outputs_that_cannot_be(tmp_path):
         refuse_existing(tmp_path / "file", force=False)
     assert refuse_existing(tmp_path / "file", force=True) == tmp_path / "file"
     assert refuse_existing(str(tmp_path / "new"), force=False) == tmp_path / "new"
+
+
+@pytest.mark.parametrize("formula", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"])
+def test_no_cell_of_a_table_is_a_formula(tmp_path, formula):
+    names = [formula, "plain", "b", "c", "d"]
+    sets = sets_of([[0, 1], [1, 0]])
+    write_sets(tmp_path / "sets.csv", [sets], names, ids=[formula, "-5"])
+    with (tmp_path / "sets.csv").open(encoding="utf-8", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert first["id"] == f"'{formula}"
+    assert first["names"].startswith(f"'{formula[:1]}")
+    assert (second["id"], second["names"][:6]) == ("-5", "plain|")
+    write_csv(tmp_path / "t.csv", [{"a": formula, "b": -1.5, "c": "-1.5e-3"}])
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row == {"a": f"'{formula}", "b": "-1.5", "c": "-1.5e-3"}

@@ -15,7 +15,7 @@ from evencover._validation import (
     InputError,
     IntArray,
     label_indices,
-    plain_array,
+    list_of_labels,
     score_rows,
 )
 from evencover.data.columns import by_rank
@@ -164,7 +164,7 @@ class Source(ABC):
         Class indices are kept in as few bytes as their number allows: parts take them along.
         Messages call a label by what `place` makes of its row's number.
         """
-        self.labels, self._label_place = plain_array(labels), place
+        self.labels, self._label_place = list_of_labels(labels), place
         self.has_labels, self._labels_checked = True, False
         self.labels_by_name = self.labels.dtype.kind in "UOT" or self.numbers_are_names
         self.check_kept_labels()
@@ -299,7 +299,8 @@ class IterableSource(Source):
         """The blocks, cut where they are too large."""
         for block in self._stream:
             found = unpacked(block)
-            rows, labels = score_rows(found.rows), found.labels
+            rows = score_rows(found.rows)
+            labels = None if found.labels is None else list_of_labels(found.labels)
             if (labels is not None) != self.has_labels and self.labels is None:
                 raise InputError("All blocks must come with labels, or none.")
             if labels is not None and len(labels) != len(rows):
@@ -315,5 +316,5 @@ class IterableSource(Source):
             start = 0
             for part in slices(rows):
                 stop = start + len(part)
-                yield part, None if labels is None else plain_array(labels)[start:stop]
+                yield part, None if labels is None else labels[start:stop]
                 start = stop

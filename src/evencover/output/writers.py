@@ -26,6 +26,7 @@ from evencover._validation import plain_array
 from evencover.errors import InputError
 from evencover.output.atomic import atomic_path
 from evencover.output.listing import Listed
+from evencover.output.tables import safe_cell
 from evencover.sets import PredictionSets
 
 
@@ -216,7 +217,11 @@ def _write_jsonl(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
 
 
 def _write_csv(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
-    """One line per row; names are separated by bars, classes and probabilities by spaces."""
+    r"""One line per row; names are separated by bars, classes and probabilities by spaces.
+
+    A bar in a name is written as ``\|``, a backslash as two; what a spreadsheet would take for
+    a formula begins with an apostrophe.
+    """
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -230,8 +235,11 @@ def _write_csv(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
 
 def _cell(name: str, value: Any) -> Any:
     if not isinstance(value, list):
-        return value
-    return ("|" if name == "names" else " ").join(map(str, value))
+        return safe_cell(value)
+    if name != "names":
+        return " ".join(map(str, value))
+    escaped = (text.replace("\\", r"\\").replace("|", r"\|") for text in value)
+    return safe_cell("|".join(escaped))
 
 
 WRITERS: dict[str, Callable[[Path, Iterable[Listed], _Rows], int]] = {

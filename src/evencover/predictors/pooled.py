@@ -144,6 +144,11 @@ class PooledPredictor(TargetPredictor):
             n_held_out = floor(HOLDOUT_SHARE * len(order))
             held_out = canonical[order[:n_held_out]]
             learning = canonical[np.sort(order[n_held_out:])]
+        if len(learning) < 2:
+            raise InputError(
+                "PooledPredictor must have at least 2 calibration rows to learn from, each of "
+                f"which is tried on the others. Got {len(learning)}."
+            )
         scores = rows.scores[learning]
         ranked = RankedRows.of(scores, rows.labels[learning], self.n_classes_)
         order = random_order(self.random_state, Use.FOLDS, rows.ids[learning], learning)

@@ -41,7 +41,8 @@ def _member(
     with archive.open(info) as member:
         shape, fortran, dtype = _header(member, f"'{key}' in '{location}'")
         header_length = member.tell()
-    if info.compress_type != zipfile.ZIP_STORED:
+    # Small ones are read through the archive, which compares their checksums.
+    if info.compress_type != zipfile.ZIP_STORED or len(shape) != 2:
         return _CompressedArray(archive, info, shape, fortran, dtype)
     file.seek(info.header_offset + 26)
     name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -37,6 +38,7 @@ def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     begin, header = _header(location)
     metadata = header.pop("__metadata__", {})
     arrays: dict[str, Any] = {}
+    _refuse_overlaps([tuple(about["data_offsets"]) for about in header.values()])
     for key, about in header.items():
         if about["dtype"] not in _TYPES:
             raise InputError(
@@ -44,10 +46,25 @@ def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
             )
         start, end = about["data_offsets"]
         dtype, shape = _TYPES[about["dtype"]], tuple(about["shape"])
+        if any(type(n) is not int or n < 0 for n in shape):
+            raise ValueError(f"{key!r} has the shape {shape}")
+        if math.prod(shape) * dtype.itemsize != end - start:
+            raise ValueError(f"{key!r} of the shape {shape} has {end - start} bytes")
         arrays[key] = PlainArray(location, begin + start, dtype, shape, end=begin + end)
     if NAMES_KEY in metadata:
         arrays[NAMES_KEY] = np.array(json.loads(metadata[NAMES_KEY]), dtype=str)
     yield arrays
+
+
+def _refuse_overlaps(ranges: list[tuple[Any, ...]]) -> None:
+    """Tensors follow each other without gaps, as the format has it: no byte has two meanings."""
+    if any(len(pair) != 2 or any(type(n) is not int for n in pair) for pair in ranges):
+        raise ValueError("its offsets are no pairs of whole numbers")
+    at = 0
+    for start, end in sorted(ranges):
+        if start != at or end < start:
+            raise ValueError("its tensors overlap, or leave gaps")
+        at = end
 
 
 def safetensors_metadata(location: Location) -> dict[str, str]:
