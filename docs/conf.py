@@ -14,6 +14,7 @@ sys.path.insert(0, str(HERE / "_extensions"))
 
 project = "evencover"
 author = "The evencover developers"
+copyright = "the evencover developers"  # noqa: A001
 release = version = __version__
 extensions = [
     "myst_parser",
@@ -67,6 +68,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_signature": False,
+    "write_computation_times": False,
     "min_reported_time": 10_000,
     "capture_repr": ("_repr_html_", "__repr__"),
     "ignore_repr_types": r"matplotlib\.|tuple|list",

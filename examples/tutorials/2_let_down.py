@@ -82,13 +82,15 @@ for method, found in rows:
 # ------------------------
 # The calibrated predictor explains what made a class's threshold, in sentences.
 
+from textwrap import fill
+
 pooled, found = predictor, rows[-1][1]
 worst = found.worst_classes(1)[0]
 why = pooled.explain(found, worst.class_index)
-print(f"{why.name}: {why.origin}")
+print(fill(f"{why.name}: {why.origin}", 88))
 for source, share in why.weights.items():
     print(f"  {share:4.0%} {source}")
-print(why.cause)
+print(fill(why.cause, 88))
 
 # %%
 # The page for everybody else

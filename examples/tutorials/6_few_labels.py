@@ -58,9 +58,9 @@ for method in methods:
     print(f"{method:<10} TrueGap", *(f"{gap:5.1f}" for gap in gaps[method]))
 
 # %%
-# STANDARD does not care: it pools all rows, so its threshold is good with one row a class, and
-# its unevenness stays. CLASSWISE is useless below nine rows. POOLED has most of what it will ever
-# have with a few rows a class.
+# STANDARD does not care: it pools all rows, so its threshold is good with one row a class, and its
+# unevenness stays. CLASSWISE is useless below nine rows. POOLED needs two rows of each class to be
+# more even than STANDARD here, and gets better with each one that comes.
 #
 # What one class can promise
 # --------------------------
@@ -87,7 +87,7 @@ for n in (9, 20, 50, 100, 500, 1000):
 from evencover import recommend
 
 rows = np.flatnonzero(place < 5)
-print(recommend(probabilities[rows], labels[rows]))
+recommend(probabilities[rows], labels[rows])
 
 # %%
 # Where should the next labels go?

@@ -3,8 +3,9 @@
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils import shuffle
 
-X, y = load_digits(return_X_y=True)
+X, y = shuffle(*load_digits(return_X_y=True), random_state=0)
 X_cal, y_cal, X_test, y_test = X[600:1200], y[600:1200], X[1200:], y[1200:]
 model = LogisticRegression(max_iter=5000).fit(X[:600], y[:600])
 
