@@ -34,8 +34,9 @@ for number in range(1, 9):
 # Watching
 # --------
 # Testing the coverage after each week in the usual way would raise an alarm sooner or later,
-# whatever happens. A ``CoverageMonitor`` counts evidence in e-values, which hold however often one looks:
-# while every class keeps its promise, the chance that there is *ever* an alarm is at most 5%.
+# whatever happens. A ``CoverageMonitor`` counts evidence in e-values, which hold however often one
+# looks: while every class keeps its promise, the chance that there is *ever* an alarm is at most
+# 5%.
 
 from evencover import CoverageMonitor
 
