@@ -1,22 +1,31 @@
 """A page for each command of the shell, made from the help that the command itself gives."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 FOLDER = "commands"  # pages are docs/commands/NAME.md
 
 
-def write_pages(sphinx: Any) -> None:
-    """Write the page of each command; what has not changed keeps its date."""
+def pages() -> Iterator[tuple[str, str]]:
+    """Name and text of each command; subcommands are sections of its page."""
     from evencover.cli.commands import app, name_choices
 
     name_choices()
+    whole = app.generate_docs("markdown")
+    for section in re.split(r"^(?=## evencover \w)", whole, flags=re.MULTILINE)[1:]:
+        text = section.partition("## evencover --")[0]  # what follows are no commands
+        name = text.split(maxsplit=3)[2]
+        yield name, re.sub(r"^#(?=#+ )", "", text, flags=re.MULTILINE)
+
+
+def write_pages(sphinx: Any) -> None:
+    """Write the page of each command; what has not changed keeps its date."""
     folder = Path(sphinx.srcdir) / FOLDER
     folder.mkdir(exist_ok=True)
-    names = [name for name in app if not name.startswith("-")]
-    for name in names:
+    for name, text in pages():
         page = folder / f"{name}.md"
-        text = app[name].generate_docs("markdown", usage_name="evencover")
         if not page.exists() or page.read_text("utf-8") != text:
             page.write_text(text, encoding="utf-8")
 
