@@ -115,20 +115,20 @@ def without_compiler(folder: Path) -> dict[str, str]:
 class Users:
     """Strangers: for each interpreter an environment with all that is needed and no compiler."""
 
-    def __init__(self, folder: Path, pythons: Mapping[str, Path]) -> None:
-        self.folder, self.pythons = folder, pythons
+    def __init__(self, folder: Path, pythons: Mapping[str, Path], uv: Path) -> None:
+        self.folder, self.pythons, self.uv = folder, pythons, uv
         self.known: dict[str, Path] = {}
 
     def try_out(self, wheel: Path, version: str, kernels: str) -> None:
         """README, with this wheel installed."""
         python = self.known.get(version)
-        what = ["--force-reinstall", "--no-deps", wheel]
+        what = ["--reinstall", "--no-deps", wheel]
         if python is None:
             python = new_environment(self.pythons[version], self.folder / f"user-{version}")
             self.known[version] = python
             what = ["--only-binary", ":all:", f"evencover[all] @ {wheel.as_uri()}"]
         bare = without_compiler(python.parent)
-        run(python, "-m", "pip", "install", "-q", *what, env=bare)
+        run(self.uv, "pip", "install", "-q", "--python", python, *what, env=bare)
         script = [ROOT / "scripts" / "try_wheel.py", "--readme", ROOT / "README.md"]
         said = run(python, "-I", *script, "--kernels", kernels, env=bare, cwd=self.folder)
         print("   ", said.splitlines()[0])
@@ -149,7 +149,7 @@ def main() -> None:
         folder = Path(name)
         tools = Tools(folder)
         tell("source archive", tools.archive)
-        users = Users(folder, pythons)
+        users = Users(folder, pythons, tools.python.parent / "uv")
         later = [version for version in pythons if version not in ("3.11", STABLE_FROM)]
         for version, tried_with in {"3.11": ["3.11"], STABLE_FROM: [STABLE_FROM, *later]}.items():
             if version not in pythons:
