@@ -46,7 +46,8 @@ def check_installation(kernels: str | None) -> None:
     if kernels and not _kernels.NAME.startswith(KERNELS[kernels]):
         sys.exit(f"kernels are {_kernels.NAME}, not {kernels}")
     python = ".".join(map(str, sys.version_info[:3]))
-    print(f"evencover {evencover.__version__}, Python {python}, kernels {_kernels.NAME}")
+    text = f"evencover {evencover.__version__}, Python {python}, kernels {_kernels.NAME}"
+    print(text, flush=True)
 
 
 def run_readme(readme: str) -> None:
@@ -72,7 +73,7 @@ def run_readme(readme: str) -> None:
         sys.exit("README has fewer commands or less Python than expected")
     program = Path(sysconfig.get_path("scripts")) / "evencover"
     for command in ["info", *commands]:
-        print(f"$ evencover {command}")
+        print(f"$ evencover {command}", flush=True)
         subprocess.run([program, *shlex.split(command, comments=True)], check=True)
     for block in blocks:
         exec(compile(block, "README.md", "exec"), dict(arrays))
