@@ -250,7 +250,7 @@ class Neighbours(ClassifierMixin, BaseEstimator):
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("cv", [None, 5])
 def test_coverage_over_all_rows_holds_on_long_tails(cv):
-    """Most classes have a row or two. Setting aside a share of each class, rounded down, gave .75.
+    """Most classes have a row or two. A share of each class, rounded down, gave .80 here.
 
     The mean over repetitions has a standard error of about .004 in the short form; a class that no
     row was seen of cannot be covered. Beyond .02 below .9 in fewer than 1 of 10,000 seeds.

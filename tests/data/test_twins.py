@@ -162,7 +162,7 @@ def test_other_labels_do_not_change_the_rows() -> None:
 
 
 def test_cifar_twin_behaves_as_published() -> None:
-    # Ding et al. (2023), Table 1, n_avg = 50, softmax: CovGap and AvgSize.
+    # Ding et al. (2023), Table 2, n_avg = 50, softmax: CovGap and AvgSize.
     published = {"standard": (4.1, 7.9), "classwise": (3.8, 11.9), "clustered": (2.9, 9.3)}
     comparison = compare(
         twin("cifar-100"),

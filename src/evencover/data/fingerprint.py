@@ -11,7 +11,7 @@ from evencover._types import Array, IntArray
 from evencover.randomness import places
 
 # Of the rows that their own content chooses, about one in so many, the smallest hashes are kept.
-ONE_IN_FEW, ONE_IN_MANY, FEW_CLASSES, MOST_KEPT = 8, 64, 128, 1024
+ONE_IN_FEW, ONE_IN_MANY, FEW_CLASSES, MOST_KEPT = 16, 64, 128, 1024
 
 
 class Fingerprint(NamedTuple):

@@ -1,7 +1,7 @@
 """The numbers of the paper, to hold a study's own against.
 
 Ding, Angelopoulos, Bates, Jordan, Tibshirani (2023), "Class-Conditional Conformal Prediction with
-Many Classes", NeurIPS 36, Table 1: mean and standard error over ten splits, alpha = 0.1.
+Many Classes", NeurIPS 36, Table 2: mean and standard error over ten splits, alpha = 0.1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 CITATION = (
     "Published: Ding, Angelopoulos, Bates, Jordan, Tibshirani (2023), Class-Conditional Conformal "
-    "Prediction with Many Classes, NeurIPS 36, Table 1."
+    "Prediction with Many Classes, NeurIPS 36, Table 2."
 )
 # The numbers are for these data as they are, not for a part of their classes.
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}

@@ -35,7 +35,7 @@ def make_table(
     metrics: Sequence[str] = ("covgap", "avg_size"),
     exact: bool = False,
 ) -> Table:
-    """Arrange a study's results as the paper's Table 1.
+    """Arrange a study's results as the paper's Table 2.
 
     Parameters
     ----------

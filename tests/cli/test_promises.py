@@ -1,0 +1,92 @@
+"""Confidence, target prevalence, temperatures and trees in the shell."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.running import NAMES, assert_found, refused, succeeded
+
+from evencover import StandardPredictor, Taxonomy, load
+
+
+def calibrate(run, *arguments, data="cal.npz"):
+    return run("calibrate", data, "-o", "m.safetensors", *arguments)
+
+
+def test_a_confidence_is_kept_and_told(folder, run, data):
+    succeeded(calibrate(run, "--method", "standard", "--confidence", "0.9"))
+    expected = StandardPredictor(confidence=0.9).fit(data.rows[:300], data.labels[:300])
+    assert load("m.safetensors").thresholds_.tolist() == expected.thresholds_.tolist()
+    shown = succeeded(run("info", "m.safetensors")).out
+    assert_found(r"confidence +0\.9", shown)
+    assert_found("90% of all calibrations", shown)
+    assert json.loads(succeeded(run("info", "m.safetensors", "--json")).out)["confidence"] == "0.9"
+
+
+def test_a_method_without_it_says_who_has_it(folder, run):
+    said = refused(calibrate(run, "--confidence", "0.9"))
+    assert "'confidence' is not a parameter of pooled or softmax" in said
+    assert "the methods standard, classwise, clustered, grouped take it" in said
+    assert not Path("m.safetensors").exists()
+    assert "must be a number in (0, 1)" in refused(
+        calibrate(run, "--method", "standard", "--confidence", "2")
+    )
+
+
+def test_advice_and_comparison_take_a_confidence(folder, run):
+    out = succeeded(run("recommend", "cal.npz", "--confidence", "0.9")).out
+    assert_found("with probability 90%", out.replace("\n", " "))
+    options = ("--methods", "standard", "--scores", "softmax", "--n-splits", "2")
+    assert_found(
+        r"confidence = 0\.9",
+        succeeded(run("compare", "cal.npz", *options, "--confidence", ".9")).out,
+    )
+
+
+@pytest.mark.parametrize("target", ["uniform", "target.txt"])
+def test_a_target_prevalence_is_a_word_or_a_file(folder, run, data, target):
+    Path("target.txt").write_text("6\n5\n4\n3\n2\n1\n")
+    succeeded(calibrate(run, "--method", "standard", "--target-prevalence", target))
+    given = "uniform" if target == "uniform" else [6, 5, 4, 3, 2, 1]
+    expected = StandardPredictor(target_prevalence=given).fit(data.rows[:300], data.labels[:300])
+    assert load("m.safetensors").thresholds_.tolist() == expected.thresholds_.tolist()
+    assert_found("class frequencies that were", succeeded(run("info", "m.safetensors")).out)
+
+
+def test_a_target_prevalence_must_be_numbers_and_of_use(folder, run):
+    Path("target.txt").write_text("many\nfew\n")
+    said = refused(calibrate(run, "--target-prevalence", "target.txt"))
+    assert "The file of --target-prevalence must hold one number per class" in said
+    said = refused(calibrate(run, "--method", "classwise", "--target-prevalence", "uniform"))
+    assert "'target_prevalence' is not a parameter of classwise" in said
+
+
+def test_temperatures(folder, run, data):
+    np.savez("logits.npz", logits=np.log(data.rows[:300]), labels=data.labels[:300])
+    succeeded(calibrate(run, "--temperature", "fit", data="logits.npz"))
+    assert load("m.safetensors").used_temperature != 1
+    assert_found(r"temperature +[0-9.]+", succeeded(run("info", "m.safetensors")).out)
+    options = ("--methods", "standard", "--scores", "aps", "--n-splits", "2")
+    found = run("compare", "logits.npz", *options, "--temperatures", "0.5,1", "--json")
+    names = [row["score"] for row in json.loads(succeeded(found).out)["candidates"]]
+    assert names == ["aps at T = 0.5", "aps at T = 1"]
+    said = refused(run("compare", "logits.npz", *options, "--temperatures", "hot"))
+    assert "--temperatures takes numbers separated by commas" in said
+    assert "needs logits" in refused(calibrate(run, "--temperature", "fit", "--force"))
+
+
+def test_sets_in_the_words_of_a_tree(model, run):
+    table = [f"{name},{'low' if place < 3 else 'high'}" for place, name in enumerate(NAMES)]
+    Path("tree.csv").write_text("\n".join(table), encoding="utf-8")
+    tree = Taxonomy.from_file("tree.csv", NAMES)
+    options = ("--taxonomy", "tree.csv", "--parts", "1")
+    succeeded(run("predict", model, "new.npy", "-o", "sets.jsonl", *options))
+    lines = [json.loads(line) for line in Path("sets.jsonl").read_text("utf-8").splitlines()]
+    assert [line["summary"] for line in lines] == [tree.describe(line["set"], 1) for line in lines]
+    succeeded(run("predict", model, "new.npy", "-o", "folder", "--part-format", "jsonl", *options))
+    (part,) = Path("folder").glob("*.jsonl")
+    assert part.read_text("utf-8") == Path("sets.jsonl").read_text("utf-8")
+    said = refused(run("predict", model, "new.npy", "-o", "more.csv", "--taxonomy", "none.csv"))
+    assert "there is no such file" in said
+    assert not Path("more.csv").exists()

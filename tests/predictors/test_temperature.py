@@ -1,0 +1,107 @@
+"""A temperature that is learnt, from rows that then do not calibrate; and several in compare."""
+
+import numpy as np
+import pytest
+
+from evencover import InputError, StandardPredictor, compare, load, save
+from evencover.cli.description import of_model
+from evencover.predictors import make_predictor
+from evencover.predictors.temperature import COLDEST, HOTTEST, likeliest_temperature
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    rows, labels = simulate(1000, 5)
+    return np.log(rows), labels
+
+
+def loss(logits, labels, temperature):
+    z = logits / temperature
+    own = z[np.arange(len(z)), labels]
+    return np.mean(np.log(np.exp(z).sum(axis=1)) - own)
+
+
+def test_it_is_the_likeliest(data):
+    logits, labels = data
+    found = likeliest_temperature(logits, labels)
+    grid = np.exp(np.linspace(-3, 3, 6001))
+    losses = [loss(logits, labels, temperature) for temperature in grid]
+    assert found == pytest.approx(grid[np.argmin(losses)], rel=2e-3)
+    assert likeliest_temperature(3 * logits, labels) == pytest.approx(3 * found)
+
+
+def test_there_are_limits():
+    sure = np.array([[5.0, 0.0], [0.0, 5.0]])
+    assert likeliest_temperature(sure, np.array([0, 1])) == COLDEST
+    assert likeliest_temperature(sure, np.array([1, 0])) == HOTTEST
+
+
+@pytest.mark.parametrize("method", ["standard", "classwise", "pooled", "rc3p"])
+def test_the_other_rows_calibrate_at_it(data, tmp_path, method):
+    logits, labels = data
+    ids = np.arange(1000) + 77
+    made = {"score": "aps", "from_logits": True, "random_state": 3}
+    fitted = make_predictor(method, temperature="fit", **made).fit(logits, labels, ids=ids)
+    assert fitted.n_calibration_ == 800
+    order = np.random.default_rng(0).permutation(1000)  # only the ids say which rows are apart
+    again = make_predictor(method, temperature="fit", **made)
+    again.fit(logits[order], labels[order], ids=ids[order])
+    np.testing.assert_array_equal(fitted.thresholds_, again.thresholds_)
+    save(fitted, tmp_path / "m.safetensors")
+    loaded = load(tmp_path / "m.safetensors")
+    assert loaded.used_temperature == fitted.temperature_ != 1
+    assert loaded.predict_set(logits[:50], ids=ids[:50]) == fitted.predict_set(
+        logits[:50], ids=ids[:50]
+    )
+    assert of_model(loaded)["temperature"] == fitted.temperature_
+    with pytest.raises(InputError, match="temperature that was fitted"):
+        loaded.partial_fit(logits[:5], labels[:5], ids=ids[:5])
+
+
+def test_thresholds_are_those_of_the_rows_that_calibrate(data):
+    logits, labels = data
+    fitted = StandardPredictor(from_logits=True, temperature="fit").fit(logits, labels)
+    z = logits / fitted.temperature_
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    scores = 1 - p[np.arange(1000), labels]
+    kept = np.isclose(scores[:, None], fitted.group_scores_[None, :], rtol=0, atol=1e-12).any(1)
+    assert kept.sum() == 800
+    assert fitted.thresholds_[0] == pytest.approx(np.sort(scores[kept])[720], abs=1e-12)
+    apart = ~kept
+    assert fitted.temperature_ == pytest.approx(
+        likeliest_temperature(logits[apart], labels[apart]), rel=1e-6
+    )
+
+
+def test_bad_ways_to_ask_are_refused(data, simulate):
+    logits, labels = data
+    learn = StandardPredictor(from_logits=True, temperature="fit")
+    with pytest.raises(InputError, match=r"temperature='fit' needs logits. Got probabilities"):
+        StandardPredictor(temperature="fit").fit(*simulate(50, 4))
+    with pytest.raises(InputError, match=r"read twice. Got an iterator"):
+        learn.fit(iter([(logits, labels)]))
+    with pytest.raises(InputError, match="'gather' must be True with temperature='fit'"):
+        learn.fit(logits, labels, gather=False)
+    with pytest.raises(InputError, match="needs the logits themselves"):
+        learn.fit_scores([0.5], [0], 2)
+    with pytest.raises(InputError, match="needs at least 5 rows"):
+        learn.fit(logits[:4], labels[:4])
+    with pytest.raises(InputError, match="'temperature' parameter of StandardPredictor"):
+        StandardPredictor(temperature="warm").fit(*simulate(50, 4))
+
+
+def test_compare_tries_several(data):
+    logits, labels = data
+    options = {"methods": ["standard"], "scores": ["aps", "softmax"], "n_splits": 2}
+    found = compare(logits, labels, from_logits=True, temperatures=[1, 0.5, 1], **options)
+    names = [candidate.score for candidate in found.candidates]
+    assert names == ["aps at T = 1", "softmax at T = 1", "aps at T = 0.5", "softmax at T = 0.5"]
+    alone = compare(logits, labels, from_logits=True, temperature=0.5, **options)
+    assert [c.score for c in alone.candidates] == ["aps", "softmax"]
+    for mine, theirs in zip(found.candidates[2:], alone.candidates, strict=True):
+        assert mine.costs == theirs.costs
+        assert mine.mean("covgap") == theirs.mean("covgap")
+    with pytest.raises(InputError, match="'temperatures' parameter of compare needs logits"):
+        compare(np.exp(logits), labels, temperatures=[1, 2], **options)
+    with pytest.raises(InputError, match="'temperatures' parameter of compare must be a finite"):
+        compare(logits, labels, from_logits=True, temperatures=[0], **options)
