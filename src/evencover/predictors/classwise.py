@@ -21,6 +21,14 @@ class ClasswisePredictor(GroupPredictor):
     n rows follows Beta(k, n + 1 - k), k = ceil((n + 1)(1 - alpha)), and a class with fewer than
     1/alpha - 1 rows is in every set.
 
+    Parameters
+    ----------
+    confidence
+        None: the promise holds on average over calibrations. A number in (0, 1): with that
+        probability over calibrations, coverage is at least 1 - alpha.
+    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+        As for every predictor.
+
     >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]
     >>> ClasswisePredictor(alpha=0.5).fit(p, [0, 0, 1]).thresholds_
     array([0.5 , 0.25])

@@ -57,6 +57,12 @@ class ClusteredPredictor(WeightedGroupPredictor):
     n_clusters
         Number of clusters M; "auto" is the paper's floor(gamma n~ / 2), where n~ is the
         larger of the smallest class count and 1/alpha - 1.
+    confidence
+        None: the promise holds on average over calibrations. A number in (0, 1): with that
+        probability over calibrations, coverage is at least 1 - alpha.
+    target_prevalence
+        None: the promise is for the class frequencies of the calibration rows. Otherwise for these:
+        (K,) numbers in proportion, the path of a file with them, or "uniform".
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         as for every predictor.
 

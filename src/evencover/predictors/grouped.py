@@ -141,6 +141,9 @@ class GroupedPredictor(OverGroups):
         (K,) the group of each class, by name or number; None: every class is its own group.
     over_groups
         The method: "classwise", "standard", "clustered", "pooled" or "macro".
+    confidence
+        None: the promise holds on average over calibrations. A number in (0, 1): with that
+        probability over calibrations, the coverage of a group is at least 1 - alpha.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor; p-values are those of the method over groups.
 

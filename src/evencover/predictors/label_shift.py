@@ -38,8 +38,8 @@ def estimate_prevalence(predictor: BasePredictor, probabilities: Any) -> FloatAr
     >>> from evencover import StandardPredictor
     >>> rows = np.array([[0.9, 0.1], [0.2, 0.8]])
     >>> predictor = StandardPredictor(alpha=0.5).fit(rows[[0, 1, 0, 1]], [0, 1, 0, 1])
-    >>> estimate_prevalence(predictor, rows[[0, 0, 0, 0, 0, 1]]).round(2).tolist()
-    [0.98, 0.02]
+    >>> estimate_prevalence(predictor, rows[[0, 0, 0, 1]]).round(2).tolist()
+    [0.97, 0.03]
     """
     source = like_calibration(predictor, probabilities)
     logits = predictor.from_logits if source.logits is None else source.logits

@@ -75,6 +75,9 @@ class PooledPredictor(TargetPredictor):
         ``prior=1`` is STANDARD.
     split
         "crossfit" or "holdout".
+    target_prevalence
+        None: the promise is for the class frequencies of the calibration rows. Otherwise for these:
+        (K,) numbers in proportion, the path of a file with them, or "uniform".
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor. P-values count calibration rows whose cross-fitted (held-out)
         level is at least the level at which y enters the set.

@@ -98,6 +98,9 @@ class RowGroupedPredictor(OverGroups):
     ----------
     over_groups
         The method: "classwise", "standard", "clustered", "pooled" or "macro".
+    confidence
+        None: the promise holds on average over calibrations. A number in (0, 1): with that
+        probability over calibrations, the coverage of a group is at least 1 - alpha.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor.
 

@@ -57,7 +57,7 @@ class Rule:
 
         >>> from evencover import StandardPredictor
         >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75], [0.9, 0.1]]
-        >>> rule = StandardPredictor(alpha=0.4).fit(p, [0, 0, 1, 0]).rule()
+        >>> rule = StandardPredictor(alpha=0.2).fit(p, [0, 0, 1, 0]).rule()
         >>> rule.predict_set([[0.6, 0.4]]).to_lists()
         [[0]]
         """

@@ -19,6 +19,17 @@ class StandardPredictor(WeightedGroupPredictor):
     calibration and test rows; equality with ``exact=True`` and distinct scores. Nothing is
     promised to any single class.
 
+    Parameters
+    ----------
+    confidence
+        None: the promise holds on average over calibrations. A number in (0, 1): with that
+        probability over calibrations, coverage is at least 1 - alpha.
+    target_prevalence
+        None: the promise is for the class frequencies of the calibration rows. Otherwise for these:
+        (K,) numbers in proportion, the path of a file with them, or "uniform".
+    alpha, score, exact, allow_empty, from_logits, temperature, random_state
+        As for every predictor.
+
     >>> p = [[0.75, 0.125, 0.125], [0.25, 0.5, 0.25], [0.125, 0.25, 0.625]]
     >>> predictor = StandardPredictor(alpha=0.25).fit(p, [0, 1, 2])
     >>> predictor.thresholds_

@@ -192,7 +192,7 @@ def distance(first: IntArray, second: IntArray) -> float | None:
     >>> distance(np.array([500, 500]), np.array([480, 520])) is None
     True
     >>> round(distance(np.array([500, 500]), np.array([800, 200])), 2)
-    0.29
+    0.28
     """
     from scipy.special import chdtrc
 
