@@ -54,4 +54,4 @@ def warn_caller(sentence: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("evencover"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(sentence, EvencoverWarning, stacklevel=level - 1)
+    warnings.warn(sentence, EvencoverWarning, stacklevel=level)

@@ -155,6 +155,7 @@ def reader_with_a_network(text, arrays, monkeypatch):
 
 PRELUDES = {
     "README.md": reader_with_arrays,
+    "docs/promises.md": reader_with_arrays,
     "docs/files.md": reader_with_files,
     "docs/cluster.md": reader_with_a_cluster,
     "docs/howto/file.md": reader_with_a_file,

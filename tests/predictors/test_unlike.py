@@ -106,3 +106,11 @@ def test_distances_are_beyond_noise():
     other = rng.dirichlet(np.ones(50))
     found = distance(rng.multinomial(100_000, share), rng.multinomial(100_000, other))
     assert found == pytest.approx(np.abs(share - other).sum() / 2, abs=0.02)
+
+
+def test_warnings_point_at_the_line_that_called(simulate):
+    rows, labels = simulate(60, 4)
+    few = labels < 3
+    with pytest.warns(EvencoverWarning, match="no calibration examples") as caught:
+        StandardPredictor().fit(rows[few], labels[few])
+    assert {each.filename for each in caught} == {__file__}
