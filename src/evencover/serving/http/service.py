@@ -19,6 +19,7 @@ from evencover.monitoring.counts import Counts
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.matching import like_calibration
+from evencover.predictors.ready import few_rows
 from evencover.predictors.rule import Rule
 from evencover.randomness import row_ids
 from evencover.report.watch_page import watch_html
@@ -55,6 +56,8 @@ class Loaded:
 
     def sets(self, given: Rows) -> PredictionSets:
         """What `predict_set` gives, on this thread: a few rows are not worth starting others."""
+        if few_rows(self.predictor, given.rows) is not None:
+            return self.predictor.predict_set(given.rows, ids=given.ids, groups=given.groups)
         source = like_calibration(self.predictor, given.rows)
         rule = self.rule or self.predictor.rule(groups=given.groups)
         if self.rule is not None:
