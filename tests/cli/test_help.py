@@ -4,7 +4,9 @@ import pytest
 from cli.running import succeeded
 
 
-@pytest.mark.parametrize("command", ["calibrate", "predict", "evaluate", "info", "compare"])
+@pytest.mark.parametrize(
+    "command", ["calibrate", "predict", "evaluate", "info", "compare", "monitor", "update"]
+)
 def test_every_command_and_every_option_has_help(run, command):
     text = succeeded(run(command, "--help")).out
     assert f"evencover {command}" in text

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from html import escape
+from math import floor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +100,8 @@ def _chart(monitor: CoverageMonitor, moments: dict[str, Moment]) -> str:
     for period in periods:
         rows, covered = monitor.counts.periods[period].sum(axis=1)
         own.append(covered / rows if rows else np.nan)
-    low = min(0.5, *[value - 0.05 for value in own if not np.isnan(value)])
+    least = min([0.5, *(value for value in own if not np.isnan(value))])
+    low = floor(10 * least) / 10
     across = np.linspace(LEFT + 10, WIDTH - 10, len(periods)) if len(periods) > 1 else [WIDTH / 2]
 
     def up(value: float) -> float:
@@ -108,7 +110,7 @@ def _chart(monitor: CoverageMonitor, moments: dict[str, Moment]) -> str:
     marks = [
         f'<line x1="{LEFT}" x2="{WIDTH}" y1="{up(v):.1f}" y2="{up(v):.1f}" stroke="var(--line)"/>'
         f'<text x="{LEFT - 6}" y="{up(v) + 4:.1f}" text-anchor="end">{v:.0%}</text>'
-        for v in np.linspace(low, 1, 5)
+        for v in np.arange(low, 1.01, 0.1)
     ]
     aim = up(monitor.promised)
     marks.append(
