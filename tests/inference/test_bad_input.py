@@ -78,14 +78,14 @@ def run(capsys, folder):
         ("mine.py:pictures", "data", ("--limit", 0), "'limit'.* at least 1"),
         ("mine.py:texts", "texts.csv", ("--input-key", "words"), "input-key.*'words'.*text, label"),
         ("mine.py:texts", "texts.csv", ("--kind", "images"), "column of paths of images.*Got"),
-        ("bad.py:nan", "data", (), "Got NaN for 'red/002.png', class 2"),
-        ("bad.py:short", "data", (), r"one row per input.*shape \(1, 4\) for 12 inputs"),
-        ("bad.py:flat", "data", (), r"one row per input.*shape \(12,\)"),
+        ("bad.py:nan", "data", (), "Got NaN for 'blue/001.png', class 2"),
+        ("bad.py:short", "data", (), r"one row per input.*shape \(1, 4\) for 2 inputs"),
+        ("bad.py:flat", "data", (), r"one row per input.*shape \(2,\)"),
         (
             "bad.py:shape",
             "data",
             (),
-            "cannot take the 12 inputs from 'blue/000.png' on: ValueError",
+            "cannot take the 2 inputs from 'blue/000.png' on: ValueError",
         ),
         (
             "bad.py:growing",

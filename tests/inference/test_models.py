@@ -257,7 +257,7 @@ def test_bad_onnx_models(tmp_path):
     (tmp_path / "damaged.onnx").write_bytes(b"no model")
     sentences = {
         "names.onnx": "3 names for a model that returns 4 numbers",
-        "wrong.onnx": "cannot take the 8 inputs from 'blue/000.png' on: .*",
+        "wrong.onnx": "cannot take the 2 inputs from 'blue/000.png' on: .*",
         "channels.onnx": "1 or 3 channels. Got the shape",
         "vector.onnx": r"one input of images .* Got pixels tensor\(float\) \['n', 9\]",
         "damaged.onnx": "Cannot load the model '.*damaged.onnx': ",

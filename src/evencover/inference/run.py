@@ -28,6 +28,7 @@ from evencover.output.tables import write_csv
 DTYPES = ("float32", "float16")
 # A kill costs at most one part, and a part is held in memory: 16 MB of float32 where K = 1000.
 MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22
+N_FIRST = 2  # inputs that tell what the model returns
 UNREADABLE = "_unreadable.csv"
 
 Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]
@@ -175,7 +176,8 @@ def _first_rows(
     """The first id, and the number of classes: seen before anything is written."""
     skipped: list[Skipped] = []
     whole = [Range(0, 0, inputs.n_inputs)]
-    for batch in prepared_batches(model, inputs, whole, size, 1):
+    few = model.batch_size or min(size, N_FIRST)
+    for batch in prepared_batches(model, inputs, whole, few, 1):
         skipped += batch.skipped[: 1 - len(skipped)]
         if batch.examples:
             rows = outputs_of(model, batch, dtype, probabilities=probabilities)
