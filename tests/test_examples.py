@@ -7,7 +7,10 @@ sqrt(2 alpha (1 - alpha) / n): 0.012 for the first example, 0.008 for the others
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from evencover.data import as_source
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -54,6 +57,29 @@ def test_web_service(capsys):
     assert not found["at first"]["alarm"]
     assert found["the camera broke"]["alarm"]
     assert "ALARM" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("default")  # the library warns of itself
+def test_texts(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("wordllama")
+    monkeypatch.setenv("HEAD_FOLDER", "")  # the example sets it
+    words = {
+        "en": "the right of every person to life and work and rest is their own",
+        "de": "das Recht jedes Menschen auf Leben und Arbeit und Ruhe ist sein eigenes",
+        "fr": "le droit de toute personne à la vie et au travail et au repos est le sien",
+    }
+    rng = np.random.default_rng(0)
+    lines = ["text,label"]
+    for label, text in words.items():
+        own = text.split()
+        lines += [" ".join(rng.choice(own, 6)) + f",{label}" for _ in range(200)]
+    (tmp_path / "texts.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command = ["-o", str(tmp_path / "out"), "--texts", str(tmp_path / "texts.csv")]
+    load("text_languages").main(command)
+    assert "3 classes" in capsys.readouterr().out
+    source = as_source(tmp_path / "out" / "scores")
+    right = [(block.rows.argmax(axis=1) == block.labels).mean() for block in source.blocks()]
+    assert min(right) > 0.9
 
 
 def test_every_example_is_in_the_list():
