@@ -6,6 +6,7 @@ A message names the parameter, the rule, what was found, and the remedy.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -22,6 +23,7 @@ from evencover.errors import NotFittedError as NotFittedError
 # How far a row of probabilities may be from summing to 1: rounding of the stored type, no more.
 # float32 that was bfloat16 is as coarse as two bytes are.
 SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
+_WHOLE = re.compile(r"-?[0-9]+")
 LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
@@ -162,7 +164,7 @@ def label_indices(
         return class_labels(values, n_classes, n_rows, name, place)
     if class_names is None:
         texts = [str(each) for each in values.ravel().tolist()]
-        row = next((i for i, each in enumerate(texts) if not each.lstrip("-").isdecimal()), 0)
+        row = next((i for i, each in enumerate(texts) if not _WHOLE.fullmatch(each)), 0)
         raise InputError(
             f"{name} must be integers (class indices 0 to {n_classes - 1}), because the classes "
             f"have no names. Got {texts[row]!r} in {place(row)}; pass 'class_names' to use names."

@@ -17,6 +17,7 @@
 
 #include "dispatch.hpp"
 #include "kernels.hpp"
+#include "lost_map.hpp"
 #include "module_arrays.hpp"
 #include "module_pooling.hpp"
 #include "philox.hpp"
@@ -357,6 +358,8 @@ NB_MODULE(_native, m) {
                       std::optional<uint64_t>, bool, double, int64_t, bool, double, bool,
                       std::array<double, 3>>())
         .def("sets", &ReadySets::sets, "rows"_a, "ids"_a.none());
+    m.def("say_when_a_map_is_lost", &say_when_a_map_is_lost,
+          "End the process with these words where a mapped file was cut short.");
     m.def("random_bits", &random_bits);
     m.def("uniforms", &uniforms);
     m.def("philox", &philox, "Philox4x32-10 of four 32-bit counter words under a 64-bit key.");

@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from evencover.errors import EvencoverWarning, InputError, one_line
@@ -23,6 +23,8 @@ MOST_LETTERS = 1000  # of a message; names in a file can be of any length
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; bad input is one sentence on stderr and exit code 2."""
     given = sys.argv[1:] if arguments is None else arguments
+    if sys.stdout is None:  # it was closed from the start
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):  # a name may have letters that the terminal lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -64,6 +66,7 @@ def _run(arguments: list[str]) -> None:
         from evencover.cli.commands import app, name_choices
         from evencover.cli.console import note
 
+    _say_when_a_file_is_cut()
     shown: set[str] = set()
 
     def show_warning(message: Any, category: Any, *details: Any) -> None:
@@ -78,11 +81,21 @@ def _run(arguments: list[str]) -> None:
             warnings.simplefilter("always", EvencoverWarning)
             warnings.showwarning = show_warning  # type: ignore[assignment]
             app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-            if sys.stdout is not None:  # it may have been closed from the start
-                sys.stdout.flush()
+            sys.stdout.flush()
     except cyclopts.CycloptsError as error:
         _say(error)
         sys.exit(2)
+
+
+def _say_when_a_file_is_cut() -> None:
+    """The system ends whoever reads on where a mapped file was cut short: say why."""
+    with suppress(ImportError):  # without the C++ kernels it ends without a word
+        from evencover._kernels._native import say_when_a_map_is_lost
+
+        say_when_a_map_is_lost(
+            "evencover: A file was cut short while it was read; nothing was written. Run the "
+            "command again when the file is whole.\n"
+        )
 
 
 class _Terminated(KeyboardInterrupt):
@@ -139,5 +152,4 @@ def _what_is_left(arguments: list[str], stop: KeyboardInterrupt) -> str:
 
 def _discard_stdout() -> None:
     """Let Python flush what is left at exit without complaining again."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,41 @@
+// A file that is cut short while it is mapped into memory ends the process by a signal (SIGBUS),
+// wherever its rows are read; a command says so before it ends.
+#pragma once
+
+#include <string>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <csignal>
+#include <unistd.h>
+#endif
+
+namespace evencover {
+
+#if defined(__unix__) || defined(__APPLE__)
+
+inline std::string& last_words() {
+    static std::string words;
+    return words;
+}
+
+// Only what a signal handler may call.
+inline void end_with_last_words(int) {
+    const std::string& words = last_words();
+    const ssize_t written = write(2, words.data(), words.size());
+    _exit(written < 0 ? 1 : 2);
+}
+
+inline void say_when_a_map_is_lost(const std::string& words) {
+    last_words() = words;
+    struct sigaction action = {};
+    action.sa_handler = end_with_last_words;
+    sigaction(SIGBUS, &action, nullptr);
+}
+
+#else
+
+inline void say_when_a_map_is_lost(const std::string&) {}
+
+#endif
+
+}  // namespace evencover

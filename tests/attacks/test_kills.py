@@ -1,0 +1,133 @@
+"""A writing command is killed at any moment: nothing is half-written, the same again ends it."""
+
+import json
+import os
+import random
+import shutil
+import signal
+
+import numpy as np
+import pytest
+from attacks.children import command
+from depth import size
+
+K, N_KILLS = 5, size(short=2, deep=60)
+GRID = """
+datasets = ["cal.npz"]
+methods = ["standard", "classwise"]
+scores = ["softmax", "aps"]
+n_avg = [5, 8]
+repetitions = 2
+"""
+COMMANDS = {
+    "calibrate": ["calibrate", "cal.npz", "--method", "classwise", "-o", "out/m.safetensors"],
+    "parquet": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.parquet"],
+    "npz": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.npz"],
+    "csv": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.csv"],
+    "folder": ["predict", "m.safetensors", "parts", "-o", "out/sets", "--part-format", "jsonl"],
+    "report": ["report", "m.safetensors", "cal.npz", "-o", "out/page.html"],
+    "compare": ["compare", "cal.npz", "--methods", "standard", "--csv", "out/c.csv"],
+    "study": ["experiment", "run", "grid.toml", "-o", "out/study"],
+}
+RESUMED = ("folder", "study")  # these go on where they stopped; the others are told to overwrite
+STEPS = ("fsync", "replace", "open", "unlink")  # calls of the system at which a child ends itself
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, simulate):
+    """Inputs, and for each command what it writes when nobody disturbs it."""
+    folder = tmp_path_factory.mktemp("kills")
+    rows, labels = simulate(300, K, seed=4)
+    np.savez(folder / "cal.npz", softmax=rows, labels=labels)
+    np.save(folder / "new.npy", np.tile(rows, (10, 1)).astype(np.float32))
+    (folder / "parts").mkdir()
+    for number in range(4):
+        np.save(folder / "parts" / f"{number}.npy", rows)
+    (folder / "grid.toml").write_text(GRID)
+    (folder / "out").mkdir()
+    model = ["calibrate", "cal.npz", "--method", "classwise", "-o", "m.safetensors"]
+    assert command(model, folder).code == 0
+    return folder
+
+
+def tree(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def work(made, tmp_path):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
+    return tmp_path
+
+
+def ended(name, work):
+    """The command, without a kill; the tree it leaves, and how long it took."""
+    arguments = COMMANDS[name]
+    if name not in RESUMED and any((work / "out").iterdir()):
+        arguments = [*arguments, "--force"]
+    done = command(arguments, work)
+    assert done.code == 0, done.said
+    return tree(work / "out"), done.seconds
+
+
+def assert_nothing_half_written(work, expected):
+    for name, content in tree(work / "out").items():
+        last = name.split("/")[-1]
+        if name in expected:
+            assert content == expected[name]
+        elif last.startswith("_"):
+            assert json.loads(content)  # the mark of a finished part
+        else:
+            assert last.startswith(".")  # a temporary file, which nobody takes for a result
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_kill_at_any_moment(name, work):
+    expected, seconds = ended(name, work)
+    moments = random.Random(name)
+    for number in range(N_KILLS):
+        shutil.rmtree(work / "out")
+        (work / "out").mkdir()
+        for _ in range(moments.choice([1, 1, 3])):
+            how = (signal.SIGKILL, signal.SIGTERM)[number % 2]
+            done = command(COMMANDS[name], work, kill=(how, moments.uniform(0, seconds)))
+            if how == signal.SIGTERM and done.code == 143:
+                assert "terminated" in done.said
+                assert not any(".part" in file for file in tree(work / "out"))
+            assert_nothing_half_written(work, expected)
+        found, _ = ended(name, work)
+        assert found == expected  # byte by byte, and nothing beside it
+
+
+def die_at(step, number):
+    """Before the child begins: the call of this number kills it there."""
+
+    def prepare():
+        call, left = getattr(os, step), [number]
+
+        def counted(*arguments, **named):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **named)
+
+        setattr(os, step, counted)
+
+    return prepare
+
+
+@pytest.mark.parametrize("name", ["calibrate", "folder", "study"][: size(short=2, deep=3)])
+@pytest.mark.parametrize("step", STEPS[: size(short=2, deep=4)])
+def test_a_kill_at_every_step_of_writing(name, step, work):
+    expected, _ = ended(name, work)
+    n_killed = 0
+    for number in range(1, size(short=3, deep=60)):
+        shutil.rmtree(work / "out")
+        (work / "out").mkdir()
+        done = command(COMMANDS[name], work, before=die_at(step, number))
+        if done.code == 0:
+            break
+        n_killed += 1
+        assert_nothing_half_written(work, expected)
+        assert ended(name, work)[0] == expected
+    assert n_killed > 0

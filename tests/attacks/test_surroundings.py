@@ -1,0 +1,206 @@
+"""What surrounds a command is hostile: disks, pipes, devices, memory, terminals."""
+
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from attacks.children import command
+from cli.running import environment, refused, shell
+from inputs import read
+
+from evencover import InputError, StandardPredictor, save
+from evencover.data import as_source
+from evencover.predictors import PREDICTORS, make_predictor, method_names
+
+K = 5
+NEW_NAMESPACE, READ_ONLY = 0x20000, 1
+SMALL = ["predict", "m.safetensors", "new.npy", "-o"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, simulate):
+    folder = tmp_path_factory.mktemp("surroundings")
+    rows, labels = simulate(400, K, seed=4)
+    np.savez(folder / "cal.npz", softmax=rows, labels=labels)
+    np.save(folder / "new.npy", np.tile(rows, (40, 1)).astype(np.float32))
+    save(StandardPredictor().fit(rows, labels), folder / "m.safetensors")
+    (folder / "out").mkdir()
+    (folder / "grid.toml").write_text('datasets = ["cal.npz"]\nn_avg = [5]\nrepetitions = 2\n')
+    return folder
+
+
+def sentence(done):
+    """What a command said that was refused: one line, no traceback."""
+    (line,) = done.said.splitlines()
+    assert done.code == 2
+    assert line.startswith("evencover: ")
+    assert len(line) < 1100
+    return line
+
+
+def mounted(folder, options, flags=0):
+    """A file system of its own over out/, which only the child sees and which ends with it."""
+
+    def prepare():
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(NEW_NAMESPACE) or libc.mount(b"none", b"/", None, 0x44000, None):
+            os._exit(77)
+        path = str(folder / "out").encode()
+        if libc.mount(b"tmpfs", path, b"tmpfs", flags, options):
+            os._exit(77)
+
+    return prepare
+
+
+WRITERS = {
+    "model": ["calibrate", "cal.npz", "--method", "classwise", "-o", "out/m.safetensors"],
+    **{end: [*SMALL, f"out/sets.{end}"] for end in ("parquet", "npz", "jsonl", "csv")},
+    "folder": [*SMALL, "out/sets"],
+    "study": ["experiment", "run", "grid.toml", "-o", "out/study"],
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("kind", ["full", "read-only"])
+def test_a_disk_that_takes_nothing(made, name, kind):
+    options, flags = (b"size=4k", 0) if kind == "full" else (b"size=1m", READ_ONLY)
+    done = command(WRITERS[name], made, before=mounted(made, options, flags))
+    if done.code == 77:
+        pytest.skip("only root may mount")
+    words = ("No space left", "Read-only file system")[kind == "read-only"]
+    assert words in sentence(done)
+    assert list((made / "out").iterdir()) == []
+
+
+def test_pipes_and_devices_are_no_data(made, tmp_path):
+    os.mkfifo(tmp_path / "p.npy")
+    np.save(tmp_path / "q.npy", np.full((4, 2), 0.5))
+    for path in (tmp_path / "p.npy", "/dev/zero", f"{tmp_path}/p*.npy"):
+        with pytest.raises(InputError, match="it is a device or a pipe, not a file"):
+            as_source(path)
+    assert as_source(tmp_path).n_rows == 4  # a pipe in a folder is passed by
+    (tmp_path / "m.safetensors").symlink_to("/dev/zero")
+    done = command(["predict", tmp_path / "m.safetensors", "new.npy", "-o", "out/a.csv"], made)
+    assert "it is a device or a pipe" in sentence(done)
+
+
+def test_a_device_is_no_output(made, tmp_path):
+    os.mkfifo(tmp_path / "page.html")
+    done = command(
+        ["report", "m.safetensors", "cal.npz", "-o", tmp_path / "page.html", "--force"], made
+    )
+    assert "it is a device or a pipe, not a file" in sentence(done)
+    done = command(["report", "m.safetensors", "cal.npz", "-o", tmp_path / "page.txt"], made)
+    assert "its ending must be .html or .htm" in sentence(done)
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(made, tmp_path):
+    pytest.importorskip("evencover._kernels._native", exc_type=ImportError)
+    np.save(tmp_path / "p.npy", np.tile(np.load(made / "new.npy"), (4, 1)))
+
+    def cut_when_it_is_mapped():
+        from evencover.data.formats import plain_array
+
+        look = plain_array.PlainArray.__getitem__
+
+        def cut(self, rows):
+            os.truncate(tmp_path / "p.npy", 4096)
+            return look(self, rows)
+
+        plain_array.PlainArray.__getitem__ = cut
+
+    done = command(
+        ["predict", made / "m.safetensors", "p.npy", "-o", "a.csv"],
+        tmp_path,
+        before=cut_when_it_is_mapped,
+    )
+    assert "cut short while it was read" in sentence(done)
+
+
+def test_too_little_memory_is_one_sentence(made, tmp_path):
+    rows = np.full((1, 40_000_000), 1 / 40_000_000, dtype=np.float32)
+    np.save(tmp_path / "p.npy", rows)
+
+    def little_memory():
+        pages = int(open("/proc/self/statm").read().split()[0])  # noqa: SIM115
+        most = pages * resource.getpagesize() + (250 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    arguments = ["compare", "p.npy", "--labels", "y.txt"]
+    (tmp_path / "y.txt").write_text("0\n")
+    assert "memory" in sentence(command(arguments, tmp_path, before=little_memory))
+
+
+def test_names_that_a_terminal_would_obey_are_shown_harmless(tmp_path):
+    path = tmp_path / "a\x1b[31mb.npy"
+    path.write_bytes(b"no array")
+    line = refused(shell("info", path))
+    assert "\x1b" not in line
+    assert "[31mb.npy" in line
+
+
+def test_a_name_of_any_length_gives_a_short_sentence(tmp_path):
+    np.savez(tmp_path / "p.npz", **{"x" * 5000: np.ones((3, 2))})
+    assert len(refused(shell("info", tmp_path / "p.npz"))) < 1100
+
+
+def test_closed_output_and_plain_terminals_are_no_trouble(made):
+    names = made / "named.npz"
+    np.savez(names, probs=np.full((4, 2), 0.5), labels=[0, 1, 0, 1], class_names=["é", "海"])
+    program = [sys.executable, "-m", "evencover", "info", str(names)]
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *program],
+        env=environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert (closed.returncode, closed.stderr) == (0, b"")
+    plain = environment(PYTHONIOENCODING="ascii")
+    assert subprocess.run(program, env=plain, capture_output=True, check=False).returncode == 0
+
+
+def test_halves_of_letters_are_refused(tmp_path):
+    rows, labels = np.full((4, 2), 0.5), np.array([0, 1, 0, 1])
+    np.savez(tmp_path / "p.npz", probs=rows, labels=labels, class_names=["a", "\ud800"])
+    with pytest.raises(InputError, match="must be text that UTF-8 can hold"):
+        as_source(tmp_path / "p.npz")
+    with pytest.raises(InputError, match="'ids' must be text that UTF-8 can hold"):
+        StandardPredictor().fit(rows, labels, ids=["a", "b", "c", "\udc80"])
+
+
+@pytest.mark.parametrize("labels", [3, np.array(3), np.array("a")], ids=repr)
+def test_one_label_for_all_rows_is_refused(labels):
+    rows = np.full((3, 4), 0.25)
+    for give in (lambda: (rows, labels), lambda: (iter([rows]), labels)):
+        with pytest.raises(InputError, match="'labels' must have one"):
+            StandardPredictor().fit(*give())
+    with pytest.raises(InputError, match="'ids' must have one entry"):
+        StandardPredictor().fit(iter([rows]), [0, 1, 2], ids=labels)
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("method", method_names())
+def test_one_row_is_enough_or_refused(method):
+    rows = np.full((1, 4), 0.25)
+    own = {"groups": [0, 0, 1, 1]} if method == "grouped" else {}
+    of_rows = {"groups": [0]} if "row groups" in PREDICTORS[method].needs else {}
+    try:
+        predictor = make_predictor(method, **own).fit(rows, [0], **of_rows)
+    except InputError:
+        return
+    assert predictor.predict_set(rows, **of_rows).to_lists() == [[0, 1, 2, 3]]
+
+
+def test_a_bad_label_is_blamed_on_its_own_row(tmp_path):
+    (tmp_path / "p.csv").write_text("0.5,0.5\n" * 4)
+    (tmp_path / "y.txt").write_text("0\n1\nx\n1\n")
+    with pytest.raises(InputError, match=r"Got 'x' in row 2 of '.*y\.txt'"):
+        read(as_source(tmp_path / "p.csv", tmp_path / "y.txt"))
+    for strange in ("0_1", "٠"):
+        (tmp_path / "y.txt").write_text(f"0\n1\n0\n{strange}\n")
+        with pytest.raises(InputError, match="in row 3 of"):
+            read(as_source(tmp_path / "p.csv", tmp_path / "y.txt"))
