@@ -9,9 +9,9 @@ import signal
 import numpy as np
 import pytest
 from attacks.children import command
-from depth import size
+from depth import IS_DEEP, size
 
-K, N_KILLS = 5, size(short=2, deep=60)
+K, N_KILLS = 5, size(short=1, deep=60)
 GRID = """
 datasets = ["cal.npz"]
 methods = ["standard", "classwise"]
@@ -81,7 +81,7 @@ def assert_nothing_half_written(work, expected):
             assert last.startswith(".")  # a temporary file, which nobody takes for a result
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS if IS_DEEP else ["parquet", "folder"])
 def test_a_kill_at_any_moment(name, work):
     expected, seconds = ended(name, work)
     moments = random.Random(name)
@@ -121,7 +121,7 @@ def die_at(step, number):
 def test_a_kill_at_every_step_of_writing(name, step, work):
     expected, _ = ended(name, work)
     n_killed = 0
-    for number in range(1, size(short=3, deep=60)):
+    for number in range(1, size(short=2, deep=60)):
         shutil.rmtree(work / "out")
         (work / "out").mkdir()
         done = command(COMMANDS[name], work, before=die_at(step, number))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from attacks.children import command
 from cli.running import environment, refused, shell
+from depth import IS_DEEP
 from inputs import read
 
 from evencover import InputError, StandardPredictor, save
@@ -64,7 +65,7 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", WRITERS if IS_DEEP else ["model", "npz", "folder"])
 @pytest.mark.parametrize("kind", ["full", "read-only"])
 def test_a_disk_that_takes_nothing(made, name, kind):
     options, flags = (b"size=4k", 0) if kind == "full" else (b"size=1m", READ_ONLY)
