@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import agreement, alone, bars, comparisons, data, machine, report
+from benchmarks import agreement, alone, bars, comparisons, data, everyday, machine, report
 from benchmarks.environments import CannotInstallError, python_of
 from benchmarks.places import CACHE, RESULTS, ROOT
 from benchmarks.plan import ALPHA, FULL, SMALL, Plan
@@ -33,6 +33,7 @@ def run(plan: Plan) -> dict[str, Any]:
     results["threads"] = alone.by_threads(plan, test)
     results["scaling"] = alone.scaling(plan)
     results["memory"] = alone.memory(plan, test)
+    results["everyday"] = everyday.measure_all(plan, pythons, calibration, test)
     results["bars"] = bars.judge(results)
     return results
 

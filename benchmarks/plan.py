@@ -55,6 +55,9 @@ class Plan:
     crepes_rows : test rows that crepes predicts, by method; the rest is extrapolated.
     scaling_rows, scaling_classes : (rows, classes) of the points of the two plots.
     memory_times : how often the test rows are repeated in the large file; 0 skips it.
+    fit_shapes : (rows, classes) of the scores that POOLED and CLUSTERED are fitted on.
+    n_splits : of `compare` on the bundled data.
+    one_row_calls : rows that are predicted one at a time.
     """
 
     peers: tuple[str, ...]
@@ -67,6 +70,9 @@ class Plan:
     scaling_rows: tuple[tuple[int, int], ...]
     scaling_classes: tuple[tuple[int, int], ...]
     memory_times: int
+    fit_shapes: tuple[tuple[int, int], ...]
+    n_splits: int
+    one_row_calls: int
 
 
 FULL = Plan(
@@ -80,6 +86,9 @@ FULL = Plan(
     scaling_rows=tuple((n, 1000) for n in (3_125, 6_250, 12_500, 25_000, 50_000)),
     scaling_classes=tuple((5_000, k) for k in (100, 300, 1_000, 3_000, 10_000)),
     memory_times=20,
+    fit_shapes=((50_000, 1_000), (100_000, 10_000), (1_000_000, 10_000)),
+    n_splits=10,
+    one_row_calls=400,
 )
 
 SMALL = Plan(
@@ -93,4 +102,7 @@ SMALL = Plan(
     scaling_rows=((500, 50), (1_000, 50), (2_000, 50)),
     scaling_classes=((500, 20), (500, 50), (500, 200)),
     memory_times=10,
+    fit_shapes=((2_000, 50),),
+    n_splits=2,
+    one_row_calls=20,
 )

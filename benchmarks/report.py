@@ -26,6 +26,8 @@ def markdown(results: Record) -> str:
         "## evencover alone, APS",
         _alone(results["threads"]),
         _memory(results["memory"]),
+        "## What people run",
+        _everyday(results["everyday"]),
     ]
     if results["small"]:
         parts.insert(1, "**A small run: it checks the harness. Its times mean nothing.**")
@@ -152,3 +154,36 @@ def _memory(memory: Record) -> str:
         f"{'unknown' if private is None else f'{private / 1e6:.0f} MB'}, coverage "
         f"{memory['coverage']:.4f}, average size {memory['average_size']:.2f}."
     )
+
+
+def _everyday(found: Record) -> str:
+    """POOLED beside CLUSTERED, compare and one row beside others, and sets under other rules."""
+    fits = [
+        [f"fit_scores, {each['rows']:,} x {each['classes']:,}", method, _seconds(each, method)]
+        for each in found["fits"]
+        for method in ("clustered", "pooled")
+    ]
+    compared = [
+        ["compare, bundled data", name, _seconds(each)] for name, each in found["comparing"].items()
+    ]
+    rows = [
+        [f"one row, STANDARD, {score}", name, _seconds(each)]
+        for score, contestants in found["one_row"].items()
+        for name, each in contestants.items()
+    ]
+    steps = found["selections"].get("steps", {})
+    selections = [
+        [f"{step}, one thread", "evencover", _seconds(each)] for step, each in steps.items()
+    ]
+    text = table(["job", "who", "seconds"], [*fits, *compared, *rows, *selections])
+    return (
+        f"{text}\n\nWith check='all' calibrating reads every number and refuses rows that are no "
+        "probabilities; with 'sample' one row in 64; with 'none' only the true labels' own "
+        "probabilities are read, as TorchCP reads them, and must lie between 0 and 1."
+    )
+
+
+def _seconds(record: Record, method: str | None = None) -> str:
+    if "error" in record:
+        return str(record["error"])
+    return f"{record['seconds' if method is None else f'{method}_seconds']:.3g}"
