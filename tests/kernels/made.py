@@ -3,7 +3,7 @@
 import numpy as np
 
 from evencover._kernels import Draws, Limits
-from evencover.scores import APS, RAPS, Softmax
+from evencover.scores import APS, RAPS, SAPS, Softmax
 
 SCORES = [
     Softmax(),
@@ -12,6 +12,7 @@ SCORES = [
     RAPS(),
     RAPS(penalty=0.3, k_reg=0),
     RAPS(randomize=False, penalty=0.001, k_reg=2),
+    SAPS(),
 ]
 DTYPES = [np.float16, np.float32, np.float64]
 PLAIN = {"logits": False, "temperature": 1.0}

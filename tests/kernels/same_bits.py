@@ -47,6 +47,7 @@ def all_same_bits(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds
     labels = rng.integers(0, k, size=n)
     limits = [random_limits(rng, k, kind) for kind in kinds]
     ranked = [each._replace(rank_limit=rng.integers(1, k + 1, size=k)) for each in limits]
+    few = limits[len(limits) // 2]._replace(rank_limit=rng.integers(1, 4, size=k))
     same_bits("true_label_ranks", rows, labels, **options)
     same_bits("rank_matrix", rows, **options)
     for score in scores:
@@ -54,7 +55,7 @@ def all_same_bits(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds
         given = (score.kernel, rows, draws)
         same_bits("true_label_scores", *given, labels, **options)
         same_bits("score_matrix", *given, **options)
-        for each in [*limits, ranked[-1]]:
+        for each in [*limits, ranked[-1], few]:
             for allow_empty in (True, False):
                 more = {"allow_empty": allow_empty, **options}
                 same_bits("prediction_sets", *given, each, **more)

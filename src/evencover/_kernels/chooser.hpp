@@ -13,21 +13,22 @@ EVENCOVER_BEGIN
 
 class Chooser {
    public:
-    Chooser(const Score& score, double largest_limit, int64_t n_classes)
+    // No class of a rank beyond `largest_rank` is wanted.
+    Chooser(const Score& score, double largest_limit, int64_t n_classes, int64_t largest_rank)
         : score_(score),
           largest_limit_(largest_limit),
           n_classes_(n_classes),
+          largest_rank_(largest_rank),
           guess_(0.1 / static_cast<double>(n_classes)) {}
 
     // Whether the row is good.
     template <class Source>
     bool choose(const Source& source, const typename Source::Value* row, Candidates& candidates) {
+        const bool is_guess = score_.needs_order || largest_rank_ < n_classes_;
+        const double cut = is_guess ? std::max(guess_, least_cut()) : softmax_cut();
         double total = 0.0;
-        if (!collect_good(source, row, score_.needs_order ? guess_ : softmax_cut(), candidates,
-                          total)) {
-            return false;
-        }
-        if (score_.needs_order) lower_cut(row, total, candidates);
+        if (!collect_good(source, row, cut, candidates, total)) return false;
+        if (is_guess) lower_cut(row, cut, total, candidates);
         return true;
     }
 
@@ -58,8 +59,8 @@ class Chooser {
     // If the classes above the guessed cut use up the largest limit, all others come after it.
     // The guess follows the rows: it changes the time taken, never the result.
     template <class T>
-    void lower_cut(const T* row, double total, Candidates& candidates) {
-        if (is_enough(candidates)) {
+    void lower_cut(const T* row, double cut, double total, Candidates& candidates) {
+        if (cut <= least_cut() || is_enough(candidates)) {
             guess_ = std::min(guess_ * 1.03, 0.25);  // against * 0.5: too high for 4% of the rows
             return;
         }
@@ -70,13 +71,19 @@ class Chooser {
     }
 
     bool is_enough(const Candidates& candidates) const {
-        return candidates.size() == n_classes_ ||
-               least_score(score_, candidates.mass(), candidates.size() + 1) > largest_limit_;
+        if (candidates.size() >= largest_rank_) return true;
+        if (!score_.needs_order) return false;
+        return least_score(score_, candidates.mass(), candidates.size() + 1,
+                           candidates.largest()) > largest_limit_;
     }
+
+    // No row needs candidates below it.
+    double least_cut() const { return score_.needs_order ? 0.0 : softmax_cut(); }
 
     // Below it, even K classes cannot hold what the largest limit leaves of the row's total (less
     // a little for rounding); 0, all classes, if the limit leaves nothing.
     double safe_cut(double total) const {
+        if (!score_.needs_order || score_.by_rank) return least_cut();
         const double left = total - largest_limit_ - 1e-9;
         return std::max(left / static_cast<double>(n_classes_) * (1.0 - 1e-6) - 0x1p-52, 0.0);
     }
@@ -84,6 +91,7 @@ class Chooser {
     const Score& score_;
     double largest_limit_;
     int64_t n_classes_;
+    int64_t largest_rank_;
     double guess_;
 };
 

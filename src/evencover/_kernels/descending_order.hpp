@@ -36,10 +36,11 @@ class DescendingOrder {
     template <class Visit>
     void walk(const Score& score, double u, double largest, Visit visit) const {
         int64_t mass = 0;
+        const double top = n_ ? probability(0) : 0.0;
         for (int64_t i = 0; i < n_; ++i) {
-            if (least_score(score, mass, i + 1) > largest) return;
-            const double p = static_cast<double>(probability_of(static_cast<Bits>(~items_[i].key)));
-            visit(items_[i].place, ordered_score(score, p, mass, i + 1, u));
+            if (least_score(score, mass, i + 1, top) > largest) return;
+            const double p = probability(i);
+            visit(items_[i].place, ordered_score(score, p, mass, i + 1, u, top));
             mass += fixed_point(p);
         }
     }
@@ -52,6 +53,10 @@ class DescendingOrder {
         Bits key;  // the complement, so that increasing keys are decreasing probabilities
         int32_t place;
     };
+
+    double probability(int64_t i) const {
+        return static_cast<double>(probability_of(static_cast<Bits>(~items_[i].key)));
+    }
 
     void put(int64_t place, T p) {
         const T plus_zero = p + T{0};  // -0.0 becomes 0.0

@@ -25,15 +25,17 @@ class Position(NamedTuple):
 class Formula(NamedTuple):
     """A score as the kernels take it.
 
-    The C++ kernels have two formulas of their own: 1 - p, and with `needs_order`
-    before + u p + penalty max(0, rank - k_reg). A formula that is neither has no penalty, and
-    `function` is called on the NumPy reference.
+    The C++ kernels have three formulas of their own: 1 - p; with `needs_order`
+    before + u p + penalty max(0, rank - k_reg); and with `by_rank`, too, u top for the first class
+    and top + penalty (rank - 2 + u) for others. A formula that is none of these has no penalty,
+    and `function` is called on the NumPy reference.
     """
 
     needs_order: bool  # if not, `function` is given no mass before the class and no rank
     function: Callable[[Position], Any]
     penalty: float | None = None
     k_reg: int = 0
+    by_rank: bool = False
 
     @property
     def is_native(self) -> bool:

@@ -34,8 +34,11 @@ int64_t true_label_scores_from(Source& source, const Rows& rows, const Score& sc
         const double own = static_cast<double>(row[labels[i]]);
         if (score.needs_order) {
             if (!position.find(source, row, rows.n_classes, labels[i])) return i;
-            scores[i] = ordered_score(score, own, position.mass_before, position.count_before + 1,
-                                      numbers.u());
+            const int64_t rank = position.count_before + 1;
+            const bool is_top = rank == 1 || !score.by_rank;  // else nobody asks for the top
+            const double top =
+                is_top ? own : static_cast<double>(largest_of(row, rows.n_classes));
+            scores[i] = ordered_score(score, own, position.mass_before, rank, numbers.u(), top);
         } else {
             if (!is_good_row(source, row, rows.n_classes)) return i;
             scores[i] = softmax_score(own);

@@ -23,11 +23,12 @@ struct Rows {
 };
 
 // Softmax is 1 - p. The others go by the order: APS, or RAPS with its penalty on ranks beyond
-// k_reg.
+// k_reg; or `by_rank`, SAPS, where the penalty is on every rank after the first.
 struct Score {
     bool needs_order;
     double penalty;
     int64_t k_reg;
+    bool by_rank;
 };
 
 // Which random numbers rows are given: the key of a row is its id or, without ids, a mix of its
@@ -42,11 +43,13 @@ struct Draws {
     uint64_t first;
 };
 
-// One limit per class; `lower` and `upper_probability` are null unless coverage is exact.
+// One limit per class; `lower` and `upper_probability` are null unless coverage is exact, and
+// `rank_limit` unless a class must also have at most some rank.
 struct Thresholds {
     const double* upper;
     const double* lower;
     const double* upper_probability;
+    const int64_t* rank_limit;
 };
 
 // Many vectors of limits by class, as limit_table.py arranges them: first `n_plain` vectors with one

@@ -16,29 +16,40 @@ inline double limit_of(const Thresholds& thresholds, int64_t y, double coin) {
     return upper ? thresholds.upper[y] : thresholds.lower[y];
 }
 
-// The largest limit that a score can exceed. +inf takes its class in without looking at the score.
+// Whether an infinite limit takes the class in whatever its score; a limit on its rank may not.
+inline bool is_free(const Thresholds& thresholds, int64_t y, int64_t n_classes) {
+    return !thresholds.rank_limit || thresholds.rank_limit[y] >= n_classes;
+}
+
+// The largest limit that a score can exceed, and the largest on ranks. +inf takes its class in
+// without looking at the score.
 class LargestLimit {
    public:
-    LargestLimit() = default;
-    LargestLimit(const Thresholds& thresholds, int64_t n_classes) {
-        include(thresholds, n_classes);
-    }
-
-    void include(const Thresholds& thresholds, int64_t n_classes) {
+    LargestLimit(const Thresholds& thresholds, int64_t n_classes)
+        : rank_(thresholds.rank_limit ? 0 : n_classes) {
         for (int64_t y = 0; y < n_classes; ++y) {
-            include(thresholds.upper[y]);
-            if (thresholds.lower) include(thresholds.lower[y]);
+            const bool free = is_free(thresholds, y, n_classes);
+            bool counts = include(thresholds.upper[y], free);
+            if (thresholds.lower) counts |= include(thresholds.lower[y], free);
+            if (!counts || !thresholds.rank_limit) continue;
+            const int64_t rank = thresholds.rank_limit[y];
+            rank_ = rank > rank_ ? rank : rank_;
         }
+        rank_ = rank_ < n_classes ? rank_ : n_classes;
     }
 
     double value() const { return value_; }
+    int64_t rank() const { return rank_; }
 
    private:
-    void include(double limit) {
-        if (limit > value_ && limit != infinity) value_ = limit;
+    bool include(double limit, bool free) {
+        if (limit == infinity && free) return false;
+        if (limit > value_) value_ = limit;
+        return true;
     }
 
     double value_ = -infinity;
+    int64_t rank_;
 };
 
 EVENCOVER_END

@@ -36,17 +36,19 @@ Element element_of(const nb::dlpack::dtype& type) {
     return Element::float16;
 }
 
-// (upper, lower or None, upper_probability or None), as in quantiles.Thresholds.
-using Limits =
-    std::tuple<Vector<double>, std::optional<Vector<double>>, std::optional<Vector<double>>>;
+// (upper, lower or None, upper_probability or None, rank_limit or None), as in limits.py.
+using Limits = std::tuple<Vector<double>, std::optional<Vector<double>>,
+                          std::optional<Vector<double>>, std::optional<Vector<int64_t>>>;
 
 Thresholds thresholds_of(const Limits& limits, int64_t n_classes) {
-    const auto& [upper, lower, probability] = limits;
+    const auto& [upper, lower, probability, rank_limit] = limits;
     expect_length(upper, n_classes);
-    if (!lower || !probability) return {upper.data(), nullptr, nullptr};
+    if (rank_limit) expect_length(*rank_limit, n_classes);
+    const int64_t* const ranks = rank_limit ? rank_limit->data() : nullptr;
+    if (!lower || !probability) return {upper.data(), nullptr, nullptr, ranks};
     expect_length(*lower, n_classes);
     expect_length(*probability, n_classes);
-    return {upper.data(), lower->data(), probability->data()};
+    return {upper.data(), lower->data(), probability->data(), ranks};
 }
 
 // The list as an array that frees it.
@@ -128,7 +130,7 @@ class Block {
     Block(const std::string& instruction_set, RowArray rows, uint64_t seed,
           std::optional<uint64_t> score_use, std::optional<uint64_t> coin_use,
           std::optional<Vector<uint64_t>> ids, uint64_t first, bool needs_order, double penalty,
-          int64_t k_reg, bool logits, double temperature, double tolerance)
+          int64_t k_reg, bool by_rank, bool logits, double temperature, double tolerance)
         : kernels_(kernels_for(instruction_set)),
           row_array_(rows),
           id_array_(ids),
@@ -140,7 +142,7 @@ class Block {
                 logits,
                 temperature,
                 tolerance},
-          score_{needs_order, penalty, k_reg},
+          score_{needs_order, penalty, k_reg, by_rank},
           draws_{seed,
                  score_use.has_value(),
                  score_use.value_or(0),
@@ -247,13 +249,14 @@ class ReadySets {
    public:
     ReadySets(const std::string& instruction_set, const Limits& limits, uint64_t seed,
               std::optional<uint64_t> score_use, std::optional<uint64_t> coin_use, bool needs_order,
-              double penalty, int64_t k_reg, bool logits, double temperature, bool allow_empty,
+              double penalty, int64_t k_reg, bool by_rank, bool logits, double temperature,
+              bool allow_empty,
               std::array<double, 3> tolerances)
         : kernels_(kernels_for(instruction_set)),
           limits_(limits),
           n_classes_(length(std::get<0>(limits))),
           thresholds_(thresholds_of(limits_, n_classes_)),
-          score_{needs_order, penalty, k_reg},
+          score_{needs_order, penalty, k_reg, by_rank},
           draws_{seed,
                  score_use.has_value(),
                  score_use.value_or(0),
@@ -340,10 +343,10 @@ NB_MODULE(_native, m) {
     nb::class_<Block>(m, "Block")
         .def(nb::init<const std::string&, RowArray, uint64_t, std::optional<uint64_t>,
                       std::optional<uint64_t>, std::optional<Vector<uint64_t>>, uint64_t, bool,
-                      double, int64_t, bool, double, double>(),
+                      double, int64_t, bool, bool, double, double>(),
              "instruction_set"_a, "rows"_a, nb::kw_only(), "seed"_a, "score_use"_a.none(),
              "coin_use"_a.none(), "ids"_a.none(), "first"_a, "needs_order"_a, "penalty"_a,
-             "k_reg"_a, "logits"_a, "temperature"_a, "tolerance"_a)
+             "k_reg"_a, "by_rank"_a, "logits"_a, "temperature"_a, "tolerance"_a)
         .def("row_keys", &Block::row_keys)
         .def("true_label_scores", &Block::true_label_scores)
         .def("score_matrix", &Block::score_matrix)
@@ -355,7 +358,7 @@ NB_MODULE(_native, m) {
     m.def("instruction_sets", &instruction_sets, "What this machine can run, best first.");
     nb::class_<ReadySets>(m, "ReadySets")
         .def(nb::init<const std::string&, Limits, uint64_t, std::optional<uint64_t>,
-                      std::optional<uint64_t>, bool, double, int64_t, bool, double, bool,
+                      std::optional<uint64_t>, bool, double, int64_t, bool, bool, double, bool,
                       std::array<double, 3>>())
         .def("sets", &ReadySets::sets, "rows"_a, "ids"_a.none());
     m.def("say_when_a_map_is_lost", &say_when_a_map_is_lost,

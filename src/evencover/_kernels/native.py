@@ -1,6 +1,6 @@
 """The kernels in C++: same signatures and same bits as `reference`, which defines them.
 
-Two formulas are known here (`Formula`), and no rank limits; all else runs on the reference.
+Three formulas are known here (`Formula`); all else runs on the reference.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def prediction_sets(
     row's most probable class, the first of equals.
     """
     options: Any = {"logits": logits, "temperature": temperature}
-    if not formula.is_native or limits.rank_limit is not None:
+    if not formula.is_native:
         draws = _with_keys(rows, draws)
         return reference.prediction_sets(
             formula, rows, draws, limits, allow_empty=allow_empty, **options
@@ -139,7 +139,7 @@ def ready_sets(
 ) -> reference.ReadySets:
     """What gives the `prediction_sets` of a few rows at a time: see `reference.ready_sets`."""
     options: Any = {"allow_empty": allow_empty, "logits": logits, "temperature": temperature}
-    if not formula.is_native or limits.rank_limit is not None:
+    if not formula.is_native:
         return reference.ready_sets(formula, draws, limits, **options)
     ready = _native.ReadySets(
         INSTRUCTION_SET,
@@ -173,7 +173,7 @@ def set_coverage(
 ) -> tuple[IntArray, Array, IntArray]:
     """What evaluation asks of the `prediction_sets`: see `reference.set_coverage`."""
     options: Any = {"logits": logits, "temperature": temperature}
-    if not formula.is_native or limits.rank_limit is not None:
+    if not formula.is_native:
         draws = _with_keys(rows, draws)
         return reference.set_coverage(
             formula, rows, draws, labels, limits, allow_empty=allow_empty, **options
@@ -200,30 +200,28 @@ def set_sizes(
 ) -> IntArray:
     """Sizes (n, T) of the sets under each of T vectors of limits, from one pass over the rows."""
     options: Any = {"logits": logits, "temperature": temperature}
-    has_rank_limit = [each.rank_limit is not None for each in vectors]
-    if not formula.is_native or all(has_rank_limit):
+    if not formula.is_native:
         return reference.set_sizes(formula, rows, _with_keys(rows, draws), vectors, **options)
-    if any(has_rank_limit):
-        return _mixed_set_sizes(formula, rows, draws, list(vectors), **options)
-    tables = [vectors] if isinstance(vectors, LimitTable) else LimitTable.parts(vectors)
     block = _block(formula, rows, draws, **options)
+    # A table has no ranks: vectors with limits on them are counted one by one.
+    own = list(vectors)
+    plain = [place for place, each in enumerate(own) if each.rank_limit is None]
+    if isinstance(vectors, LimitTable) and len(plain) == len(own):
+        tables = [vectors]
+    else:
+        tables = LimitTable.parts([own[place] for place in plain])
     parts = []
     for table in tables:
         parts.append(np.empty((len(rows), len(table)), dtype=np.int64))
         _refuse(block.set_sizes(_native.LimitTable(**table.arrays), parts[-1]))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-
-def _mixed_set_sizes(
-    formula: Formula, rows: Array, draws: Draws, vectors: Sequence[Limits], **options: Any
-) -> IntArray:
-    """Those with a rank limit apart from the others."""
-    sizes = np.empty((len(rows), len(vectors)), dtype=np.int64)
-    has_rank_limit = np.array([each.rank_limit is not None for each in vectors])
-    for part in (np.flatnonzero(~has_rank_limit), np.flatnonzero(has_rank_limit)):
-        own = [vectors[place] for place in part.tolist()]
-        sizes[:, part] = set_sizes(formula, rows, draws, own, **options)
-    return sizes
+    if len(plain) == len(own):
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    sizes = np.empty((len(own), len(rows)), dtype=np.int64)
+    if parts:
+        sizes[plain] = np.concatenate(parts, axis=1).T
+    for place in set(range(len(own))) - set(plain):
+        _refuse(block.prediction_sets(_arrays(own[place]), True, sizes[place])[1])
+    return np.ascontiguousarray(sizes.T)
 
 
 def p_values(
@@ -342,16 +340,17 @@ def _block(
         INSTRUCTION_SET,
         _adjacent_columns(rows),
         **draws._replace(ids=ids)._asdict(),
-        **dict(zip(("needs_order", "penalty", "k_reg"), _formula(formula), strict=True)),
+        **dict(zip(("needs_order", "penalty", "k_reg", "by_rank"), _formula(formula), strict=True)),
         logits=logits,
         temperature=temperature,
         tolerance=SUM_TOLERANCE[rows.dtype.itemsize],
     )
 
 
-def _formula(formula: Formula) -> tuple[bool, float, int]:
+def _formula(formula: Formula) -> tuple[bool, float, int, bool]:
     assert formula.penalty is not None
-    return formula.needs_order, float(formula.penalty), int(min(formula.k_reg, 2**62))
+    k_reg = int(min(formula.k_reg, 2**62))
+    return formula.needs_order, float(formula.penalty), k_reg, formula.by_rank
 
 
 def _adjacent_columns(rows: Array) -> Array:
@@ -363,7 +362,9 @@ def _adjacent_columns(rows: Array) -> Array:
 
 
 def _arrays(limits: Limits) -> tuple[Any, ...]:
-    return tuple(None if part is None else _floats(part) for part in limits[:3])
+    *floats, ranks = limits
+    known = [None if part is None else _floats(part) for part in floats]
+    return (*known, None if ranks is None else _integers(ranks))
 
 
 def _floats(values: Array) -> FloatArray:

@@ -54,8 +54,10 @@ class OrderedSelector {
     void select(const Candidates& candidates, double u, double coin, uint8_t* is_member) {
         if (candidates.size() == 0) return;
         fill_buckets(candidates);
-        bound_scores();
-        const int64_t n_unsure = compare_bounds(candidates, coin, is_member);
+        bound_scores(candidates.largest());
+        const int64_t n_unsure = thresholds_.rank_limit
+                                     ? compare_ranks(candidates, coin, is_member)
+                                     : compare_bounds(candidates, coin, is_member);
         for (int64_t i = 0; i < n_unsure; ++i) {
             compare_exactly(candidates, buckets_[unsure_[i]], u, coin, is_member);
         }
@@ -96,17 +98,17 @@ class OrderedSelector {
         }
     }
 
-    void bound_scores() {
+    void bound_scores(double top) {
         int64_t mass = 0;
         int32_t count = 0;
         for (int64_t b = 0; b < n_buckets_; ++b) {
             Bucket& bucket = buckets_[b];
             bucket.mass_before = mass;
             bucket.count_before = count;
-            bucket.least = least_score(score_, mass, count + 1);
+            bucket.least = least_score(score_, mass, count + 1, top);
             mass += bucket.mass;
             count += bucket.count;
-            bucket.largest = largest_score(score_, mass, count);
+            bucket.largest = largest_score(score_, mass, count, top);
         }
     }
 
@@ -126,6 +128,26 @@ class OrderedSelector {
         return n_unsure;
     }
 
+    // The same with limits on ranks. The score 1 - p of a class is known without its rank.
+    int64_t compare_ranks(const Candidates& candidates, double coin, uint8_t* is_member) {
+        int64_t n_unsure = 0;
+        for (int64_t i = 0; i < candidates.size(); ++i) {
+            Bucket& bucket = buckets_[bucket_of_[i]];
+            const int64_t y = candidates.class_of(i), rank_limit = thresholds_.rank_limit[y];
+            const double limit = limit_of(thresholds_, y, coin), own = softmax_score(candidates.p(i));
+            const double largest = score_.needs_order ? bucket.largest : own;
+            const double least = score_.needs_order ? bucket.least : own;
+            const bool inside =
+                largest <= limit && bucket.count_before + bucket.count <= rank_limit;
+            const bool is_unsure =
+                !inside && least <= limit && bucket.count_before + 1 <= rank_limit;
+            is_member[i] = inside;
+            if (is_unsure && !bucket.is_unsure) unsure_[n_unsure++] = bucket_of_[i];
+            bucket.is_unsure |= is_unsure;
+        }
+        return n_unsure;
+    }
+
     void compare_exactly(const Candidates& candidates, const Bucket& bucket, double u, double coin,
                          uint8_t* is_member) {
         Ranked* const ranked = ranked_.data();
@@ -135,9 +157,13 @@ class OrderedSelector {
         sort_ranked(ranked, end);
         int64_t mass = bucket.mass_before, rank = bucket.count_before + 1;
         for (const Ranked* r = ranked; r < end; ++r, ++rank) {
-            const double s = ordered_score(score_, r->p, mass, rank, u);
+            const double s = score_.needs_order
+                                 ? ordered_score(score_, r->p, mass, rank, u, candidates.largest())
+                                 : softmax_score(r->p);
             const int64_t y = candidates.class_of(r->candidate);
-            is_member[r->candidate] = s <= limit_of(thresholds_, y, coin);
+            is_member[r->candidate] =
+                s <= limit_of(thresholds_, y, coin) &&
+                (!thresholds_.rank_limit || rank <= thresholds_.rank_limit[y]);
             mass += fixed_point(r->p);
         }
     }

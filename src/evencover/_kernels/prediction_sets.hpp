@@ -22,6 +22,7 @@ class InfiniteLimits {
     InfiniteLimits(const Thresholds& thresholds, int64_t n_classes)
         : thresholds_(thresholds), always_(n_classes) {
         for (int64_t y = 0; y < n_classes; ++y) {
+            if (!is_free(thresholds, y, n_classes)) continue;
             const bool upper = thresholds.upper[y] == infinity;
             const bool lower = thresholds.lower ? thresholds.lower[y] == infinity : upper;
             always_.add_if(y, upper && lower);
@@ -53,9 +54,10 @@ class InfiniteLimits {
 // Writes the set of one row, for scores that go by the order.
 class OrderedSets {
    public:
-    OrderedSets(const Score& score, const Thresholds& thresholds, int64_t n_classes)
+    OrderedSets(const Score& score, const Thresholds& thresholds, int64_t n_classes, int64_t)
         : infinite_(thresholds, n_classes),
-          chooser_(score, LargestLimit(thresholds, n_classes).value(), n_classes),
+          largest_(thresholds, n_classes),
+          chooser_(score, largest_.value(), n_classes, largest_.rank()),
           selector_(score, thresholds, n_classes),
           candidates_(n_classes),
           is_member_(n_classes),
@@ -89,6 +91,7 @@ class OrderedSets {
     }
 
     InfiniteLimits infinite_;
+    LargestLimit largest_;
     Chooser chooser_;
     OrderedSelector selector_;
     Candidates candidates_;
@@ -98,17 +101,19 @@ class OrderedSets {
 
 class SoftmaxSets {
    public:
-    SoftmaxSets(const Score&, const Thresholds& thresholds, int64_t n_classes)
+    // To find the cuts takes as long as a few rows.
+    SoftmaxSets(const Score&, const Thresholds& thresholds, int64_t n_classes, int64_t n_rows)
         : thresholds_(thresholds),
           n_classes_(n_classes),
-          cuts_(thresholds.upper, n_classes),
+          has_cuts_(n_rows >= 8 && !thresholds.lower),
+          cuts_(thresholds.upper, has_cuts_ ? n_classes : 0),
           members_(n_classes) {}
 
     template <class Source>
     int64_t write(const Source& source, const typename Source::Value* row, double, double coin,
                   int32_t* classes) {
         if constexpr (is_quick<Source>) {
-            if (!thresholds_.lower) {
+            if (has_cuts_) {
                 FloatPass pass;
                 const int32_t* end = pass.append_places(row, n_classes_, cuts_.data(), classes);
                 if (is_surely_good(source, pass, row, n_classes_)) return end - classes;
@@ -122,6 +127,7 @@ class SoftmaxSets {
    private:
     const Thresholds& thresholds_;
     int64_t n_classes_;
+    bool has_cuts_;
     SoftmaxCuts cuts_;
     ClassBits members_;
 };
@@ -131,7 +137,7 @@ template <class Sets, class Source, class Room, class Use>
 inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score,
                            const Draws& draws, const Thresholds& thresholds, bool allow_empty,
                            Room room, Use use) {
-    Sets sets(score, thresholds, rows.n_classes);
+    Sets sets(score, thresholds, rows.n_classes, rows.n_rows);
     RowNumbers numbers(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         numbers.go_to(i);
@@ -152,8 +158,9 @@ inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score,
 template <class Source, class Room, class Use>
 inline int64_t each_set(Source& source, const Rows& rows, const Score& score, const Draws& draws,
                         const Thresholds& thresholds, bool allow_empty, Room room, Use use) {
-    const auto by = score.needs_order ? each_set_by<OrderedSets, Source, Room, Use>
-                                      : each_set_by<SoftmaxSets, Source, Room, Use>;
+    const auto by = score.needs_order || thresholds.rank_limit
+                        ? each_set_by<OrderedSets, Source, Room, Use>
+                        : each_set_by<SoftmaxSets, Source, Room, Use>;
     return by(source, rows, score, draws, thresholds, allow_empty, room, use);
 }
 

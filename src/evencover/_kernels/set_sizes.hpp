@@ -153,7 +153,7 @@ inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& sco
     const int64_t n_classes = rows.n_classes;
     double largest = -infinity;
     for (int64_t y = 0; y < n_classes; ++y) largest = std::max(largest, table.top_limits[y * table.n_top]);
-    Chooser chooser(score, largest, n_classes);
+    Chooser chooser(score, largest, n_classes, n_classes);
     CandidateScorer<typename Source::Value> scorer(score, largest, n_classes);
     VectorCounter counter(table);
     Candidates candidates(n_classes);

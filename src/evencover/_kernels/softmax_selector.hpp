@@ -8,7 +8,7 @@
 #include "limits.hpp"
 #include "score.hpp"
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -30,6 +30,28 @@ inline uint64_t eight_members(const T* row, int64_t y, const Thresholds& thresho
     }
     const __m512d scores = _mm512_sub_pd(_mm512_set1_pd(1.0), eight_doubles(row + y));
     return _mm512_cmp_pd_mask(scores, limits, _CMP_LE_OQ);
+}
+
+#elif defined(__AVX2__)
+
+inline __m256d four_doubles(const float* at) { return _mm256_cvtps_pd(_mm_loadu_ps(at)); }
+inline __m256d four_doubles(const double* at) { return _mm256_loadu_pd(at); }
+
+template <class T>
+inline uint64_t four_members(const T* row, int64_t y, const Thresholds& thresholds, double coin) {
+    __m256d limits = _mm256_loadu_pd(thresholds.upper + y);
+    if (thresholds.lower) {
+        const __m256d chances = _mm256_loadu_pd(thresholds.upper_probability + y);
+        const __m256d heads = _mm256_cmp_pd(_mm256_set1_pd(coin), chances, _CMP_LT_OQ);
+        limits = _mm256_blendv_pd(_mm256_loadu_pd(thresholds.lower + y), limits, heads);
+    }
+    const __m256d scores = _mm256_sub_pd(_mm256_set1_pd(1.0), four_doubles(row + y));
+    return static_cast<uint64_t>(_mm256_movemask_pd(_mm256_cmp_pd(scores, limits, _CMP_LE_OQ)));
+}
+
+template <class T>
+inline uint64_t eight_members(const T* row, int64_t y, const Thresholds& thresholds, double coin) {
+    return four_members(row, y, thresholds, coin) | four_members(row, y + 4, thresholds, coin) << 4;
 }
 
 #else

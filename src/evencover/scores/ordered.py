@@ -127,6 +127,12 @@ class SAPS(Score):
         behind = at.top + self.penalty * (at.rank - 2 + at.u)
         return np.where(at.rank == 1, at.u * at.top, behind)
 
+    @property
+    def kernel(self) -> Formula:
+        """With its twin in C++; a subclass may have changed the formula, and has none."""
+        penalty = float(self.penalty) if type(self) is SAPS else None
+        return super().kernel._replace(penalty=penalty, by_rank=True)
+
     def maximum(self, n_classes: int) -> float:
         """1, plus the price of the last rank."""
         return 1.0 + self.penalty * (n_classes - 1)
