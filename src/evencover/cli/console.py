@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from evencover.data.source import Block, Source
@@ -27,7 +27,7 @@ def progress(
     total: int | None,
     size: Callable[[Item], int],
     unit: str | None = None,
-) -> Iterator[Item]:
+) -> Generator[Item, None, None]:
     """Pass items on; show a bar with the time left once a second has gone by, on a terminal.
 
     With a `unit` it also shows how many of them are done per second.

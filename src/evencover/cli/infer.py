@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +9,7 @@ from evencover.cli.console import note, progress
 from evencover.cli.shared import Output, Switch
 
 if TYPE_CHECKING:
-    from evencover.inference.batches import Batch
+    from evencover.inference.run import Batches
 
 
 def run(
@@ -80,7 +79,7 @@ def run(
 
     names = None if class_names is None else column_from_file(class_names, "class_names").tolist()
 
-    def watch(batches: Iterable[Batch], n_inputs: int) -> Iterable[Batch]:
+    def watch(batches: Batches, n_inputs: int) -> Batches:
         return progress(batches, "inferring", n_inputs, lambda batch: batch.n_inputs, unit="inputs")
 
     done = infer(

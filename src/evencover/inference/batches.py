@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -52,7 +52,7 @@ class Batch(NamedTuple):
 
 def prepared_batches(
     model: Model, inputs: Inputs, parts: Sequence[Range], batch_size: int, workers: int
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """Batches of the parts in order; each begins anew with a part, so that parts never differ."""
     with ThreadPoolExecutor(workers, thread_name_prefix="evencover-infer") as pool:
         yield from in_order(

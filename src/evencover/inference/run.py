@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,8 @@ MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22
 N_FIRST = 2  # inputs that tell what the model returns
 UNREADABLE = "_unreadable.csv"
 
-Watch = Callable[[Iterable[Batch], int], Iterable[Batch]]
+Batches = Generator[Batch, None, None]
+Watch = Callable[[Batches, int], Batches]
 
 
 class Inferred(NamedTuple):
@@ -102,7 +103,7 @@ def infer(
     force
         Write anew what another model or other data made.
     watch
-        Wraps the stream of batches, for a progress bar; also gets the number of inputs to come.
+        A generator that passes batches on, for a progress bar; it also gets the number of inputs.
 
     Returns
     -------
@@ -151,7 +152,7 @@ def infer(
     )
     with plan.writing(force=force) as missing:
         todo = [each for each in ranges if _record(each) in missing]
-        batches: Iterable[Batch] = prepared_batches(run, inputs, todo, size, workers)
+        batches = prepared_batches(run, inputs, todo, size, workers)
         if watch is not None:
             batches = watch(batches, sum(each.stop - each.start for each in todo))
         try:
@@ -167,6 +168,8 @@ def infer(
                 f"{there} of {len(ranges)} files are in '{folder}', and the same again makes the "
                 "rest"
             ) from None
+        finally:
+            batches.close()  # a bar goes before anything is said
         return _finish(plan, ranges, len(todo))
 
 
