@@ -19,7 +19,12 @@ from evencover.report.groups import (
 )
 from evencover.report.page import percent
 from evencover.report.remedies import remedies
-from evencover.report.sizes import about_empty_sets, coverage_by_size, size_histogram
+from evencover.report.sizes import (
+    about_empty_sets,
+    coverage_by_size,
+    size_histogram,
+    size_over_classes,
+)
 from evencover.report.verdict import State, class_states, usual_spread, verdict
 from evencover.scores import make_score
 
@@ -63,6 +68,7 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "numbers": descriptions("report", percent(1 - report.alpha), report),
         "true_gap_error": _or_none(report.true_gap_parts.standard_error),
         "size_quantiles": report.size_quantiles,
+        "size_over_classes": size_over_classes(seen.size_sums, report.class_counts),
         "sizes": size_histogram(report.size_counts),
         "coverage_by_size": coverage_by_size(report.size_counts, seen.covered_by_size),
         "empty_sets": about_empty_sets(predictor, report),
