@@ -55,7 +55,9 @@ def strange(folder, simulate):
     )
     path = folder / "strange.html"
     ids = [f"<b>row {row}</b>" for row in range(1000)]
-    write_report(path, predictor, data.rows[1000:], data.labels[1000:], ids=ids, title=EVIL)
+    tree = [(EVIL, "<i>tags</i>"), (QUOTES, "<i>tags</i>"), (EMOJI, "animals"), (ARABIC, "animals")]
+    rows = data.rows[1000:], data.labels[1000:]
+    write_report(path, predictor, *rows, ids=ids, title=EVIL, taxonomy=tree)
     return path
 
 
@@ -323,11 +325,16 @@ def test_names_stay_text_wherever_they_are_shown(visit, strange):
     assert page.title() == EVIL
     names = page.locator("#classes tbody .name")
     assert set(names.all_text_contents()) == {EVIL, QUOTES, EMOJI, ARABIC, "class 4", "x" * 300}
+    summaries = []
     for place in range(6):
         name = names.nth(place).text_content()
         names.nth(place).click()
         assert page.text_content("#detail h3") == name
         page.locator("#detail .examples").wait_for()
+        summaries += page.locator("#detail .examples .summary").all_text_contents()
+    assert any("all animals" in text for text in summaries)
+    assert any("<i>tags</i>" in text for text in summaries)
+    assert page.locator("#detail .examples i").count() == 0
     page.locator("#chart-coverage").scroll_into_view_if_needed()
     box = page.locator("#chart-coverage").bounding_box()
     for share in np.linspace(0.1, 0.95, 12):
