@@ -38,14 +38,15 @@ test-deep: lint  ## everything, with many more examples, repetitions and kills; 
 	$(PIP) --editable '.[export,mlflow,onnx,serve]' httpx schemathesis
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep'
 
-# Not those of a browser, a cluster or the docs, whose tools are ours alone; a subset with OLDEST="tests/cli".
+# Old packages warn of each other, so warnings are no errors here. Browser, cluster and docs have tools of
+# their own; a subset is run with OLDEST="tests/cli".
 OLDEST ?= src tests --ignore tests/browser --ignore tests/cluster --ignore tests/docs --ignore tests/benchmarks
 test-oldest:  ## with the oldest versions of all that evencover says it works with
 	$(PYTHON) -m venv .cache/oldest
 	.cache/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python --resolution lowest-direct --editable '.[all]' 'pandas>=2.1' 'polars>=1'
 	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python pytest pytest-xdist hypothesis
-	.cache/oldest/bin/python -m pytest -q --numprocesses auto --dist loadgroup -m 'not deep' $(OLDEST)
+	.cache/oldest/bin/python -m pytest -q -W default --numprocesses auto --dist loadgroup -m 'not deep' $(OLDEST)
 
 audit: $(VENV)/.ready-dev  ## known vulnerabilities of what is installed; asks a server
 	$(PIP) pip-audit
