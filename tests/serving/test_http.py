@@ -338,6 +338,17 @@ def test_a_new_model_is_taken_up_and_starts_a_new_state(serve, data, fitted, mod
     assert client.post("/v1/sets", json=body(data)).json()["sizes"] == sets
 
 
+def test_a_model_that_was_replaced_meanwhile_starts_a_new_state(serve, data, model, tmp_path):
+    client = serve()
+    client.post("/v1/labels", json=body(data, labels=True), headers=BEARER)
+    old = client.get("/healthz").json()["model"]
+    other = StandardPredictor().fit(data.rows[:300], data.labels[:300], class_names=NAMES)
+    save(other, model, force=True)
+    again = serve()
+    assert again.get("/v1/coverage").json()["rows"] == 0
+    assert (tmp_path / f"watch.{old[:8]}.json").exists()
+
+
 def test_many_at_once_are_all_counted(client, data, fitted, tmp_path):
     def send(start):
         for n in range(start, start + 50, 10):

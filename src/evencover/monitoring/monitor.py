@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
@@ -276,9 +277,15 @@ class CoverageMonitor:
                 f"Both monitors counted the same rows ({len(twice)} input"
                 f"{'' if len(twice) == 1 else 's'}); evidence counted twice gives false alarms."
             )
-        both = CoverageMonitor(self.predictor, self.false_alarm, self.tolerance)
+        both = self.empty()
         both.counts = self.counts + other.counts
         return both
+
+    def empty(self) -> Self:
+        """A monitor of the same model and levels that has counted nothing; made at once."""
+        other = copy(self)
+        other.counts = Counts(self.predictor.n_classes_)
+        return other
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CoverageMonitor) and self._content() == other._content()
@@ -334,7 +341,7 @@ class CoverageMonitor:
 
     def map_history(self, function: Callable[[Self], Item]) -> dict[str, Item]:
         """What a function says of the monitor as it was at the end of each period."""
-        then, found = type(self)(self.predictor, self.false_alarm, self.tolerance), {}
+        then, found = self.empty(), {}
         for period in sorted(self.counts.periods):
             then.counts.periods[period] = self.counts.periods[period]
             found[period] = function(then)

@@ -152,7 +152,7 @@ async def _rows(request: Any, limits: Limits, *, with_labels: bool) -> Rows:
 async def _body(request: Any, limits: Limits) -> bytes:
     sentence = f"The body must have at most {limits.body} bytes."
     length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > limits.body:
+    if length.isdecimal() and int(length) > limits.body:
         raise RefusedError(413, sentence)
     body = bytearray()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -16,8 +17,10 @@ from evencover.engine.blocks import Part, known_ids
 from evencover.errors import InputError
 from evencover.monitoring import CoverageMonitor, summary
 from evencover.monitoring.counts import Counts
+from evencover.monitoring.files import read_state
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.content import digest
 from evencover.predictors.matching import like_calibration
 from evencover.predictors.ready import few_rows
 from evencover.predictors.rule import Rule
@@ -121,13 +124,13 @@ class Service:
     @staticmethod
     def _counted(loaded: Loaded, given: Rows, kept: list[int]) -> Counts:
         """What some of the rows add to the counts; a bad row, and nothing is counted."""
-        monitor = loaded.monitor
-        part = CoverageMonitor(loaded.predictor, monitor.false_alarm, monitor.tolerance)
         labels, ids, groups = (
             None if values is None else [values[n] for n in kept]
             for values in (given.labels, given.ids, given.groups)
         )
-        return part.update(given.rows[kept], labels, ids=ids, groups=groups).counts
+        return (
+            loaded.monitor.empty().update(given.rows[kept], labels, ids=ids, groups=groups).counts
+        )
 
     def coverage(self) -> dict[str, Any]:
         """All that the monitor has to say."""
@@ -162,9 +165,7 @@ class Service:
         then, value = self._kept.get(what, (0.0, None))
         if value is None or time.monotonic() - then > KEPT_SECONDS:
             with self._lock:
-                monitor = self.now.monitor
-                copied = CoverageMonitor(monitor.predictor, monitor.false_alarm, monitor.tolerance)
-                copied.counts = monitor.counts + copied.counts
+                copied = self.now.monitor + self.now.monitor.empty()
             value = make(copied)
             self._kept[what] = (time.monotonic(), value)
         return value
@@ -219,8 +220,7 @@ class Service:
                 old.stamp = stamp
                 return False
             if self.state is not None:
-                ending = f".{old.monitor.model[:8]}{self.state.suffix}"
-                old.monitor.save(self.state.with_name(self.state.stem + ending))
+                old.monitor.save(self._state_of(old.monitor.model))
                 monitor.save(self.state)
             self.now = Loaded(predictor, monitor, stamp)
             self._kept.clear()
@@ -228,8 +228,17 @@ class Service:
 
     def _load(self) -> Loaded:
         stamp, predictor = self._stamp(), load(self.model)
+        if self.state is not None and self.state.exists():
+            model = read_state(self.state).get("model")
+            if model != digest(predictor):  # the model was replaced while nothing was running
+                os.replace(self.state, self._state_of(str(model)))
         monitor = CoverageMonitor.open(self.state, predictor, **self.options)
         return Loaded(predictor, monitor, stamp)
+
+    def _state_of(self, model: str) -> Path:
+        """Where the state of an earlier model is kept."""
+        assert self.state is not None
+        return self.state.with_name(f"{self.state.stem}.{model[:8]}{self.state.suffix}")
 
     def _stamp(self) -> tuple[int, int, int]:
         """What changes when the file does."""
