@@ -11,7 +11,7 @@ from evencover import APS, RAPS, InputError, load, save
 from evencover.predictors import PREDICTORS, make_predictor, method_names
 
 K = 6
-N_FLIPS = size(short=10, deep=900)  # of each of 34 kinds of models
+N_FLIPS = size(short=10, deep=1310)  # of each of 23 kinds of models
 NAMES = ["a", "b", "é", "|", "=1", "f"]
 OWN = {
     "clustered": {"gamma": 0.4, "n_clusters": 2},

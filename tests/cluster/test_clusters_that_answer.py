@@ -1,6 +1,7 @@
 """Clusters that cannot do the work say so in one sentence, in time: processes set up wrong."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -156,3 +157,37 @@ def test_a_local_cluster_listens_on_this_machine_only(client):
         words[1].split(":")[0] for words in listening if int(words[1].split(":")[1], 16) == port
     }
     assert hosts == {"0100007F"}
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl")
+def test_tls_addresses_work(tmp_path, monkeypatch):
+    import dask
+
+    made = (
+        "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -keyout key.pem -out ca.pem"
+    )
+    subprocess.run(["openssl", *made.split()], cwd=tmp_path, check=True, capture_output=True)
+    own = {"cert": str(tmp_path / "ca.pem"), "key": str(tmp_path / "key.pem")}
+    tls = {
+        "ca-file": str(tmp_path / "ca.pem"),
+        **dict.fromkeys(("scheduler", "worker", "client"), own),
+    }
+    for name in (
+        "CA_FILE",
+        *(f"{who}__{what}" for who in ("SCHEDULER", "WORKER") for what in ("CERT", "KEY")),
+    ):
+        path = own["key" if name.endswith("KEY") else "cert"]
+        monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", path)
+    rows = np.full((50, 2), 0.5)
+    with (
+        process(SCHEDULER.replace("port=0", "port=0, protocol='tls'")) as (_, address),
+        process(WORKER.format(before="").replace("nthreads", "protocol='tls', nthreads"), address),
+        dask.config.set({"distributed.comm.tls": tls}),
+        dask_client(address) as client,
+    ):
+        assert address.startswith("tls://")
+        there = StandardPredictor().fit(rows, np.arange(50) % 2, executor=client)
+    np.testing.assert_array_equal(
+        there.thresholds_, StandardPredictor().fit(rows, np.arange(50) % 2).thresholds_
+    )
