@@ -241,6 +241,6 @@ def _about(predictor: BasePredictor) -> dict[str, str]:
         "evencover.method": predictor.method,
         "evencover.alpha": str(predictor.alpha),
         "evencover.score": json.dumps(predictor.score_.to_dict(), default=str),
-        "evencover.guarantee": predictor.guarantee,
+        "evencover.guarantee": predictor.promise,
         "evencover.class_names": json.dumps(names),
     }

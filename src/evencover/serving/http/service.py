@@ -154,7 +154,7 @@ class Service:
             "alpha": str(predictor.alpha),
             "exact": predictor.exact,
             "reads": "logits" if predictor.from_logits else "probabilities",
-            "guarantee": predictor.guarantee,
+            "guarantee": predictor.promise,
             "n_classes": predictor.n_classes_,
             "n_calibration": predictor.n_calibration_,
             "needs_groups": "row groups" in predictor.needs,
