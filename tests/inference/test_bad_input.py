@@ -154,3 +154,26 @@ def test_a_folder_with_other_things_is_left_alone(run, folder):
     (folder / "scores").mkdir()
     (folder / "scores" / "thesis.tex").write_text("years of work")
     assert_found("holds other files", refused(run("mine.py:pictures", "data", "--force")))
+
+
+def test_a_link_to_nothing_is_unreadable(run, folder):
+    (folder / "data" / "red" / "link.png").symlink_to(folder / "nowhere.png")
+    (folder / "data" / "red" / "round").symlink_to(folder / "data")
+    assert "1 of 13 inputs" in succeeded(run("mine.py:pictures", "data")).err
+
+
+def test_names_that_look_like_numbers_stay_as_they_are(run, folder):
+    (folder / "numbers.txt").write_text("01\n1\n002\n2\n")
+    (folder / "list.csv").write_text("path,label\ndata/red/000.png,002\ndata/blue/000.png,1\n")
+    succeeded(run("mine.py:nameless", "list.csv", "--class-names", "numbers.txt"))
+    assert read(folder / "scores").column("label").to_pylist() == [2, 1]
+
+
+def test_a_missing_file_of_names(run):
+    line = refused(run("mine.py:nameless", "data", "--class-names", "none.txt"))
+    assert_found("Cannot read 'none.txt': there is no such file", line)
+
+
+def test_moving_everything_is_no_other_model(run, folder, monkeypatch):
+    succeeded(run("mine.py:pictures", "data"))
+    assert "1 of them there already" in succeeded(run(str(folder / "mine.py:pictures"), "data")).out

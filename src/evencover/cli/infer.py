@@ -74,10 +74,7 @@ def run(
     force
         Write anew a folder that was begun with another model or other data.
     """
-    from evencover.data.files import column_from_file
     from evencover.inference import infer
-
-    names = None if class_names is None else column_from_file(class_names, "class_names").tolist()
 
     def watch(batches: Batches, n_inputs: int) -> Batches:
         return progress(batches, "inferring", n_inputs, lambda batch: batch.n_inputs, unit="inputs")
@@ -90,7 +87,7 @@ def run(
         input_key=input_key,
         labels_key=labels_key,
         ids_key=ids_key,
-        class_names=names,
+        class_names=None if class_names is None else _names(class_names),
         probabilities=probabilities,
         dtype=dtype,
         device=device,
@@ -108,3 +105,14 @@ def run(
         )
     already = f", {done.n_there} of them there already" if done.n_there else ""
     print(f"{output}: {done.n_rows} rows in {done.n_files} files{already}")
+
+
+def _names(path: Path) -> list[str]:
+    """Class names from a file; lines of text stay as they are, even if they look like numbers."""
+    from evencover.data.files import column_from_file
+    from evencover.data.location import existing_file
+
+    if path.suffix.lower() not in ("", ".txt"):
+        return [str(name) for name in column_from_file(path, "class_names").tolist()]
+    existing_file(path)
+    return path.read_text(encoding="utf-8-sig").splitlines()

@@ -66,8 +66,7 @@ class FolderInputs(Inputs):
     def _files(self, name: str) -> list[str]:
         """The files of a class by name, those of folders inside it included."""
         top, found = self.folder / name, []
-        # Without classes the folder's own files are meant, whatever lies in hidden folders.
-        for place, folders, files in os.walk(top, followlinks=True):
+        for place, folders, files in os.walk(top):
             folders[:] = [each for each in folders if not each.startswith(".")]
             inside = os.path.relpath(place, top)
             for file in files:
@@ -78,9 +77,18 @@ class FolderInputs(Inputs):
     def _count(self, name: str, digest: hashlib.blake2b) -> int:
         files = self._files(name)
         for file in files:
-            stat = (self.folder / name / file).stat()
-            digest.update(repr((name, file, stat.st_size, stat.st_mtime_ns)).encode())
+            about = _size_and_time(self.folder / name / file)
+            digest.update(repr((name, file, *about)).encode())
         return len(files)
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """What tells a file from another of its name; a link to nothing fails when it is read."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _is_class(entry: os.DirEntry[str]) -> bool:

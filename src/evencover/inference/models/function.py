@@ -46,7 +46,8 @@ class FunctionModel(Model):
         self.batch_size = getattr(function, "batch_size", None)
         source = getattr(module, "__file__", None)
         content = content_digest(Path(source)) if source else ""
-        self.identity = f"{target} {content} {getattr(function, 'identity', '')}".strip()
+        own = getattr(function, "identity", "")  # wherever the file may lie
+        self.identity = f"{Path(place).name}:{path} {content} {own}".strip()
         if device is not None:
             if "device" not in inspect.signature(function).parameters:
                 raise InputError(
