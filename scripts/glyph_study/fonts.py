@@ -70,7 +70,8 @@ def has_glyphs(font: Font, characters: str, folder: Path) -> str:
 
     path = str(folder / font.file)
     try:
-        known = TTFont(path, fontNumber=font.index, lazy=True).getBestCmap() or {}
+        with TTFont(path, fontNumber=font.index, lazy=True) as file:
+            known = file.getBestCmap() or {}
         ready = opened(path, font.index)
     except (TTLibError, OSError, AssertionError):
         return ""

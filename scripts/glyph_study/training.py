@@ -80,7 +80,7 @@ def _epoch(
         loss.backward()
         optimizer.step()
         rate.step()
-        n_right += float((logits.argmax(1) == truth).sum())
-        total += float(loss) * len(chosen)
+        n_right += (logits.argmax(1) == truth).sum().item()
+        total += loss.item() * len(chosen)
         n_seen += len(chosen)
     return n_right / n_seen, total / n_seen

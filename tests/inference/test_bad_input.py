@@ -30,6 +30,10 @@ def growing(images, calls=[]):
 def large(images):
     return np.full((len(images), 4), 1e6)
 
+class Unready:
+    def __init__(self):
+        raise KeyError("WEIGHTS")
+
 number = 5
 """
 
@@ -70,6 +74,7 @@ def run(capsys, folder):
         ("nowhere:f", "data", (), "no module 'nowhere'"),
         ("mine.py:f", "data", (), "'mine' has no 'f'"),
         ("broken.py:f", "data", (), "raised ModuleNotFoundError"),
+        ("bad.py:Unready", "data", (), "Cannot load the model .*: it raised KeyError: 'WEIGHTS'"),
         ("bad.py:number", "data", (), "must be a function. Got int"),
         ("mine.py:pictures", "nowhere", (), "'nowhere': there is no such file or folder"),
         ("mine.py:pictures", "notes.txt", (), "Got the ending '.txt'"),

@@ -33,7 +33,10 @@ class FunctionModel(Model):
         module = _module(place, target)
         function = _found(module, path, target)
         if inspect.isclass(function):
-            function = function()
+            try:
+                function = function()
+            except Exception as error:
+                raise _broken(target, error) from error
         if not callable(function):
             raise InputError(f"{self.name} must be a function. Got {type(function).__name__}.")
         self._prepare: Callable[[Any], Any] | None = getattr(function, "prepare", None)
@@ -98,7 +101,7 @@ def _module(name: str, target: str) -> Any:
 
 def _broken(target: str, error: Exception) -> InputError:
     return InputError(
-        f"Cannot load the model '{target}': its module raised {type(error).__name__}: {error}."
+        f"Cannot load the model '{target}': it raised {type(error).__name__}: {error}."
     )
 
 
