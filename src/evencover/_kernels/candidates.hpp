@@ -11,7 +11,8 @@ EVENCOVER_BEGIN
 
 class Candidates {
    public:
-    explicit Candidates(int64_t n_classes) : classes_(n_classes + n_lanes), p_(n_classes) {}
+    explicit Candidates(int64_t n_classes)
+        : classes_(n_classes + n_lanes), p_(n_classes), masses_(n_classes) {}
 
     // The classes with row[y] >= cut, in order.
     void collect(const float* row, int64_t n, double cut) {
@@ -41,6 +42,7 @@ class Candidates {
     double smallest() const { return double_of(smallest_); }
     int32_t class_of(int64_t i) const { return classes_[i]; }
     double p(int64_t i) const { return p_[i]; }
+    int64_t mass_of(int64_t i) const { return masses_[i]; }
     const int32_t* classes() const { return classes_.data(); }
 
    private:
@@ -49,12 +51,14 @@ class Candidates {
     void read_probabilities(const T* row) {
         const int32_t* const classes = classes_.data();
         double* const p = p_.data();
+        int64_t* const masses = masses_.data();
         uint64_t largest = 0, smallest = bits(2.0);
         uint64_t mass = 0;  // of a row that may be bad: it may wrap around, but not overflow
         for (int64_t i = 0; i < size_; ++i) {
             p[i] = static_cast<double>(row[classes[i]]) + 0.0;  // -0.0 becomes 0.0
             const uint64_t b = bits(p[i]);
-            mass += static_cast<uint64_t>(fixed_point(p[i]));
+            masses[i] = fixed_point(p[i]);
+            mass += static_cast<uint64_t>(masses[i]);
             largest = b > largest ? b : largest;
             smallest = b < smallest ? b : smallest;
         }
@@ -65,6 +69,7 @@ class Candidates {
 
     Buffer<int32_t> classes_;
     Buffer<double> p_;
+    Buffer<int64_t> masses_;
     int64_t size_ = 0;
     int64_t mass_ = 0;
     uint64_t largest_ = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "candidates.hpp"
+#include "first_largest.hpp"
 #include "limits.hpp"
 #include "row_check.hpp"
 #include "score.hpp"
@@ -25,7 +26,12 @@ class Chooser {
     template <class Source>
     bool choose(const Source& source, const typename Source::Value* row, Candidates& candidates) {
         const bool is_guess = score_.needs_order || largest_rank_ < n_classes_;
-        const double cut = is_guess ? std::max(guess_, least_cut()) : softmax_cut();
+        // Where so many classes are wanted, rather than so much mass, they share what the top class
+        // leaves to them.
+        const bool by_rank = score_.by_rank || largest_rank_ < n_classes_;
+        unit_ = by_rank ? std::max(1.0 - static_cast<double>(largest_of(row, n_classes_)), 1e-9)
+                        : 1.0;
+        const double cut = is_guess ? std::max(guess_ * unit_, least_cut()) : softmax_cut();
         double total = 0.0;
         if (!collect_good(source, row, cut, candidates, total)) return false;
         if (is_guess) lower_cut(row, cut, total, candidates);
@@ -65,7 +71,7 @@ class Chooser {
             return;
         }
         const double safe = safe_cut(total);
-        candidates.collect(row, n_classes_, std::max(guess_ * 0.125, safe));
+        candidates.collect(row, n_classes_, std::max(guess_ * unit_ * 0.125, safe));
         guess_ = std::max(guess_ * 0.5, 0x1p-60);
         if (!is_enough(candidates)) candidates.collect(row, n_classes_, safe);
     }
@@ -93,6 +99,7 @@ class Chooser {
     int64_t n_classes_;
     int64_t largest_rank_;
     double guess_;
+    double unit_ = 1.0;
 };
 
 EVENCOVER_END

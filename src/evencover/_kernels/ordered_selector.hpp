@@ -45,9 +45,11 @@ class OrderedSelector {
         : score_(score),
           thresholds_(thresholds),
           buckets_(max_buckets),
+          bounds_(max_buckets),
+          is_sorted_(max_buckets),
           bucket_of_(n_classes),
           next_(n_classes),
-          unsure_(max_buckets),
+          unsure_(n_classes + 1),
           ranked_(n_classes) {}
 
     // Sets is_member[i] of each candidate.
@@ -59,7 +61,9 @@ class OrderedSelector {
                                      ? compare_ranks(candidates, coin, is_member)
                                      : compare_bounds(candidates, coin, is_member);
         for (int64_t i = 0; i < n_unsure; ++i) {
-            compare_exactly(candidates, buckets_[unsure_[i]], u, coin, is_member);
+            const int32_t b = bucket_of_[unsure_[i]];
+            if (!is_sorted_[b]) compare_exactly(candidates, b, u, coin, is_member);
+            is_sorted_[b] = 1;
         }
     }
 
@@ -67,13 +71,14 @@ class OrderedSelector {
     static constexpr int64_t max_buckets = 1 << 13;
 
     struct Bucket {
-        int64_t mass = 0;
-        int64_t mass_before;
+        int64_t mass;
+        int32_t count;
+        int32_t last;  // one more than its last candidate; a chain of them through next_, 0 ends it
+    };
+    struct Bounds {
         double least, largest;  // of the scores
-        int32_t count = 0;
-        int32_t count_before;
-        int32_t first = -1;  // a chain of candidates through next_
-        int32_t is_unsure = 0;
+        int64_t mass_before;
+        int32_t count_before, count_up_to;
     };
 
     // More candidates, finer buckets; the last one takes all that is too small to matter.
@@ -84,17 +89,18 @@ class OrderedSelector {
         const uint64_t top = bits(candidates.largest()) >> shift;
         const uint64_t span = top - (bits(candidates.smallest()) >> shift) + 1;
         n_buckets_ = static_cast<int64_t>(span < max_buckets ? span : max_buckets);
-        for (int64_t b = 0; b < n_buckets_; ++b) buckets_[b] = Bucket();
+        std::memset(buckets_.data(), 0, static_cast<size_t>(n_buckets_) * sizeof(Bucket));
+        std::memset(is_sorted_.data(), 0, static_cast<size_t>(n_buckets_));
         const uint64_t last = static_cast<uint64_t>(n_buckets_ - 1);
         for (int64_t i = 0; i < candidates.size(); ++i) {
             const uint64_t below_top = top - (bits(candidates.p(i)) >> shift);
-            const int64_t b = static_cast<int64_t>(below_top < last ? below_top : last);
+            const auto b = static_cast<int32_t>(below_top < last ? below_top : last);
             Bucket& bucket = buckets_[b];
-            bucket.mass += fixed_point(candidates.p(i));
+            bucket.mass += candidates.mass_of(i);
             bucket.count += 1;
-            next_[i] = bucket.first;
-            bucket.first = static_cast<int32_t>(i);
-            bucket_of_[i] = static_cast<int32_t>(b);
+            next_[i] = bucket.last;
+            bucket.last = static_cast<int32_t>(i) + 1;
+            bucket_of_[i] = b;
         }
     }
 
@@ -102,60 +108,84 @@ class OrderedSelector {
         int64_t mass = 0;
         int32_t count = 0;
         for (int64_t b = 0; b < n_buckets_; ++b) {
-            Bucket& bucket = buckets_[b];
-            bucket.mass_before = mass;
-            bucket.count_before = count;
-            bucket.least = least_score(score_, mass, count + 1, top);
-            mass += bucket.mass;
-            count += bucket.count;
-            bucket.largest = largest_score(score_, mass, count, top);
+            Bounds& bounds = bounds_[b];
+            bounds.mass_before = mass;
+            bounds.count_before = count;
+            bounds.least = least_score(score_, mass, count + 1, top);
+            mass += buckets_[b].mass;
+            count += buckets_[b].count;
+            bounds.count_up_to = count;
+            bounds.largest = largest_score(score_, mass, count, top);
         }
     }
 
-    // Returns how many buckets are left to sort.
+    // Compares what is sure, and lists the candidates whose buckets are left to sort.
     int64_t compare_bounds(const Candidates& candidates, double coin, uint8_t* is_member) {
+        const double* const upper = thresholds_.upper;
+        if (!thresholds_.lower) {
+            return compare(candidates, is_member, [=](int64_t y) { return upper[y]; });
+        }
+        return compare(candidates, is_member,
+                       [&](int64_t y) { return limit_of(thresholds_, y, coin); });
+    }
+
+    // Bytes may alias anything, so all that is read is told to be apart from them.
+    template <class LimitOf>
+    int64_t compare(const Candidates& candidates, uint8_t* __restrict is_member,
+                    LimitOf limit_of_class) {
+        const int64_t size = candidates.size();
+        const int32_t* __restrict const classes = candidates.classes();
+        const int32_t* __restrict const bucket_of = bucket_of_.data();
+        const Bounds* __restrict const bounds = bounds_.data();
+        int32_t* __restrict const unsure = unsure_.data();
         int64_t n_unsure = 0;
-        for (int64_t i = 0; i < candidates.size(); ++i) {
-            Bucket& bucket = buckets_[bucket_of_[i]];
-            const double limit = limit_of(thresholds_, candidates.class_of(i), coin);
-            const bool inside = bucket.largest <= limit;
-            const bool is_unsure = !inside & (bucket.least <= limit);
+        for (int64_t i = 0; i < size; ++i) {
+            const Bounds& own = bounds[bucket_of[i]];
+            const double limit = limit_of_class(classes[i]);
+            const bool inside = own.largest <= limit;
             is_member[i] = inside;
-            unsure_[n_unsure] = bucket_of_[i];
-            n_unsure += is_unsure & !bucket.is_unsure;
-            bucket.is_unsure |= is_unsure;
+            unsure[n_unsure] = static_cast<int32_t>(i);
+            n_unsure += (own.least <= limit) & !inside;
         }
         return n_unsure;
     }
 
     // The same with limits on ranks. The score 1 - p of a class is known without its rank.
-    int64_t compare_ranks(const Candidates& candidates, double coin, uint8_t* is_member) {
+    int64_t compare_ranks(const Candidates& candidates, double coin,
+                          uint8_t* __restrict is_member) {
+        const int64_t size = candidates.size();
+        const bool needs_order = score_.needs_order;
+        const int32_t* __restrict const classes = candidates.classes();
+        const int32_t* __restrict const bucket_of = bucket_of_.data();
+        const Bounds* __restrict const bounds = bounds_.data();
+        const int64_t* __restrict const rank_limits = thresholds_.rank_limit;
+        int32_t* __restrict const unsure = unsure_.data();
         int64_t n_unsure = 0;
-        for (int64_t i = 0; i < candidates.size(); ++i) {
-            Bucket& bucket = buckets_[bucket_of_[i]];
-            const int64_t y = candidates.class_of(i), rank_limit = thresholds_.rank_limit[y];
-            const double limit = limit_of(thresholds_, y, coin), own = softmax_score(candidates.p(i));
-            const double largest = score_.needs_order ? bucket.largest : own;
-            const double least = score_.needs_order ? bucket.least : own;
-            const bool inside =
-                largest <= limit && bucket.count_before + bucket.count <= rank_limit;
-            const bool is_unsure =
-                !inside && least <= limit && bucket.count_before + 1 <= rank_limit;
+        for (int64_t i = 0; i < size; ++i) {
+            const Bounds& own = bounds[bucket_of[i]];
+            const int64_t y = classes[i], rank_limit = rank_limits[y];
+            const double limit = limit_of(thresholds_, y, coin);
+            const double score = softmax_score(candidates.p(i));
+            const double largest = needs_order ? own.largest : score;
+            const double least = needs_order ? own.least : score;
+            const bool inside = (largest <= limit) & (own.count_up_to <= rank_limit);
             is_member[i] = inside;
-            if (is_unsure && !bucket.is_unsure) unsure_[n_unsure++] = bucket_of_[i];
-            bucket.is_unsure |= is_unsure;
+            unsure[n_unsure] = static_cast<int32_t>(i);
+            n_unsure += !inside & (least <= limit) & (own.count_before < rank_limit);
         }
         return n_unsure;
     }
 
-    void compare_exactly(const Candidates& candidates, const Bucket& bucket, double u, double coin,
+    void compare_exactly(const Candidates& candidates, int32_t b, double u, double coin,
                          uint8_t* is_member) {
         Ranked* const ranked = ranked_.data();
         Ranked* end = ranked;
-        for (int32_t i = bucket.first; i >= 0; i = next_[i]) *end++ = {candidates.p(i), i};
+        for (int32_t i = buckets_[b].last; i > 0; i = next_[i - 1]) {
+            *end++ = {candidates.p(i - 1), i - 1};
+        }
         std::reverse(ranked, end);  // the chain is backwards; equal ones need no sorting then
         sort_ranked(ranked, end);
-        int64_t mass = bucket.mass_before, rank = bucket.count_before + 1;
+        int64_t mass = bounds_[b].mass_before, rank = int64_t{bounds_[b].count_before} + 1;
         for (const Ranked* r = ranked; r < end; ++r, ++rank) {
             const double s = score_.needs_order
                                  ? ordered_score(score_, r->p, mass, rank, u, candidates.largest())
@@ -164,13 +194,15 @@ class OrderedSelector {
             is_member[r->candidate] =
                 s <= limit_of(thresholds_, y, coin) &&
                 (!thresholds_.rank_limit || rank <= thresholds_.rank_limit[y]);
-            mass += fixed_point(r->p);
+            mass += candidates.mass_of(r->candidate);
         }
     }
 
     const Score& score_;
     const Thresholds& thresholds_;
     Buffer<Bucket> buckets_;
+    Buffer<Bounds> bounds_;
+    Buffer<uint8_t> is_sorted_;
     Buffer<int32_t> bucket_of_;
     Buffer<int32_t> next_;
     Buffer<int32_t> unsure_;
