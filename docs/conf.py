@@ -58,6 +58,21 @@ def quiet(gallery: dict, name: str) -> None:
     warnings.simplefilter("always", EvencoverWarning)
 
 
+def give_examples_a_heading(
+    app: object, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """Let an example below the sections of a docstring be a section of its own."""
+    has_sections = any(line and not line.strip("-") for line in lines)
+    starts = [place for place, line in enumerate(lines) if line.startswith(">>>")]
+    if has_sections and starts and "Examples" not in lines:
+        lines[starts[0] : starts[0]] = ["Examples", "--------"]
+
+
+def setup(app: object) -> None:
+    """Before numpydoc reads a docstring."""
+    app.connect("autodoc-process-docstring", give_examples_a_heading, priority=400)
+
+
 sphinx_gallery_conf = {
     "examples_dirs": [str(HERE.parent / "examples" / "tutorials")],
     "gallery_dirs": ["tutorials"],

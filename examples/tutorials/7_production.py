@@ -41,12 +41,27 @@ for number in range(1, 9):
 from evencover import CoverageMonitor
 
 monitor = CoverageMonitor(predictor, false_alarm=0.05, tolerance=0.02)
+shares, evidence = [], []
 for week, (seen, truth) in weeks.items():
     monitor.update(seen, truth, period=week)
-    share = predictor.evaluate(seen, truth).marginal_coverage
     found = monitor.overall()
+    shares.append(predictor.predict_set(seen).contains(truth).mean())
+    evidence.append(found.e_value)
     alarm = "   ALARM" if found.alarm else ""
-    print(f"{week}: coverage {share:.3f}, evidence {found.e_value:8.3g}{alarm}")
+    print(f"{week}: coverage {shares[-1]:.3f}, evidence {found.e_value:8.3g}{alarm}")
+
+# %%
+
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
+axes[0].plot(range(1, 9), shares, "o-")
+axes[0].axhline(0.9, color="grey", linestyle="--")
+axes[0].set(title="coverage in the week", xlabel="week", ylim=(0.75, 1))
+axes[1].semilogy(range(1, 9), evidence, "o-", color="#D55E00")
+axes[1].axhline(20, color="grey", linestyle="--")
+axes[1].set_title("evidence so far; 20 is an alarm")
+label = axes[1].set_xlabel("week")
 
 # %%
 # Evidence of 20 is an alarm at 5%. The state is small, can be saved (``monitor.save``), and the
@@ -55,6 +70,11 @@ for week, (seen, truth) in weeks.items():
 # not enough to accuse it here, though the whole is clear.
 
 print("rows of a class:", np.median(monitor.rows), "  classes in alarm:", len(monitor.alarms()))
+
+# %%
+# Whoever evaluates the new rows is told at once that they are not like the calibration rows:
+
+report = predictor.evaluate(*weeks["week 5"])
 
 # %%
 # Without labels

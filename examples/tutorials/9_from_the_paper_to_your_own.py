@@ -62,11 +62,23 @@ print(make_table(results, n_avg=[5, 10, 20]).render("text"))
 # Figures
 # -------
 
-# ``write_figures`` draws all of them into a folder; here is one.
+# ``write_figures(results, folder)`` writes the paper's figures. ``results.summary()`` has all numbers
+# for your own:
 
-from evencover.experiments.figures import draw_curves
+import matplotlib.pyplot as plt
 
-figure = draw_curves(results, "languages")
+figure, ax = plt.subplots()
+for method in dict.fromkeys(row["method"] for row in results.summary()):
+    rows = [row for row in results.summary() if row["method"] == method]
+    ax.errorbar(
+        [row["n_avg"] for row in rows],
+        [row["covgap"] for row in rows],
+        [1.96 * row["covgap_se"] for row in rows],
+        marker="o",
+        label=method,
+    )
+ax.set(xlabel="calibration rows for each class", ylabel="CovGap in points")
+legend = ax.legend()
 
 # %%
 # In a shell, with the grid as a file:
