@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evencover.errors import InputError
-from evencover.output.locks import LOCK, claim
+from evencover.output.locks import HAS_LOCKS, LOCK, claim
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
@@ -50,16 +50,27 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         remove_leftovers(path.parent, path.name)
         temporary, descriptor = _new_temporary(path)
         try:
-            yield temporary
-            os.fsync(descriptor)
-            os.replace(temporary, path)
+            with _closed_after(descriptor):
+                yield temporary
+                os.fsync(descriptor)
+                if HAS_LOCKS:  # held until it has its name: nobody takes it for a leftover
+                    os.replace(temporary, path)
+            if not HAS_LOCKS:  # Windows renames nothing that is open
+                os.replace(temporary, path)
             flush_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
-            os.close(descriptor)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"Cannot write '{path}': {reason}. Nothing was written.") from error
+
+
+@contextmanager
+def _closed_after(descriptor: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _new_temporary(path: Path) -> tuple[Path, int]:
@@ -96,8 +107,9 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    with suppress(OSError):  # gone already, or somebody else's
-        descriptor = claim(path, 0)
-        if descriptor is not None:
+    with suppress(OSError):  # gone already, somebody else's, or (Windows) still open
+        descriptor = claim(path, 0) if HAS_LOCKS else None
+        if descriptor is not None or not HAS_LOCKS:
             path.unlink(missing_ok=True)
+        if descriptor is not None:
             os.close(descriptor)

@@ -14,6 +14,7 @@ try:
 except ImportError:  # Windows, which does not remove a file that somebody has open
     fcntl = None  # type: ignore[assignment]
 
+HAS_LOCKS = fcntl is not None
 LOCK = ".lock"
 
 
@@ -72,5 +73,8 @@ def only_writer(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        if HAS_LOCKS:
+            path.unlink(missing_ok=True)
         os.close(descriptor)
+        if not HAS_LOCKS:
+            path.unlink(missing_ok=True)
