@@ -203,15 +203,8 @@ class WeightedGroupPredictor(GroupPredictor, TargetPredictor):
         return result
 
     def _check_state(self) -> str | None:
-        weights, has_target = self.group_weights_, self.target_prevalence is not None
-        if (weights is not None) != has_target or (
-            (self.target_prevalence_ is not None) != has_target
-        ):
-            return "its weights do not fit its target prevalence"
-        if weights is not None:
-            kept, target = self.group_scores_, self.target_prevalence_
-            if kept is None or len(weights) != len(kept) or (weights < 0).any():
-                return "its weights do not fit its scores"
-            if target is None or (target < 0).any() or not np.isclose(target.sum(), 1):
-                return "its target prevalence does not sum to 1"
+        n_scores = 0 if self.group_scores_ is None else len(self.group_scores_)
+        problem = self._wrong_target(self.group_weights_, n_scores)
+        if problem:
+            return problem
         return super()._check_state()

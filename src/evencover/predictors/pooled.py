@@ -280,10 +280,9 @@ class PooledPredictor(TargetPredictor):
         n_held_out = self.n_calibration_ - n_rows if self.split == "holdout" else n_rows
         if len(self.calibration_levels_) != n_held_out:
             return "its levels do not fit its rows"
-        if (self.level_weights_ is None) != (self.target_prevalence is None):
-            return "its weights do not fit its target prevalence"
-        if self.level_weights_ is not None and len(self.level_weights_) != n_held_out:
-            return "its weights do not fit its levels"
+        problem = self._wrong_target(self.level_weights_, n_held_out)
+        if problem:
+            return problem
         weights = sum(self._weights().values())
         if not np.allclose(weights, 1):
             return "its weights do not add up to 1"
