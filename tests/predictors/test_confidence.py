@@ -165,6 +165,9 @@ def test_compare_gives_it_to_those_that_can(simulate):
     assert sizes[1][1] == sizes[0][1]
     assert "confidence = 0.9" in sure.heading()
     assert sure.to_dict()["confidence"] == 0.9
+    assert sure.pick.method == "standard"  # pooled makes no such promise
+    assert sure.note(sure.candidates[1]) == "no confidence"
+    assert "Without a promise for one calibration: pooled with softmax." in sure.reason
     with pytest.raises(InputError, match="no method here can promise"):
         compare(rows, labels, methods=["pooled"], scores=["softmax"], confidence=0.9)
 

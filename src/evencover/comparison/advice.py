@@ -20,6 +20,9 @@ def advice(found: Any) -> str:
             f"Never advised, because their sets hold more than a third of the {found.n_classes} "
             f"classes or mostly classes without a limit: {_listed(silent)}."
         )
+    bold = [c.name for c in found.candidates if not found.promises_enough(c)]
+    if bold:
+        sentences.append(f"Without a promise for one calibration: {_listed(bold)}.")
     short = [c.name for c in found.candidates if found.covers_too_little(c)]
     if short:
         sentences.append(
@@ -64,6 +67,8 @@ def _nothing_allowed(found: Any) -> str:
         asked.append(f"sets of at most {found.max_size:g} classes on average")
     if found.min_coverage is not None:
         asked.append(f"a coverage of at least {found.min_coverage:g}")
+    if found.confidence is not None:
+        asked.append("a promise for one calibration in sets that say something")
     if asked:
         return f"Nothing here has {' and '.join(asked)}; this is the nearest."
     return "None of these has sets that say much; more calibration rows, or a better model, would."

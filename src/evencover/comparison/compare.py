@@ -177,6 +177,7 @@ def _tried(
             tuple(reports[first : first + n_splits]),
             tuple(found[first : first + n_splits]),
             float(np.mean(infinite[first : first + n_splits])),
+            getattr(predictor, "confidence", None) is not None,
         )
         for first, (score, predictor) in zip(range(0, len(trials), n_splits), pairs, strict=True)
     ]

@@ -34,7 +34,8 @@ class Difference(NamedTuple):
 class Candidate:
     """One method with one score: its report and its cost on each split.
 
-    ``infinite_share`` is the share of classes with an infinite threshold, which are in every set.
+    ``infinite_share`` is the share of classes with an infinite threshold, which are in every set;
+    ``is_confident`` says whether it promises coverage for one calibration.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Candidate:
     reports: tuple[CoverageReport, ...]
     costs: tuple[float, ...]
     infinite_share: float = 0.0
+    is_confident: bool = False
 
     @property
     def name(self) -> str:
@@ -131,6 +133,10 @@ class Comparison:
         shortfall = 1 - self.alpha - candidate.mean("marginal_coverage")
         return bool(shortfall > 2 * np.sqrt(variance))
 
+    def promises_enough(self, candidate: Candidate) -> bool:
+        """Whether it has a promise for one calibration, if that was asked for."""
+        return self.confidence is None or candidate.is_confident
+
     @property
     def allowed(self) -> list[Candidate]:
         """Those whose sets say something and that meet what was asked for."""
@@ -138,6 +144,7 @@ class Comparison:
             candidate
             for candidate in self.candidates
             if self.is_informative(candidate)
+            and self.promises_enough(candidate)
             and (self.max_size is None or candidate.mean("avg_size") <= self.max_size)
             and (
                 self.min_coverage is None
@@ -248,6 +255,8 @@ class Comparison:
             return "says nothing"
         if self.covers_too_little(candidate):
             return "covers too little"
+        if not self.promises_enough(candidate):
+            return "no confidence"
         names = {"pick": self.pick, "most even": self.most_even, "smallest": self.smallest}
         said = [name for name, point in names.items() if point is candidate]
         if said:
