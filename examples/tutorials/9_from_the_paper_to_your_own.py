@@ -61,7 +61,6 @@ print(make_table(results, n_avg=[5, 10, 20]).render("text"))
 #
 # Figures
 # -------
-
 # ``write_figures(results, folder)`` writes the paper's figures. ``results.summary()`` has every
 # number for your own:
 
