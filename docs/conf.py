@@ -32,7 +32,10 @@ templates_path = ["_templates"]
 # Reference: a page for each name that docs/api.md lists.
 numpydoc_show_class_members = False
 autosummary_generate = True
-autodoc_typehints = "description"
+toc_object_entries_show_parents = "hide"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 88
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
