@@ -27,14 +27,15 @@ def test_tutorials_show_what_they_printed(site):
     assert "sphx_glr_1_first_sets_001.png" in page
 
 
-def test_no_page_scrolls_sideways_on_a_phone(site, browser):
-    context = browser.new_context(viewport={"width": 400, "height": 800})
+@pytest.mark.parametrize("room", [400, 1400])
+def test_no_page_scrolls_sideways(site, browser, room):
+    context = browser.new_context(viewport={"width": room, "height": 800})
     page = context.new_page()
     wide = {}
     for path in sorted(site.rglob("*.html")):
         page.goto(path.as_uri())
         width = page.evaluate("document.documentElement.scrollWidth")
-        if width > 400:
+        if width > room:
             wide[path.relative_to(site).as_posix()] = width
     context.close()
     assert wide == {}
