@@ -14,6 +14,8 @@ from evencover.predictors.explanation import ways_out
 from evencover.quantiles import Thresholds
 from evencover.scores import make_score
 
+MANY = 50  # rows, times this, against calibration rows: when to look at all limits of a class
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class InterpolatedPredictor(ByClassPredictor):
@@ -78,11 +80,30 @@ class InterpolatedPredictor(ByClassPredictor):
             return scores > limit
 
         # Everyone's rank moves at levels j / (N + 1), y's own at levels i / (n + 1).
-        last = np.full(scores.shape, m_all)
-        after = first_true(lambda j: is_out(j * m // m_all, j), np.ones_like(last), last)
+        if MANY * len(scores) >= m_all:
+            after = self._steps_of_everyone(scores, classes)
+        else:
+            last = np.full(scores.shape, m_all)
+            after = first_true(lambda j: is_out(j * m // m_all, j), np.ones_like(last), last)
         low, high = (after - 1) * m // m_all + 1, np.minimum(after * m // m_all, m - 1)
         step = first_true(lambda i: is_out(i, after - 1), low, high + 1)
         return np.where(step <= high, np.minimum(step / m, after / m_all), after / m_all)
+
+    def _steps_of_everyone(self, scores: FloatArray, classes: IntArray) -> IntArray:
+        """The first step of everyone's rank at which y is out: one search among y's limits.
+
+        Worth it for many rows, since a class has a limit for every calibration row.
+        """
+        m_all = len(self.own_scores_) + 1
+        steps = np.arange(1, m_all)
+        common = self.everyone_.score_at(0 * steps, m_all - steps)
+        after = np.empty(scores.shape, dtype=np.int64)
+        for column, y in enumerate(classes.tolist()):
+            own = np.append(np.inf, self.classes_.of(y)[::-1])  # by the step of y's own rank
+            first = np.maximum(-(-np.arange(len(own) + 1) * m_all // len(own)), 1)
+            limits = self._between(np.repeat(own, np.diff(first)), common)  # they fall
+            after[:, column] = m_all - np.searchsorted(limits[::-1], scores[:, column])
+        return after
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
