@@ -10,9 +10,9 @@ SIDE = 224
 MEAN, DEVIATION = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
 
 
-def pixels(image: Any) -> np.ndarray:
+def pixels(image: Any, side: int = SIDE) -> np.ndarray:
     """The picture as float32, scaled as for ImageNet."""
-    small = np.asarray(image.resize((SIDE, SIDE)), dtype=np.float32) / 255
+    small = np.asarray(image.resize((side, side)), dtype=np.float32) / 255
     return ((small - MEAN) / DEVIATION).transpose(2, 0, 1)
 
 
@@ -37,14 +37,16 @@ class ResNet50:
 
 
 class Linear:
-    """One matrix."""
+    """One matrix, on small pictures."""
 
     inputs = "images"
-    prepare = staticmethod(pixels)
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
-        self._weights = rng.normal(size=(3 * SIDE * SIDE, 100)).astype(np.float32)
+        self._weights = rng.normal(size=(3 * 16 * 16, 100)).astype(np.float32)
+
+    def prepare(self, image: Any) -> np.ndarray:
+        return pixels(image, 16)
 
     def __call__(self, batch: list[np.ndarray]) -> np.ndarray:
         return np.stack(batch).reshape(len(batch), -1) @ self._weights
