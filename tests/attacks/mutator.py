@@ -182,6 +182,7 @@ def _be_child(kind, seeds, ending, folder, numbers, shared, stop_at) -> None:
     code = 1
     try:
         _bound_memory()
+        os.environ["EVENCOVER_THREADS"] = "1"  # threads would wait for each other, not for work
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
