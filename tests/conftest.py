@@ -26,15 +26,18 @@ ONE_WORKER = ("browser", "cluster")  # folders whose tests share a browser or a 
 LONGEST = ("cluster", "browser", "benchmarks", "docs", "statistical", "experiments")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items):
-    """Mark by folder, keep what shares fixtures on one worker, and begin with what takes long."""
-    for item in items:
-        folder = folder_of(item)
-        if folder in MARKED:
-            item.add_marker(folder)
+def pytest_itemcollected(item):
+    """Mark by folder, and keep what shares fixtures on one worker."""
+    folder = folder_of(item)
+    if folder in MARKED:
+        item.add_marker(folder)
+    if not item.get_closest_marker("apart"):
         group = folder if folder in ONE_WORKER else item.path.as_posix()
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with what takes long."""
     place = {folder: number for number, folder in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(folder_of(item), len(place)))
 

@@ -171,8 +171,9 @@ class Dearer(RAPS):
 
 def test_only_formulas_that_nobody_changed_have_a_native_twin():
     assert [score.kernel.penalty for score in (Softmax(), APS(), RAPS())] == [0.0, 0.0, 0.01]
-    assert RAPS(penalty=2, k_reg=3).kernel[2:] == (2.0, 3)
-    for score in (Halved(), Dearer(), SAPS(), PAS([1, 2])):
+    assert RAPS(penalty=2, k_reg=3).kernel[2:4] == (2.0, 3)
+    assert SAPS(penalty=2).kernel[2:] == (2.0, 0, True)
+    for score in (Halved(), Dearer(), PAS([1, 2])):
         assert score.kernel.penalty is None
     rows = [[0.5, 0.25, 0.25]]
     assert Halved().matrix(rows).tolist() == [[0.25, 0.375, 0.375]]
