@@ -60,19 +60,31 @@ def _of_address(address: Address) -> Identity:
     return Identity(int(about.get("size") or 0), mark)
 
 
+class _Look(NamedTuple):
+    """What a store was, which folder that was, and until when that need not be looked at again."""
+
+    until: float
+    folder: tuple[int, int]
+    identity: Identity
+
+
+_looks: dict[Path, _Look] = {}
+
+
 def _of_folder(folder: Path) -> Identity:
-    """The sizes and times of all files of a store; looking at many takes 5% of the time at most."""
-    known = _looked.get(folder)
-    if known is not None and time.monotonic() < known[0]:
-        return known[1]
+    """The sizes and times of all files of a store; looking at many takes 5% of the time at most.
+
+    Another folder under the same name is seen at once, a file that changed in it a little later.
+    """
+    about, known = folder.stat(), _looks.get(folder)
+    which = (about.st_ino, about.st_mtime_ns)
+    if known is not None and known.folder == which and time.monotonic() < known.until:
+        return known.identity
     begun = time.monotonic()
     identity = _of_files(folder)
     ended = time.monotonic()
-    _looked[folder] = (ended + 20 * (ended - begun), identity)
+    _looks[folder] = _Look(ended + 20 * (ended - begun), which, identity)
     return identity
-
-
-_looked: dict[Path, tuple[float, Identity]] = {}  # until when it need not be looked at again
 
 
 def _of_files(folder: Path) -> Identity:
