@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/evencover/_kernels/*.cpp src/evencover/_kernels/*.hpp)
 
-# Tests that share a browser, a cluster or a study run on one worker, the longest first.
-PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadgroup --no-loadscope-reorder
+# Tests of one file share their fixtures, so one worker runs them; the longest come first.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup demo lint test test-deep test-oldest audit bench docs wheels clean
 
@@ -46,7 +46,7 @@ test-oldest:  ## with the oldest versions of all that evencover says it works wi
 	.cache/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python --resolution lowest-direct --editable '.[all]' 'pandas>=2.1' 'polars>=1'
 	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python pytest pytest-xdist hypothesis
-	.cache/oldest/bin/python -m pytest -q -W default --numprocesses auto --dist loadgroup -m 'not deep' $(OLDEST)
+	.cache/oldest/bin/python -m pytest -q -W default --numprocesses auto --dist loadfile -m 'not deep' $(OLDEST)
 
 audit: $(VENV)/.ready-dev  ## known vulnerabilities of what is installed; asks a server
 	$(PIP) pip-audit

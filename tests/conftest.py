@@ -22,22 +22,14 @@ for name, derandomize in (("short", True), ("deep", False)):
 settings.load_profile("deep" if IS_DEEP else "short")
 
 MARKED = ("browser", "cluster", "statistical")  # folders whose tests carry their name as a mark
-ONE_WORKER = ("browser", "cluster")  # folders whose tests share a browser or a cluster
 LONGEST = ("cluster", "browser", "benchmarks", "docs", "statistical", "experiments")
 
 
-def pytest_itemcollected(item):
-    """Mark by folder, and keep what shares fixtures on one worker."""
-    folder = folder_of(item)
-    if folder in MARKED:
-        item.add_marker(folder)
-    if not item.get_closest_marker("apart"):
-        group = folder if folder in ONE_WORKER else item.path.as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def pytest_collection_modifyitems(items):
-    """Begin with what takes long."""
+    """Mark by folder, and begin with what takes long."""
+    for item in items:
+        if folder_of(item) in MARKED:
+            item.add_marker(folder_of(item))
     place = {folder: number for number, folder in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(folder_of(item), len(place)))
 

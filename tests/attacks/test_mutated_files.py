@@ -14,7 +14,6 @@ N_MUTANTS = {
 }
 
 
-@pytest.mark.apart
 @pytest.mark.parametrize("kind", ENDINGS)
 def test_mutants_are_read_or_refused(kind, tmp_path):
     (tmp_path / "seeds").mkdir()
