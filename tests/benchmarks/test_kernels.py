@@ -18,4 +18,5 @@ def test_every_kernel_is_measured(monkeypatch, capsys):
         line[:32].strip(): [float(cell) for cell in line[32:].split()] for line in lines[head + 1 :]
     }
     assert len(measured) == 3 * 8 + 4
-    assert all(min(numbers) >= 0 for numbers in measured.values())  # so few rows may take no time
+    # Every job took some time on one thread and on two; ratios on few rows may round to 0.
+    assert all(one > 0 and two > 0 for one, _, two, _, _ in measured.values())

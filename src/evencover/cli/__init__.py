@@ -11,8 +11,8 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from evencover.errors import EvencoverWarning, InputError, one_line
@@ -102,41 +102,37 @@ class _Terminated(KeyboardInterrupt):
     """Somebody sent SIGTERM: what is half-written is taken away, as after Ctrl-C."""
 
 
-@contextmanager
-def _ending_on_request() -> Iterator[None]:
+def _ending_on_request() -> AbstractContextManager[None]:
     """SIGTERM ends the command like Ctrl-C, with another code."""
 
     def stop(*_: object) -> None:
         raise _Terminated
 
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return _answering(signal.SIGTERM, signal.SIG_DFL, stop)
 
 
-@contextmanager
-def _leaving_at_once() -> Iterator[None]:
+def _leaving_at_once() -> AbstractContextManager[None]:
     """While modules are imported Ctrl-C just ends it: Python may lose an exception there."""
 
     def leave(*_: object) -> None:
         os.write(2, b"evencover: interrupted; nothing was written\n")
         os._exit(130)
 
+    return _answering(signal.SIGINT, signal.default_int_handler, leave)
+
+
+@contextmanager
+def _answering(number: signal.Signals, usual: Any, handler: Callable[..., None]) -> Iterator[None]:
+    """Answer a signal in another way than usual, unless somebody else does already."""
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not is_main or signal.getsignal(number) is not usual:
         yield
         return
-    signal.signal(signal.SIGINT, leave)
+    signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(number, usual)
 
 
 def _say(error: Exception) -> None:
