@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from evencover._types import Array, IntArray
 from evencover.randomness import places
 
-# Of the rows that their own content chooses, about one in so many, the smallest hashes are kept.
-ONE_IN_FEW, ONE_IN_MANY, FEW_CLASSES, MOST_KEPT = 16, 64, 128, 1024
+# About one row in 64 is hashed (in 16, if there are few classes), and the smallest hashes are kept.
+# Of many classes only one in 8 is looked into: finding a number in each row costs a read of memory.
+ONE_ROW_IN, ONE_CLASS_IN, FEW_CLASSES, MOST_KEPT = (16, 8), (1, 8), 128, 1024
 
 
 class Fingerprint(NamedTuple):
@@ -54,18 +56,27 @@ class Fingerprint(NamedTuple):
 
 
 def content_sample(rows: Array, labels: IntArray) -> Array:
-    """Hashes of the rows that the bits of their true class's number choose.
+    """Hashes of rows of some classes, those that the bits of their true class's number choose.
 
     Rows that say 0 or 1 for it are left out: saturated models give many of them by nature.
     """
+    looked_at = np.flatnonzero(_looked_into(rows.shape[1])[labels])
     with np.errstate(over="ignore", invalid="ignore"):  # rows are judged later
-        own = rows[np.arange(len(rows)), labels].astype(np.float32)
-    one_in = np.uint32(ONE_IN_FEW if rows.shape[1] <= FEW_CLASSES else ONE_IN_MANY)
-    chosen = (_mixed(own.view(np.uint32).astype(np.uint64)) % one_in == 0) & (own != 0) & (own != 1)
+        own = rows[looked_at, labels[looked_at]].astype(np.float32)
+    chosen = _mixed(own.view(np.uint32).astype(np.uint64)) % ONE_ROW_IN[rows.shape[1] > FEW_CLASSES] == 0
+    found = looked_at[chosen & (own != 0) & (own != 1)]
     with np.errstate(over="ignore", invalid="ignore"):
-        some = np.ascontiguousarray(rows[chosen], dtype=np.float32).view(np.uint32)
+        some = np.ascontiguousarray(rows[found], dtype=np.float32).view(np.uint32)
     odd = np.arange(1, 2 * rows.shape[1], 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return _mixed((some * odd).sum(axis=1, dtype=np.uint64) + labels[chosen].astype(np.uint64))
+    sums = np.einsum("ij,j->i", some.astype(np.uint64), odd)
+    return _mixed(sums + labels[found].astype(np.uint64))
+
+
+@lru_cache(maxsize=8)
+def _looked_into(n_classes: int) -> Array:
+    """Which classes (K,) a sample is taken from: the same in all data."""
+    numbers = np.arange(1, n_classes + 1, dtype=np.uint64)
+    return _mixed(numbers) % ONE_CLASS_IN[n_classes > FEW_CLASSES] == 0
 
 
 def _mixed(keys: Array) -> Array:
