@@ -11,9 +11,9 @@ import numpy as np
 from evencover._types import Array, IntArray
 from evencover.randomness import places
 
-# About one row in 64 is hashed (in 16, if there are few classes), and the smallest hashes are kept.
-# Of many classes only one in 8 is looked into: finding a number in each row costs a read of memory.
-ONE_ROW_IN, ONE_CLASS_IN, FEW_CLASSES, MOST_KEPT = (16, 8), (1, 8), 128, 1024
+# About one row in 16 is hashed, one in 128 where there are many classes and rows are long, and the
+# smallest hashes are kept. Of many classes only some are looked into: a number costs a read.
+ONE_ROW_IN, ONE_CLASS_IN, FEW_CLASSES, MOST_KEPT = (16, 8), (1, 16), 256, 1024
 
 
 class Fingerprint(NamedTuple):

@@ -204,8 +204,8 @@ class Source(ABC):
             if labels is not None:
                 labels = self._check_labels(labels, len(rows), start)
             block = Block(self.offset + start, rows, labels, self)
+            yield block  # work on it may begin
             fingerprint += Fingerprint.of(block.start, rows, labels)
-            yield block
             start = stop
         self.rows_read = fingerprint
         if start == 0:

@@ -23,7 +23,7 @@ from evencover.predictors.rule import Rule
 RATE = 1e-4
 # Differences that matter: so much of one kind of rows, beyond noise, would have to be others.
 NOTABLE, NOTABLE_COPIES = 0.05, 0.01
-N_BINS, ENOUGH = 32, 8192
+N_BINS, ENOUGH = 32, 4096
 # Of large blocks every so-manieth row's score is looked at: enough to tell, and next to no work.
 EVERY, LARGE = 16, 2048
 
