@@ -191,3 +191,18 @@ def test_tls_addresses_work(tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         there.thresholds_, StandardPredictor().fit(rows, np.arange(50) % 2).thresholds_
     )
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_work_whose_last_worker_leaves_is_given_up():
+    with (
+        process(SCHEDULER) as (_, address),
+        process(WORKER.format(before=""), address) as (worker, _),
+        dask_client(address) as client,
+    ):
+        workers = as_workers(client)
+        endless = workers.submit(time.sleep, 1000)
+        threading.Timer(0.5, worker.kill).start()
+        refused_within(
+            30, "No worker is left to finish the work, .* 2 s", lambda: workers.results([endless])
+        )

@@ -32,6 +32,9 @@ inline float float_of(uint32_t b) {
     return x;
 }
 
+inline float number_of(uint32_t b) { return float_of(b); }
+inline double number_of(uint64_t b) { return double_of(b); }
+
 inline int lowest_bit(uint64_t word) {
 #ifdef _MSC_VER
     int place = 0;

@@ -38,33 +38,49 @@ class Candidates {
 
     int64_t size() const { return size_; }
     int64_t mass() const { return mass_; }
-    double largest() const { return double_of(largest_); }
-    double smallest() const { return double_of(smallest_); }
+    double largest() const { return largest_; }
+    double smallest() const { return smallest_; }
     int32_t class_of(int64_t i) const { return classes_[i]; }
     double p(int64_t i) const { return p_[i]; }
     int64_t mass_of(int64_t i) const { return masses_[i]; }
     const int32_t* classes() const { return classes_.data(); }
 
    private:
+    // A probability that is 1 at most, as nearly all are, has its fixed point in the bits of 1 + p.
     // Bits instead of numbers, because their maximum does not depend on the order: this vectorises.
     template <class T>
     void read_probabilities(const T* row) {
-        const int32_t* const classes = classes_.data();
-        double* const p = p_.data();
-        int64_t* const masses = masses_.data();
-        uint64_t largest = 0, smallest = bits(2.0);
+        using Bits = decltype(bits(T{}));
+        const int32_t* __restrict const classes = classes_.data();
+        double* __restrict const p = p_.data();
+        int64_t* __restrict const masses = masses_.data();
+        const int64_t size = size_;
+        Bits largest = 0, smallest = bits(T{2});
         uint64_t mass = 0;  // of a row that may be bad: it may wrap around, but not overflow
-        for (int64_t i = 0; i < size_; ++i) {
-            p[i] = static_cast<double>(row[classes[i]]) + 0.0;  // -0.0 becomes 0.0
-            const uint64_t b = bits(p[i]);
-            masses[i] = fixed_point(p[i]);
-            mass += static_cast<uint64_t>(masses[i]);
+        for (int64_t i = 0; i < size; ++i) {
+            const T value = row[classes[i]] + T{0};  // -0.0 becomes 0.0
+            const Bits b = bits(value);
+            p[i] = static_cast<double>(value);
+            const uint64_t fixed = fixed_above_one(p[i]) - bits_of_one;
+            masses[i] = static_cast<int64_t>(fixed);
+            mass += fixed;
             largest = b > largest ? b : largest;
             smallest = b < smallest ? b : smallest;
         }
-        largest_ = largest;
-        smallest_ = smallest;
+        if (size && largest > bits(T{1})) mass = read_large();
+        largest_ = size ? static_cast<double>(number_of(largest)) : 0.0;
+        smallest_ = static_cast<double>(number_of(smallest));
         mass_ = static_cast<int64_t>(mass);
+    }
+
+    // The masses again, plainly, where some probability is a little more than 1.
+    uint64_t read_large() {
+        uint64_t mass = 0;
+        for (int64_t i = 0; i < size_; ++i) {
+            masses_[i] = fixed_point(p_[i]);
+            mass += static_cast<uint64_t>(masses_[i]);
+        }
+        return mass;
     }
 
     Buffer<int32_t> classes_;
@@ -72,8 +88,8 @@ class Candidates {
     Buffer<int64_t> masses_;
     int64_t size_ = 0;
     int64_t mass_ = 0;
-    uint64_t largest_ = 0;
-    uint64_t smallest_ = 0;
+    double largest_ = 0.0;
+    double smallest_ = 0.0;
 };
 
 EVENCOVER_END

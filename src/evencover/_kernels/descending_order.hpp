@@ -10,9 +10,6 @@
 
 EVENCOVER_BEGIN
 
-inline float probability_of(uint32_t b) { return float_of(b); }
-inline double probability_of(uint64_t b) { return double_of(b); }
-
 template <class T>
 class DescendingOrder {
    public:
@@ -55,7 +52,7 @@ class DescendingOrder {
     };
 
     double probability(int64_t i) const {
-        return static_cast<double>(probability_of(static_cast<Bits>(~items_[i].key)));
+        return static_cast<double>(number_of(static_cast<Bits>(~items_[i].key)));
     }
 
     void put(int64_t place, T p) {

@@ -105,17 +105,19 @@ class OrderedSelector {
     }
 
     void bound_scores(double top) {
+        const Score score = score_;  // a copy, which nothing that is written here can change
+        const Bucket* __restrict const buckets = buckets_.data();
+        Bounds* __restrict const bounds = bounds_.data();
         int64_t mass = 0;
         int32_t count = 0;
         for (int64_t b = 0; b < n_buckets_; ++b) {
-            Bounds& bounds = bounds_[b];
-            bounds.mass_before = mass;
-            bounds.count_before = count;
-            bounds.least = least_score(score_, mass, count + 1, top);
-            mass += buckets_[b].mass;
-            count += buckets_[b].count;
-            bounds.count_up_to = count;
-            bounds.largest = largest_score(score_, mass, count, top);
+            bounds[b].mass_before = mass;
+            bounds[b].count_before = count;
+            bounds[b].least = least_score(score, mass, count + 1, top);
+            mass += buckets[b].mass;
+            count += buckets[b].count;
+            bounds[b].count_up_to = count;
+            bounds[b].largest = largest_score(score, mass, count, top);
         }
     }
 
@@ -139,13 +141,15 @@ class OrderedSelector {
         const Bounds* __restrict const bounds = bounds_.data();
         int32_t* __restrict const unsure = unsure_.data();
         int64_t n_unsure = 0;
+        std::memset(is_member, 0, static_cast<size_t>(size));
         for (int64_t i = 0; i < size; ++i) {
             const Bounds& own = bounds[bucket_of[i]];
             const double limit = limit_of_class(classes[i]);
+            if (own.least > limit) continue;  // nearly all, where there are many
             const bool inside = own.largest <= limit;
             is_member[i] = inside;
             unsure[n_unsure] = static_cast<int32_t>(i);
-            n_unsure += (own.least <= limit) & !inside;
+            n_unsure += !inside;
         }
         return n_unsure;
     }

@@ -22,6 +22,7 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._kernels import Draws
+from evencover._threads import map_on_threads
 from evencover._types import Array, FloatArray, IntArray
 from evencover.comparison.splitting import random_rows
 from evencover.comparison.trials import ScoredRows, Trial
@@ -38,13 +39,16 @@ MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22
 
 def costs(rows: ScoredRows, trials: Sequence[Trial], sizes: Sequence[float]) -> list[float]:
     """The cost of every trial on its test rows; `sizes` are the trials' mean set sizes."""
-    sample = _sample(rows)
-    reach = {base: Reach.of(scoring, sample, rows, base) for base, scoring in rows.scorings.items()}
-    found = []
-    for trial, size in zip(trials, sizes, strict=True):
+    sample, bases = _sample(rows), list(rows.scorings)
+    found = map_on_threads(lambda base: Reach.of(rows.scorings[base], sample, rows, base), bases)
+    reach = dict(zip(bases, found, strict=True))
+
+    def cost(item: tuple[Trial, float]) -> float:
+        trial, size = item
         missing = reach[trial.score.base].missing(trial.thresholds, rows, trial.is_test)
-        found.append(size + missing / float(exact_fraction(trial.predictor.alpha)))
-    return found
+        return size + missing / float(exact_fraction(trial.predictor.alpha))
+
+    return list(map_on_threads(cost, zip(trials, sizes, strict=True)))
 
 
 class Sample(NamedTuple):

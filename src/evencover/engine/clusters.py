@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
@@ -98,6 +98,24 @@ def refuse_unfit(client: Any) -> None:
                 f"{worker}; install that version there, and start the worker again."
             )
     _fit.add(client)
+
+
+def wait_for(client: Any, futures: Sequence[Any]) -> None:
+    """Wait until tasks are done, but not for workers that are all gone."""
+    distributed = import_distributed()
+    was_empty = False
+    while True:
+        try:
+            distributed.wait(futures, timeout=WORKER_SECONDS)
+            return
+        except TimeoutError:
+            is_empty = not client.nthreads()
+            if was_empty and is_empty:
+                raise InputError(
+                    "No worker is left to finish the work, and none has joined within "
+                    f"{WORKER_SECONDS} s; start some, then run the same command."
+                ) from None
+            was_empty = is_empty
 
 
 def _version() -> str:

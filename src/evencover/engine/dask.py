@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from evencover._threads import n_threads
-from evencover.engine.clusters import close, connected, import_distributed, refuse_unfit
+from evencover.engine.clusters import close, connected, import_distributed, refuse_unfit, wait_for
 from evencover.engine.executors import Workers, deaths_in_a_sentence
 from evencover.errors import FileError
 
@@ -59,6 +59,7 @@ class DaskWorkers(Workers):
     def results(self, futures: Sequence[Any]) -> list[Any]:
         """The results of several futures, fetched together."""
         with deaths_in_a_sentence():
+            wait_for(self.executor, list(futures))
             return list(self.executor.gather(list(futures)))
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from math import ceil, floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,10 +51,9 @@ def cluster_embeddings(
     """Weighted k-means; clusters are numbered from the easiest classes to the hardest."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
 
     # One thread: the order of k-means' sums, and so its result, must not depend on the machine.
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with _libraries().limit(limits=1), warnings.catch_warnings():
         # Points that differ in the last bit only make fewer clusters, which is all right.
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Else scikit-learn's defaults, as the paper uses them.
@@ -62,6 +62,14 @@ def cluster_embeddings(
     found, member = np.unique(cluster, return_inverse=True)
     easiest_first = np.argsort(kmeans.cluster_centers_[found].mean(axis=1), kind="stable")
     return np.argsort(easiest_first)[member].astype(np.int64)
+
+
+@cache
+def _libraries() -> Any:
+    """The libraries that k-means computes with; to look for them takes as long as k-means."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 class ClusterGuarantee(NamedTuple):
