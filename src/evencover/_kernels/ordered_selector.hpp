@@ -141,15 +141,16 @@ class OrderedSelector {
         const Bounds* __restrict const bounds = bounds_.data();
         int32_t* __restrict const unsure = unsure_.data();
         int64_t n_unsure = 0;
-        std::memset(is_member, 0, static_cast<size_t>(size));
+        const bool are_many = size > 256;  // nearly all of them out, so that a branch is cheaper
+        if (are_many) std::memset(is_member, 0, static_cast<size_t>(size));
         for (int64_t i = 0; i < size; ++i) {
             const Bounds& own = bounds[bucket_of[i]];
             const double limit = limit_of_class(classes[i]);
-            if (own.least > limit) continue;  // nearly all, where there are many
+            if (are_many && own.least > limit) continue;
             const bool inside = own.largest <= limit;
             is_member[i] = inside;
             unsure[n_unsure] = static_cast<int32_t>(i);
-            n_unsure += !inside;
+            n_unsure += (own.least <= limit) & !inside;
         }
         return n_unsure;
     }
@@ -165,9 +166,11 @@ class OrderedSelector {
         const int64_t* __restrict const rank_limits = thresholds_.rank_limit;
         int32_t* __restrict const unsure = unsure_.data();
         int64_t n_unsure = 0;
+        std::memset(is_member, 0, static_cast<size_t>(size));
         for (int64_t i = 0; i < size; ++i) {
             const Bounds& own = bounds[bucket_of[i]];
             const int64_t y = classes[i], rank_limit = rank_limits[y];
+            if (own.count_before >= rank_limit) continue;
             const double limit = limit_of(thresholds_, y, coin);
             const double score = softmax_score(candidates.p(i));
             const double largest = needs_order ? own.largest : score;
@@ -175,7 +178,7 @@ class OrderedSelector {
             const bool inside = (largest <= limit) & (own.count_up_to <= rank_limit);
             is_member[i] = inside;
             unsure[n_unsure] = static_cast<int32_t>(i);
-            n_unsure += !inside & (least <= limit) & (own.count_before < rank_limit);
+            n_unsure += !inside & (least <= limit);
         }
         return n_unsure;
     }
