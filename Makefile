@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/evencover/_kernels/*.cpp src/evencover/_kernels/*.hpp)
 
-# Tests of one file share their fixtures, so one worker runs them; the longest come first.
-PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
+# Tests of one file share their fixtures, so one worker runs them; the longest come first. There is
+# one worker more than there are cores, because some tests wait for processes that they started.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
+PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup demo lint test test-deep test-oldest audit bench docs wheels clean
 

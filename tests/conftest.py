@@ -22,7 +22,17 @@ for name, derandomize in (("short", True), ("deep", False)):
 settings.load_profile("deep" if IS_DEEP else "short")
 
 MARKED = ("browser", "cluster", "statistical")  # folders whose tests carry their name as a mark
-LONGEST = ("cluster", "browser", "benchmarks", "docs", "statistical", "experiments")
+LONGEST = (
+    "cluster",
+    "browser",
+    "docs",
+    "predictors",
+    "kernels",
+    "inference",
+    "statistical",
+    "experiments",
+    "benchmarks",
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from depth import size
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -446,7 +447,7 @@ def test_another_method_is_noticed(data, path, method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.filterwarnings("ignore:.*has no checksum")
 def test_random_damage_is_refused_even_without_a_checksum(data, path, method):
-    """300 files with random bytes changed: an InputError, or the thresholds that were saved."""
+    """Files with random bytes changed: an InputError, or the thresholds that were saved."""
     predictor = fitted(data, method, exact=True)
     save(predictor, path)
     without_checksum(path)
@@ -454,7 +455,8 @@ def test_random_damage_is_refused_even_without_a_checksum(data, path, method):
     header = 8 + int.from_bytes(whole[:8], "little")
     rng = random.Random(0)
     refused = 0
-    for _ in range(300):
+    n_files = size(100, 300)
+    for _ in range(n_files):
         damaged = bytearray(whole)
         for _ in range(rng.choice([1, 1, 2, 8])):
             place = rng.randrange(header if rng.random() < 0.5 else len(whole))
@@ -470,4 +472,4 @@ def test_random_damage_is_refused_even_without_a_checksum(data, path, method):
             np.testing.assert_array_equal(loaded.thresholds_, predictor.thresholds_)
             loaded.predict_set(data.rows[:5])
             loaded.predict_p(data.rows[:5])
-    assert 150 < refused < 300  # some bytes (a fingerprint, a name) matter to nobody
+    assert n_files / 2 < refused < n_files  # some bytes (a fingerprint, a name) matter to nobody

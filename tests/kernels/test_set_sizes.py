@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from depth import size
 from kernels.made import KINDS, MAKERS, PLAIN, SCORES, draws_of, random_limits, softmax_rows
 from kernels.same_bits import assert_same, same_bits
 
@@ -14,8 +15,8 @@ from evencover.scores import APS, Softmax
 def test_hundreds_of_vectors_at_once(score, maker):
     """So many that scores reach more limits than the table lists, and some a few of them."""
     rng = np.random.default_rng(5)
-    given = (score.kernel, maker(rng, 40, 40), draws_of(rng, score, 40))
-    vectors = [random_limits(rng, 40, KINDS[t % len(KINDS)]) for t in range(200)]
+    given = (score.kernel, maker(rng, size(20, 40), 40), draws_of(rng, score, size(20, 40)))
+    vectors = [random_limits(rng, 40, KINDS[t % len(KINDS)]) for t in range(size(80, 200))]
     vectors += vectors[:20]  # equal limits
     table = LimitTable(vectors)
     assert_same(same_bits("set_sizes", *given, table, **PLAIN), [sizes_one_by_one(given, vectors)])

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import oracle
 import pytest
-from depth import examples
+from depth import examples, size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -91,7 +91,13 @@ CASES = {
     "1000 classes, long tail": (1000, 500, {"long_tail": True, "dtype": np.float32}),
     "1000 classes, saturated": (1000, 200, {"long_tail": True, "ties": "saturated"}),
 }
-LONG = ("100 classes, duplicated", "1000 classes", "1000 classes, saturated")
+LONG = (
+    "100 classes",
+    "100 classes, duplicated",
+    "100 classes, quantised tail",
+    "1000 classes",
+    "1000 classes, saturated",
+)
 
 
 @pytest.mark.parametrize(
@@ -222,16 +228,16 @@ def test_any_split_into_blocks_gives_the_identical_result(
 def test_one_thread_and_three_give_the_identical_result(
     simulate, quietly, monkeypatch, method, score
 ):
-    rows, labels = simulate(2000, 20, seed=1, dtype=np.float32)
+    rows, labels = simulate(size(1000, 2000), 20, seed=1, dtype=np.float32)
     monkeypatch.setattr(source, "BLOCK_ELEMENTS", 20 * 37)
-    results = []
+    half, results = len(rows) // 2, []
     for threads in ("1", "3"):
         monkeypatch.setenv("EVENCOVER_THREADS", threads)
         exact = PREDICTORS[method].supports_exact
         predictor = make_predictor(method, score=score, exact=exact)
-        quietly(predictor, rows[:1000], labels[:1000])
+        quietly(predictor, rows[:half], labels[:half])
         sets, p = predictor.predict_set(rows), predictor.predict_p(rows)
-        report = predictor.evaluate(rows[1000:], labels[1000:]).to_dict()
+        report = predictor.evaluate(rows[half:], labels[half:]).to_dict()
         results.append((predictor.thresholds_.tolist(), sets.to_lists(), p.tolist(), report))
     assert results[0] == results[1]
 
