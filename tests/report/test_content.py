@@ -1,6 +1,7 @@
 """The page tells the same numbers as the report, and as counting by hand."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -225,7 +226,35 @@ def test_labels_are_needed(fitted, test_rows):
 def test_reporting_on_the_calibration_rows_is_told(fitted, data):
     with pytest.warns(EvencoverWarning, match="calibration rows themselves"):
         content = report_content(fitted["standard"], data.rows[:2000], data.labels[:2000])
-    assert content["is_calibration_data"]
+    assert "calibration rows themselves" in content["doubts"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("frequencies", ["class frequencies of these"]),
+        ("scores", ["scores of the true labels", "more than chance explains"]),
+        ("copies", ["copies of calibration rows"]),
+        (None, []),
+    ],
+)
+def test_doubts_about_the_rows_are_those_of_evaluate(fitted, data, test_rows, change, words):
+    rows, labels = test_rows
+    if change == "frequencies":
+        few = (labels >= 10) & (np.arange(len(labels)) % 8 > 0)
+        rows, labels = rows[~few], labels[~few]
+    if change == "scores":
+        rows = np.where(np.arange(len(rows))[:, None] % 2, rows, np.roll(rows, 1, axis=1))
+    if change == "copies":
+        rows, labels = data.rows[1000:3000], data.labels[1000:3000]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", EvencoverWarning)
+        report = fitted["standard"].evaluate(rows, labels)
+        content = report_content(fitted["standard"], rows, labels)
+    said = [str(each.message) for each in caught]
+    assert said == list(report.doubts) + content["doubts"]
+    assert [word for word in words if not any(word in each for each in content["doubts"])] == []
+    assert len(content["doubts"]) == len(report.doubts) == len(words)
 
 
 @pytest.mark.parametrize("score", ["aps", "raps"])

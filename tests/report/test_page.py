@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from evencover import InputError, compare, save
+from evencover import EvencoverWarning, InputError, compare, save
 from evencover.predictors import make_predictor
 from evencover.report import comparison_html, report_html, write_report
 
@@ -87,6 +87,16 @@ def test_the_first_screen_has_coverage_size_and_gap(html, predictor, data):
     means = [own[data.labels[300:] == y].mean() for y in np.unique(data.labels[300:])]
     assert f"each counting the same, the mean is {np.mean(means):.2f}." in top
     assert f"{report.true_gap:.1f} points" in top
+
+
+def test_doubts_about_the_rows_come_first(html, predictor, data):
+    assert '<p class="notice warn">' not in html
+    shifted = np.roll(data.rows[300:], 1, axis=1)
+    with pytest.warns(EvencoverWarning):
+        page = report_html(predictor, shifted, data.labels[300:])
+    top = page[: page.index('<section class="verdict"')]
+    doubts = re.findall(r'<p class="notice warn">(.*?)</p>', top)
+    assert [text.split(" of ")[0] for text in doubts] == ["The scores", "The sets hold the labels"]
 
 
 def test_what_is_drawn_has_a_name(html):

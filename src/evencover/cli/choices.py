@@ -89,9 +89,10 @@ def make_scores(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list
 
 
 def with_choices(help_text: str) -> str:
-    """A help text with the names of all methods and scores filled in."""
+    """A help text with the names of all methods, scores and metrics filled in."""
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
     from evencover.data.files import ARRAYS, TABLES
+    from evencover.evaluation.metrics import shown_in
     from evencover.predictors import DEFAULT_METHOD, PREDICTORS, method_names
     from evencover.scores import SCORES, score_names
 
@@ -102,6 +103,7 @@ def with_choices(help_text: str) -> str:
         "default_method": DEFAULT_METHOD,
         "endings": ", ".join([*ARRAYS, *TABLES]),
         "more_methods": ", ".join(n for n in method_names() if n not in DEFAULT_METHODS),
+        "study_metrics": ", ".join(metric.name for metric in shown_in("study")),
         "more_scores": ", ".join(n for n in SCORES if n not in DEFAULT_SCORES),
     }
     for name, text in choices.items():

@@ -18,7 +18,7 @@ from evencover.cli import (
     serve,
     update,
 )
-from evencover.cli.experiment import experiment
+from evencover.cli.experiment import experiment, heatmap, table
 from evencover.cli.shared import app as app
 
 COMMANDS: tuple[Any, ...] = (
@@ -38,5 +38,5 @@ def name_choices() -> None:
     """Only a reader of the help needs the names of all methods, for which much is imported."""
     from evencover.cli.choices import with_choices
 
-    for command in COMMANDS:
-        command.run.__doc__ = with_choices(command.run.__doc__)
+    for run in (*(command.run for command in COMMANDS), table, heatmap):
+        run.__doc__ = with_choices(run.__doc__ or "")

@@ -60,7 +60,7 @@ def table(
     *,
     style: Annotated[Format, Parameter(name="--format")] = "text",
     n_avg: str | None = None,
-    metrics: str = "covgap,avg_size",
+    metrics: str | None = None,
     exact: Switch = False,
     output: Optional = None,
     force: Switch = False,
@@ -77,7 +77,7 @@ def table(
     n_avg
         Calibration sizes, separated by commas; by default the paper's.
     metrics
-        covgap, avg_size and frac_undercovered, separated by commas.
+        Some of {study_metrics}, separated by commas; by default the paper's, the first two.
     exact
         Show the randomised variants.
     output
@@ -97,7 +97,8 @@ def table(
         print_json(found.summary())
         return
     sizes = None if n_avg is None else [_size(text) for text in n_avg.split(",")]
-    text = make_table(found, n_avg=sizes, metrics=metrics.split(","), exact=exact).render(style)
+    names = None if metrics is None else metrics.split(",")
+    text = make_table(found, n_avg=sizes, metrics=names, exact=exact).render(style)
     if output is None:
         print(text)
         return
@@ -109,7 +110,7 @@ def table(
 def figures(
     results: Path, /, *, output: Output, style: Annotated[str, Parameter(name="--format")] = "png"
 ) -> None:
-    """Draw CovGap, AvgSize and FracUnderCov against n_avg, and the classes that STANDARD lets down.
+    """Draw the metrics of a study against n_avg, and the classes that STANDARD covers too little.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def heatmap(
     *,
     output: Output,
     style: Annotated[str, Parameter(name="--format")] = "png",
-    metric: str = "covgap",
+    metric: str | None = None,
 ) -> None:
     """Draw a metric of CLUSTERED for every gamma and M of a grid such as 'heatmap'.
 
@@ -147,12 +148,14 @@ def heatmap(
     style
         png, svg or pdf.
     metric
-        covgap, avg_size or frac_undercovered.
+        One of {study_metrics}; by default the first.
     """
+    from evencover.evaluation.metrics import shown_in
     from evencover.experiments.figures import write_heatmaps
     from evencover.experiments.results import Results
 
-    for path in write_heatmaps(Results.load(results), output, style, metric):
+    chosen = shown_in("study")[0].name if metric is None else metric
+    for path in write_heatmaps(Results.load(results), output, style, chosen):
         print(path)
 
 

@@ -63,7 +63,9 @@ def content_sample(rows: Array, labels: IntArray) -> Array:
     looked_at = np.flatnonzero(_looked_into(rows.shape[1])[labels])
     with np.errstate(over="ignore", invalid="ignore"):  # rows are judged later
         own = rows[looked_at, labels[looked_at]].astype(np.float32)
-    chosen = _mixed(own.view(np.uint32).astype(np.uint64)) % ONE_ROW_IN[rows.shape[1] > FEW_CLASSES] == 0
+    chosen = (
+        _mixed(own.view(np.uint32).astype(np.uint64)) % ONE_ROW_IN[rows.shape[1] > FEW_CLASSES] == 0
+    )
     found = looked_at[chosen & (own != 0) & (own != 1)]
     with np.errstate(over="ignore", invalid="ignore"):
         some = np.ascontiguousarray(rows[found], dtype=np.float32).view(np.uint32)

@@ -103,7 +103,8 @@ def evaluate(
 class CoverageReport(CoverageMetrics):
     """What evaluation found. Metrics over classes skip those without test rows.
 
-    Gaps are in percentage points, as in the paper. `to_dict` lists every number.
+    Gaps are in percentage points, as in the paper. `to_dict` lists every number. ``doubts`` are
+    sentences about what speaks against the rows being like the calibration rows.
     """
 
     alpha: float
@@ -115,6 +116,7 @@ class CoverageReport(CoverageMetrics):
     cluster_of_class: IntArray | None = None
     thresholds: FloatArray | None = None
     confusions: Confusions | None = None
+    doubts: tuple[str, ...] = ()
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Alpha, **about_classes: Any) -> CoverageReport:
@@ -230,6 +232,8 @@ class CoverageReport(CoverageMetrics):
         }
         if self.class_names is not None:
             result["class_names"] = list(self.class_names)
+        if self.doubts:
+            result["doubts"] = list(self.doubts)
         if self.cluster_of_class is not None:
             result["by_cluster"] = [group._asdict() for group in self.by_cluster()]
         if self.calibration_counts is not None:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from evencover._validation import InputError, raise_unknown
-from evencover.evaluation.metrics import Metric, find_metric
+from evencover.evaluation.metrics import Metric, find_metric, shown_in
 from evencover.experiments.entries import Entry, Line, TableContent
 from evencover.experiments.formats import FORMATS
 from evencover.experiments.published import CITATION, published
@@ -32,7 +32,7 @@ def make_table(
     results: Results,
     *,
     n_avg: Sequence[int] | None = None,
-    metrics: Sequence[str] = ("covgap", "avg_size"),
+    metrics: Sequence[str] | None = None,
     exact: bool = False,
 ) -> Table:
     """Arrange a study's results as the paper's Table 2.
@@ -45,10 +45,12 @@ def make_table(
         Which calibration sizes; by default the paper's 10, 20, 50 and 75 as far as they are
         there, else all.
     metrics
-        Names of those that a study shows: "covgap", "avg_size", "frac_undercovered".
+        Names of metrics that a study shows; by default the paper's, CovGap and AvgSize.
     exact
         Show the randomised variants instead.
     """
+    if metrics is None:
+        metrics = [metric.name for metric in shown_in("study")[:2]]
     shown = tuple(find_metric(name, "study") for name in metrics)
     rows = [row for row in results.summary() if row["exact"] == exact]
     if not rows:

@@ -6,7 +6,7 @@ rows -> scores of the true labels -> _calibrate (the method) -> thresholds -> ru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -37,7 +37,6 @@ from evencover.predictors.fitting import (
     with_scores,
 )
 from evencover.predictors.matching import (
-    is_calibration_data,
     like_calibration,
     require_fitted,
     require_labels,
@@ -47,7 +46,7 @@ from evencover.predictors.ready import few_rows, ready_rule
 from evencover.predictors.rule import Rule
 from evencover.predictors.scoring import Scoring
 from evencover.predictors.temperature import FIT, check_temperature, fitted_temperature
-from evencover.predictors.unlike import Count, ScoreBins, Seen, note_doubts, together
+from evencover.predictors.unlike import Count, ScoreBins, Seen, doubts, together
 from evencover.predictors.updating import Updatable
 from evencover.quantiles import Thresholds, exact_fraction
 from evencover.randomness import check_random_state
@@ -339,11 +338,6 @@ class BasePredictor(Updatable):
         histogram: IntArray | None = None,
     ) -> CoverageReport:
         """The report on rows of a source that have been read and counted."""
-        if is_calibration_data(self, source):
-            warn_caller(
-                f"These {self.n_calibration_} rows are the calibration rows themselves; the "
-                "figures are too good. Use rows that were held out."
-            )
         report = CoverageReport.from_tally(
             tally,
             self.alpha,
@@ -352,9 +346,10 @@ class BasePredictor(Updatable):
             confusions=confusions,
             **self._about_classes(),
         )
-        if not is_calibration_data(self, source):
-            note_doubts(self, report, histogram, source.rows_read)
-        return report
+        said = doubts(self, report, source, histogram)
+        for sentence in said:
+            warn_caller(sentence)
+        return replace(report, doubts=tuple(said))
 
     def _about_classes(self) -> dict[str, Any]:
         """What a report says of each class beside its counts."""

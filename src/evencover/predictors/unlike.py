@@ -16,6 +16,7 @@ from evencover.evaluation.confusions import Confusions
 from evencover.evaluation.counting import most_confused, total
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Tally
+from evencover.predictors.matching import is_calibration_data
 from evencover.predictors.method import Method
 from evencover.predictors.rule import Rule
 
@@ -99,44 +100,48 @@ def together(parts: Iterable[Seen]) -> Seen:
 # ---- doubts --------------------------------------------------------------------------------------
 
 
-def note_doubts(
-    method: Method,
-    report: CoverageReport,
-    histogram: IntArray | None = None,
-    rows_read: Fingerprint | None = None,
-) -> None:
-    """Say what in the test rows speaks against their being like the calibration rows."""
-    other_labels = _note_frequencies(method, report)
+def doubts(
+    method: Method, report: CoverageReport, source: Source, histogram: IntArray | None = None
+) -> list[str]:
+    """What in test rows, which were read, speaks against what the report says: sentences."""
+    if is_calibration_data(method, source):
+        return [
+            f"These {report.n_rows} rows are the calibration rows themselves; the figures are too "
+            "good. Use rows that were held out."
+        ]
+    found, other_labels = _about_frequencies(method, report)
     counts = method.score_counts_
     if histogram is not None and counts is not None and not other_labels:
         apart = distance(counts, histogram)
         if apart is not None:
-            warn_caller(
+            found.append(
                 f"The scores of the true labels of these {report.n_rows} rows differ from those of "
                 f"the calibration rows ({apart:.0%} of the rows would have to be others); promises "
                 "are for rows that are alike."
             )
     if method.aims_at_average and not (other_labels and method.minds_frequencies):
-        _note_shortfall(method, report)
-    if rows_read is not None and method.row_sample_ is not None:
-        _note_copies(method.row_sample_, rows_read)
+        found += _about_shortfall(method, report)
+    if source.rows_read is not None and method.row_sample_ is not None:
+        found += _about_copies(method.row_sample_, source.rows_read)
+    return found
 
 
-def _note_frequencies(method: Method, report: CoverageReport) -> bool:
+def _about_frequencies(method: Method, report: CoverageReport) -> tuple[list[str], bool]:
+    """The sentence, if it matters to the method, and whether frequencies differ at all."""
     expected, kind = method.class_counts_, "calibration rows"
     target = getattr(method, "target_prevalence_", None)
     if target is not None:  # which is meant to be so, whatever the calibration rows are
         expected, kind = np.round(target * 1e6).astype(np.int64), "target prevalence"
     apart = distance(expected, report.class_counts)
     if apart is None or not method.minds_frequencies:
-        return apart is not None
+        return [], apart is not None
     remedy = "" if target is not None else _for_other_frequencies(method)
-    warn_caller(
+    said = (
         f"The class frequencies of these {report.n_rows} rows differ from those of the {kind} "
         f"({apart:.0%} of the rows would have to be of other classes); promises over all rows are "
         f"for the same frequencies{remedy}."
     )
-    return True
+    return [said], True
 
 
 def _for_other_frequencies(method: Method) -> str:
@@ -144,15 +149,16 @@ def _for_other_frequencies(method: Method) -> str:
     return "; 'target_prevalence' takes others" if takes else ""
 
 
-def _note_shortfall(method: Method, report: CoverageReport) -> None:
+def _about_shortfall(method: Method, report: CoverageReport) -> list[str]:
     """Coverage over all rows that its law would give next to never."""
     covered = int(report.class_covered.sum())
     if chance_of_at_most(covered, report.n_rows, _level_rows(method, report), report.alpha) < RATE:
-        warn_caller(
+        return [
             f"The sets hold the labels of {report.marginal_coverage:.1%} of these "
             f"{report.n_rows} rows, fewer than the {1 - report.alpha:.1%} aimed at by more than "
             "chance explains; the rows may be unlike the calibration rows."
-        )
+        ]
+    return []
 
 
 def _level_rows(method: Method, report: CoverageReport) -> float:
@@ -227,12 +233,13 @@ def note_repeated_rows(source: Source) -> None:
         )
 
 
-def _note_copies(sample: IntArray, rows_read: Fingerprint) -> None:
+def _about_copies(sample: IntArray, rows_read: Fingerprint) -> list[str]:
     """Rows that are calibration rows, number for number."""
     n_copies, n_seen = rows_read.copies_of(sample.view(np.uint64))
     if n_copies >= 5 and n_copies / n_seen > NOTABLE_COPIES:
-        warn_caller(
+        return [
             f"About {n_copies / n_seen:.0%} of these rows are copies of calibration rows, "
             "number for number; if the same inputs are in both, coverage looks better than it is. "
             "(A model with few different outputs, such as a tree, has equal rows by nature.)"
-        )
+        ]
+    return []

@@ -63,7 +63,7 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "origin": predictor.origin,
         "weights": weight_columns(predictor),
         "facts": predictor._class_facts(),
-        "is_calibration_data": seen.is_calibration_data,
+        "doubts": list(report.doubts),
         "metrics": {name: _or_none(value) for name, value in report.metrics().items()},
         "numbers": descriptions("report", percent(1 - report.alpha), report),
         "true_gap_error": _or_none(report.true_gap_parts.standard_error),

@@ -16,12 +16,12 @@ from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Tally
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.matching import (
-    is_calibration_data,
     like_calibration,
     require_labels,
     require_p_values,
 )
 from evencover.predictors.rule import Rule
+from evencover.predictors.unlike import ScoreBins
 from evencover.report.examples import Example, Examples
 from evencover.report.groups import score_bins
 from evencover.sets import PredictionSets
@@ -40,7 +40,6 @@ class Gathered(NamedTuple):
     size_sums: IntArray
     covered_by_size: IntArray
     examples: Examples
-    is_calibration_data: bool
 
 
 class BlockView(NamedTuple):
@@ -51,27 +50,33 @@ class BlockView(NamedTuple):
     is_covered: Array
     top_classes: IntArray
     bins: IntArray
+    scores_by_bin: IntArray
     names: Array | None
     temperature: float | None
 
 
 class Seen(NamedTuple):
-    """What is kept of consecutive rows; as in `Gathered`."""
+    """What is kept of consecutive rows; as in `Gathered`, and all scores by `ScoreBins`."""
 
     tally: Tally
     confusions: Confusions
     histogram: IntArray
     size_sums: IntArray
     covered_by_size: IntArray
+    scores_by_bin: IntArray
     examples: list[Example]
 
 
 @dataclass(frozen=True)
 class Look:
-    """Looks at one block: ``edges`` bound the bins of scores, ``names`` are the user's row ids."""
+    """Looks at one block: ``edges`` bound the bins of scores, ``names`` are the user's row ids.
+
+    ``calibration_edges`` are those of the predictor's `ScoreBins`; none, if it keeps none.
+    """
 
     rule: Rule
     edges: FloatArray
+    calibration_edges: FloatArray
     names: Array | None
 
     def __call__(self, block: Block, ids: Array | None) -> BlockView:
@@ -87,6 +92,7 @@ class Look:
             sets.contains(block.labels),
             block.rows.argmax(axis=1),
             np.searchsorted(self.edges[1:-1], scores, side="left"),
+            ScoreBins.histogram(self.calibration_edges, scores),
             None if self.names is None else self.names[own],
             scoring.temperature if scoring.logits else None,
         )
@@ -106,8 +112,10 @@ class Together:
         histogram = np.zeros((self.n_classes, self.n_bins), dtype=np.int64)
         size_sums = np.zeros(self.n_classes, dtype=np.int64)
         covered_by_size = np.zeros(self.n_classes + 1, dtype=np.int64)
+        scores_by_bin = np.zeros(1, dtype=np.int64)
         examples = Examples(self.n_classes, self.taxonomy)
         for part in parts:
+            scores_by_bin = scores_by_bin + part.scores_by_bin
             if isinstance(part, Seen):
                 tally = tally + part.tally
                 confusions.append(part.confusions)
@@ -129,7 +137,15 @@ class Together:
             if len(confusions) == 256:  # memory must not grow with the number of rows
                 confusions = [Confusions.total(confusions)]
         together = Confusions.total(confusions)
-        return Seen(tally, together, histogram, size_sums, covered_by_size, examples.in_order())
+        return Seen(
+            tally,
+            together,
+            histogram,
+            size_sums,
+            covered_by_size,
+            scores_by_bin,
+            examples.in_order(),
+        )
 
 
 def gather(
@@ -149,14 +165,14 @@ def gather(
     require_labels(source, "A report")
     n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
     names = None if ids is None else plain_array(ids)
-    look: Any = Look(predictor.rule(logits=source.logits, groups=groups), edges, names)
+    known = np.zeros(0) if predictor.score_edges_ is None else predictor.score_edges_
+    look: Any = Look(predictor.rule(logits=source.logits, groups=groups), edges, known, names)
     together = Together(n_classes, len(edges) - 1, tree)
     seen: Seen = fold_source(source, ids, look, together, most_confused, executor)
-    report = predictor.coverage_report(source, seen.tally, seen.confusions)
+    report = predictor.coverage_report(source, seen.tally, seen.confusions, seen.scores_by_bin)
     examples = Examples(n_classes)
     examples.take(seen.examples)
-    is_same = is_calibration_data(predictor, source)
-    return Gathered(report, seen.histogram, seen.size_sums, seen.covered_by_size, examples, is_same)
+    return Gathered(report, seen.histogram, seen.size_sums, seen.covered_by_size, examples)
 
 
 def most_confused(seen: Seen) -> Seen:
