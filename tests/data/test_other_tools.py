@@ -103,39 +103,95 @@ def write_lines(path, records):
     return path
 
 
-@pytest.mark.parametrize("as_text", [True, False])
-@pytest.mark.parametrize("field", ["filtered_resps", "resps"])
-def test_samples_of_lm_eval(tmp_path, block_elements, as_text, field):
-    def leaf(value):
-        return str(value) if as_text else value
-
-    records = [
-        {
+def samples_of_lm_eval(leaf, left_out):
+    """As with --log_samples: log-likelihoods and whether each choice is the likeliest text."""
+    for i, (row, y) in enumerate(zip(LOGITS.tolist(), LABELS.tolist(), strict=True)):
+        choices = [[leaf(value), leaf(False)] for value in row]
+        sample = {
             "doc_id": i,
-            "doc": {"question": "?", "label": int(y)},
-            "target": leaf(int(y)),
-            "arguments": [["q", " a"]] * K,
-            field: [[leaf(float(v)), leaf(False)] for v in row]
-            if field == "filtered_resps"
-            else [[[leaf(float(v)), leaf(False)]] for v in row],
+            "doc": {"question": "?", "choices": NAMES, "answer": y},
+            "target": leaf(y),
+            "arguments": {f"gen_args_{c}": {"arg_0": "?", "arg_1": f" {c}"} for c in range(K)},
+            "resps": [[choice] for choice in choices],
+            "filtered_resps": choices,
+            "filter": "none",
+            "metrics": ["acc"],
+            "doc_hash": f"{i:064x}",
             "acc": 1.0,
         }
-        for i, (row, y) in enumerate(zip(LOGITS, LABELS, strict=True))
-    ]
+        yield {name: value for name, value in sample.items() if name != left_out}
+
+
+@pytest.mark.parametrize("leaf", [str, lambda value: value])
+@pytest.mark.parametrize("left_out", ["nothing", "filtered_resps"])
+def test_samples_of_lm_eval(tmp_path, block_elements, leaf, left_out):
+    records = samples_of_lm_eval(leaf, left_out)
     source = as_source(write_lines(tmp_path / "samples.jsonl", records))
     assert source.logits is True
     assert source.ids.tolist() == list(range(N))
     assert_holds(source, LOGITS.astype("f8"))
 
 
-def test_details_of_lighteval(tmp_path):
-    records = [
-        {"doc": {"gold_index": [int(y)]}, "model_response": {"logprobs": row.tolist()}}
-        for row, y in zip(LOGITS, LABELS, strict=True)
+def details_of_lighteval(gold):
+    """What it makes of its dataclasses; unused fields are null or empty."""
+    return [
+        {
+            "doc": {
+                "query": "?",
+                "choices": NAMES,
+                "gold_index": gold(int(y)),
+                "instruction": None,
+                "specific": None,
+                "id": str(i),
+                "task_name": "t",
+                "num_samples": 1,
+                "use_logits": False,
+            },
+            "metric": {"acc": 1.0},
+            "model_response": {
+                "input": "?",
+                "input_tokens": [3, 4],
+                "text": [],
+                "output_tokens": [[5], [6]],
+                "logprobs": row,
+                "argmax_logits_eq_gold": [False] * K,
+                "logits": None,
+                "unconditioned_logprobs": None,
+                "truncated_tokens_count": 0,
+            },
+        }
+        for i, (row, y) in enumerate(zip(LOGITS.tolist(), LABELS, strict=True))
     ]
-    source = as_source(write_lines(tmp_path / "d.jsonl", records))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize("gold", [int, lambda y: [y]])
+def test_details_of_lighteval(tmp_path, block_elements, ending, gold):
+    path = tmp_path / f"details_t_2026.{ending}"
+    if ending == "jsonl":
+        write_lines(path, details_of_lighteval(gold))
+    else:
+        write_table(path, pa.Table.from_pylist(details_of_lighteval(gold)), 10)
+    source = as_source(path)
     assert source.logits is True
+    assert list(map(str, source.ids)) == list(map(str, range(N)))
+    assert source.used["labels"] == "doc.gold_index"
     assert_holds(source, LOGITS.astype("f8"))
+    assert "model_response" not in source.left_out
+
+
+def test_details_of_lighteval_with_several_right_answers_are_refused(tmp_path):
+    records = details_of_lighteval(lambda y: [y])
+    records[9]["doc"]["gold_index"] = [0, 2]
+    write_table(tmp_path / "d.parquet", pa.Table.from_pylist(records), 5)
+    with pytest.raises(InputError, match=r"one label in 'doc.gold_index'. Got 2 in row 9"):
+        read(as_source(tmp_path / "d.parquet"))
+
+
+def test_a_field_of_a_struct_by_key(tmp_path):
+    table = pa.table({"out": pa.array([{"p": row} for row in ROWS.tolist()]), "label": LABELS})
+    write_table(tmp_path / "p.parquet", table, 5)
+    assert_holds(as_source(tmp_path / "p.parquet", probabilities_key="out.p"), ROWS.astype("f8"))
 
 
 @pytest.mark.parametrize("layout", ["list", "fields"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from evencover.errors import InputError
 
@@ -45,11 +45,20 @@ class Keys:
 
 
 USUAL = Keys()
+LIGHTEVAL = Keys("model_response.logprobs", "doc.gold_index", "doc.id")  # log-likelihoods
+
+
+def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
+    """The keys of lighteval's details if a table is that and nothing was said; else those given."""
+    names = set(names)
+    if keys != USUAL or LIGHTEVAL.probabilities not in names:
+        return keys
+    return Keys(*(key if key in names else None for key in astuple(LIGHTEVAL)))
 
 
 def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
     """Whether a name says that it holds logits; None if it says nothing."""
-    if key in LOGIT_KEYS:
+    if key in LOGIT_KEYS or key == LIGHTEVAL.probabilities:
         return True
     if key == PREDICTIONS_KEY and TRAINER_LABELS_KEY in keys:
         return True

@@ -5,17 +5,27 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from evencover._arrow import arrow_kind, import_pyarrow, matrix_from_arrow, rows_of
+import numpy as np
+
+from evencover._arrow import arrow_kind, import_pyarrow, is_list, matrix_from_arrow, rows_of
 from evencover._validation import Array, InputError
 from evencover.data.columns import Column, choose, note_left_out
 from evencover.data.formats.arrays import column_keys
 from evencover.data.formats.read_ahead import read_ahead
 from evencover.data.frames import index_ids
 from evencover.data.location import Location
-from evencover.data.names import NAMES_KEY, USUAL, Keys, are_numbers, is_saved_index
+from evencover.data.names import (
+    NAMES_KEY,
+    USUAL,
+    Keys,
+    are_numbers,
+    is_saved_index,
+    layout_keys,
+)
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
 
@@ -40,6 +50,8 @@ class TableSource(Source):
             schema, self._piece_rows = self._describe()
             self._pieces = range(len(self._piece_rows))
             self.n_rows = sum(self._piece_rows)
+            keys = layout_keys([field.name for field in _fields(schema)], keys)
+            schema = _unfolded(schema, keys)
             self._read_schema(schema, keys)
             self.n_classes = self._count_classes(schema)
         if self.n_rows and self.n_classes < 2:
@@ -129,9 +141,9 @@ class TableSource(Source):
     def _as_blocks(self, table: Any, first: int) -> RawBlocks:
         """Rows and labels of a table or record batch that begins with row `first`."""
         columns = [
-            matrix_from_arrow(table.column(name), self.name, first) for name in self._wanted()
+            matrix_from_arrow(table.column(name), self.name, first) for name in self._columns
         ]
-        labels = columns.pop() if self._takes_labels else None
+        labels = self._labels_of(table, first) if self._takes_labels else None
         rows = columns[0] if len(columns) == 1 else rows_of(columns)
         blocks: RawBlocks = []
         start = 0
@@ -140,6 +152,22 @@ class TableSource(Source):
             blocks.append((part, None if labels is None else labels[start:stop]))
             start = stop
         return blocks
+
+    def _labels_of(self, table: Any, first: int) -> Array:
+        """The labels; a list of one (several answers could be right) is that one."""
+        column = table.column(self._label_column)
+        if not is_list(column.type):
+            return matrix_from_arrow(column, self.name, first)
+        import pyarrow.compute as compute
+
+        lengths = np.asarray(compute.list_value_length(column).fill_null(0))
+        if (lengths != 1).any():
+            row = int((lengths != 1).argmax())
+            raise InputError(
+                f"Every row of {self.name} must have one label in {self._label_column!r}. "
+                f"Got {lengths[row]} in row {first + row}."
+            )
+        return matrix_from_arrow(compute.list_flatten(column), self.name, first)
 
     @classmethod
     def column_of(cls, location: Location, key: str) -> Array:
@@ -176,6 +204,40 @@ class TableSource(Source):
         return parts
 
 
+def _fields(schema: Any) -> Iterator[Any]:
+    """The columns, and the fields of structs as ``outer.inner``."""
+    pa = import_pyarrow()
+    for field in schema:
+        yield field
+        if pa.types.is_struct(field.type):
+            yield from (inner.with_name(f"{field.name}.{inner.name}") for inner in field.type)
+
+
+def _unfolded(schema: Any, keys: Keys) -> Any:
+    """A schema in which fields of structs that the keys name stand in the place of the structs."""
+    wanted = {key for key in astuple(keys) if key is not None} - set(schema.names)
+    inner = [field for field in _fields(schema) if field.name in wanted]
+    outer = {field.name.partition(".")[0] for field in inner}
+    kept = [field for field in schema if field.name not in outer]
+    return import_pyarrow().schema([*kept, *inner], schema.metadata)
+
+
+def _picked(rows: Any, columns: list[str]) -> Any:
+    """A table or record batch with these columns, which may be fields of structs."""
+    if set(columns) <= set(rows.schema.names):
+        return rows
+    import pyarrow.compute as compute
+
+    found = []
+    for name in columns:
+        outer, _, inner = name.partition(".")
+        known = name in rows.schema.names
+        found.append(
+            rows.column(name) if known else compute.struct_field(rows.column(outer), [inner])
+        )
+    return type(rows).from_arrays(found, names=columns)
+
+
 def _checked(rows: Any) -> Any:
     """A table or record batch that is consistent: reading on in another one may end the process."""
     rows.validate(full=True)
@@ -194,7 +256,7 @@ class ParquetSource(TableSource):
     def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
         with self._open() as file:
             batches = file.iter_batches(n_rows, row_groups=list(pieces), columns=columns)
-            yield from map(_checked, batches)
+            yield from (_picked(_checked(batch), columns) for batch in batches)
 
     def _read(self) -> Iterator[RawBlocks]:
         most_rows = max((self._piece_rows[piece] for piece in self._pieces), default=0)
@@ -209,7 +271,7 @@ class ParquetSource(TableSource):
             pieces, _, first = run
             with self._open(metadata) as file:
                 table = _checked(file.read_row_groups(list(pieces), columns))
-                return self._as_blocks(table, first)
+                return self._as_blocks(_picked(table, columns), first)
 
         yield from read_ahead(read, self._runs(rows_per_block(self.n_classes)))
 
@@ -235,7 +297,10 @@ class ArrowSource(TableSource):
         pa = import_pyarrow()
         with self._stream() as stream:
             file = pa.ipc.open_file(stream)
-            yield from (_checked(file.get_batch(i).select(columns)) for i in pieces)
+            for piece in pieces:
+                batch = file.get_batch(piece)
+                names = [n if n in batch.schema.names else n.partition(".")[0] for n in columns]
+                yield _picked(_checked(batch.select(list(dict.fromkeys(names)))), columns)
 
     def _stream(self) -> Any:
         pa = import_pyarrow()

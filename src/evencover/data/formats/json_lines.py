@@ -15,13 +15,12 @@ from evencover.data.columns import Column, Kind, choose, note_left_out
 from evencover.data.formats.arrays import column_keys
 from evencover.data.formats.text_cells import column_from_text
 from evencover.data.location import Location
-from evencover.data.names import USUAL, Keys, are_numbers
+from evencover.data.names import USUAL, Keys, are_numbers, layout_keys
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
 
 N_SAMPLED = 100  # objects that tell what the fields hold
 RESPONSES = ("filtered_resps", "resps")  # lm-evaluation-harness: one log-likelihood per choice
-LIGHTEVAL = Keys("model_response.logprobs", "doc.gold_index", None)
 
 Record = dict[str, Any]
 
@@ -69,17 +68,14 @@ class JsonLinesSource(Source):
             label, ids = keys.labels or "target", keys.ids or "doc_id"
             self.used = {"numbers": responses, "labels": label, "ids": ids}
             return label if label in first else None, ids if ids in first else None
-        if LIGHTEVAL.probabilities in first and keys == USUAL:
-            keys = LIGHTEVAL
-            self.logits = True
         columns = [Column(name, _kind([r.get(name) for r in sample])) for name in first]
-        layout = choose(columns, keys, self.name)
+        layout = choose(columns, layout_keys(first, keys), self.name)
         note_left_out(layout, self.name)
         self._fields = [columns[place].name for place in layout.matrix]
         is_list = columns[layout.matrix[0]].kind.endswith("list")
         self._read = list if is_list else None
         self.class_names = layout.class_names
-        self.logits = layout.logits if self.logits is None else self.logits
+        self.logits = layout.logits
         self.numbers_are_names = are_numbers(self.class_names or [""])
         self.used, self.left_out = layout.used(columns), layout.left_out
         label_name = None if layout.label is None else columns[layout.label].name
