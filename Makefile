@@ -35,10 +35,12 @@ lint: $(VENV)/.ready-dev  ## style and types
 test: lint  ## style, types and tests, in a few minutes
 	$(PYTEST) -m 'not deep'
 
+# A part of it is run with DEEP="tests/statistical tests/kernels".
+DEEP ?= src tests
 test-deep: lint  ## everything, with many more examples, repetitions and kills; takes hours
 	$(PIP) torch==2.13.0 transformers datasets wordllama xgboost lightgbm
 	$(PIP) --editable '.[export,mlflow,onnx,serve]' httpx schemathesis
-	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep'
+	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep' $(DEEP)
 
 # Old packages warn of each other, so warnings are no errors here. Browser, cluster and docs have tools of
 # their own; a subset is run with OLDEST="tests/cli".
