@@ -17,6 +17,7 @@ from evencover import (
     InputError,
     InterpolatedPredictor,
     MacroPredictor,
+    PooledPredictor,
     RC3PPredictor,
     Softmax,
     StandardPredictor,
@@ -328,6 +329,9 @@ def test_classes_with_too_few_rows_are_a_warning_with_the_count(simulate):
         ClasswisePredictor(alpha=0.02).fit(rows, labels)
     with pytest.warns(EvencoverWarning, match="4 of 4 classes have calibration examples, but too"):
         StandardPredictor(alpha=0.1).fit(rows[:8], np.arange(8) % 4)
+    for method in (PooledPredictor(split="holdout"), FuzzyPredictor()):  # a fifth sets the level
+        with pytest.warns(EvencoverWarning, match="4 of 4 classes have .* too few for a finite"):
+            method.fit(rows[:40], np.arange(40) % 4)
 
 
 def test_threads_are_a_positive_number(monkeypatch):

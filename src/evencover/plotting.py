@@ -15,7 +15,7 @@ import numpy as np
 
 from evencover._types import Array, FloatArray, IntArray
 from evencover._validation import whole_number
-from evencover.errors import InputError
+from evencover.errors import InputError, needs
 from evencover.quantiles import GroupedScores, conformal_ranks, exact_fraction
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -29,9 +29,7 @@ def new_axes(ax: Any) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise InputError(
-            "Plots need matplotlib; install it with 'pip install evencover[plot]'."
-        ) from None
+        raise needs("Plots", "matplotlib", "plot") from None
     return plt.subplots(layout="constrained")[1]
 
 

@@ -1,6 +1,7 @@
 """`evencover info`: about a model, about data, about this installation."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -43,6 +44,25 @@ def test_info_of_data(folder, run, data):
     assert "accuracy" not in unlabelled
     labelled = succeeded(run("info", "new.npy", "--labels", "labels.npy")).out
     assert_found("accuracy +0", labelled)
+
+
+def test_info_speaks_in_words(folder, run):
+    succeeded(run("calibrate", "cal.npz", "--score", "raps", "-o", "words.safetensors"))
+    model = succeeded(run("info", "words.safetensors")).out
+    assert re.search(r"^score +raps, .*penalty", model, re.MULTILINE)
+    assert re.search(
+        r"^in every set +\d+ classes, which have no finite threshold$", model, re.MULTILINE
+    )
+    data = succeeded(run("info", "cal.npz")).out
+    assert re.search(
+        r"^classes below 9 rows .*too few for a threshold of their own", data, re.MULTILINE
+    )
+    assert not re.search(r"^n |allow empty|random state", model + data, re.MULTILINE)
+    np.save(folder / "odd.npy", np.log(np.load(folder / "new.npy") + 1e-6))
+    assert "say --logits" in succeeded(run("info", "odd.npy")).out
+    assert re.search(
+        r"^numbers are +logits$", succeeded(run("info", "odd.npy", "--logits")).out, re.M
+    )
 
 
 def test_info_of_this_installation(run):

@@ -229,7 +229,7 @@ def test_everything_can_be_read_in_every_form(data):
     assert text.startswith("3 splits into 300 calibration and 300 test rows, alpha = 0.1")
     assert text.endswith(result.reason)
     assert text.count("\n") == 1 + 1 + 4 + 1
-    assert f"{result.noise_floor:.1f} (test noise)" in text
+    assert f"Test noise alone gives a CovGap of {result.noise_floor:.1f} here" in text
 
 
 def test_the_table_shows_the_metrics_of_the_list(data):
@@ -283,6 +283,15 @@ def test_equal_candidates_are_rarely_called_different():
         result = compare(*equally_hard(seed), methods=methods, scores=["softmax"], n_splits=5)
         n_claims += any(row["clearly_above_best"] for row in result.rows())
     assert n_claims <= binom.ppf(0.99, n_tables, 0.05)
+
+
+def test_a_limit_on_the_rank_keeps_a_class_out_of_sets(simulate):
+    """RC3P has infinite thresholds here, but its classes are not in every set."""
+    rows, labels = simulate(200, 40)
+    found = compare(rows, labels, methods=["classwise", "rc3p"], scores=["softmax"], n_splits=2)
+    classwise, rc3p = found.candidates
+    assert classwise.infinite_share > 0.9
+    assert rc3p.infinite_share < 0.1
 
 
 def test_a_method_that_is_better_by_far_is_picked(simulate):

@@ -272,6 +272,19 @@ def test_files_of_torch(tmp_path, monkeypatch, held):
         as_source(tmp_path / "p.pt")
 
 
+def test_files_that_torch_saved(tmp_path):
+    torch = pytest.importorskip("torch")
+    rows, labels = torch.tensor(ROWS), torch.tensor(LABELS)
+    for held in ((rows, labels), {"probabilities": rows, "labels": labels}):
+        torch.save(held, tmp_path / "p.pt")
+        assert_holds(as_source(tmp_path / "p.pt"))
+    torch.save({"logits": rows.to(torch.bfloat16), "y": labels}, tmp_path / "p.pth")
+    assert as_source(tmp_path / "p.pth").logits is True
+    torch.save({"probs": rows, "hook": print}, tmp_path / "q.pt")
+    with pytest.raises(InputError, match=r"other things than tensors.*torch\.save"):
+        as_source(tmp_path / "q.pt")
+
+
 class PredictionOutput(NamedTuple):  # of transformers.trainer_utils
     predictions: Any
     label_ids: Any

@@ -167,7 +167,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(predictor, data, mo
         return real(name, *arguments, **named)
 
     monkeypatch.setattr(builtins, "__import__", without_altair)
-    with pytest.raises(InputError, match=r"pip install evencover\[report\]"):
+    with pytest.raises(InputError, match=r"pip install 'evencover\[report\]'"):
         report_html(predictor, data.rows[300:], data.labels[300:])
 
 

@@ -89,17 +89,18 @@ def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
 
 def of_data(source: Source) -> dict[str, Any]:
     """Rows, classes and, with labels, accuracy and how the classes are filled."""
-    n_rows, n_right = 0, 0
+    n_rows, n_right, lowest = 0, 0, np.inf
     counts = np.zeros(source.n_classes, dtype=np.int64)
     for block in source.blocks():
         n_rows += len(block.rows)
+        lowest = min(lowest, float(block.rows.min(initial=np.inf)))
         if block.labels is not None:
             n_right += int((block.rows.argmax(axis=1) == block.labels).sum())
             counts += np.bincount(block.labels, minlength=source.n_classes)
     about: dict[str, Any] = {
         "n_rows": n_rows,
         "n_classes": source.n_classes,
-        "holds": "logits" if source.logits else "probabilities",
+        "holds": _kind(source, lowest),
         "has_labels": source.has_labels,
         "has_class_names": source.class_names is not None,
     }
@@ -116,6 +117,14 @@ def of_data(source: Source) -> dict[str, Any]:
     return about
 
 
+def _kind(source: Source, lowest: float) -> str:
+    """Logits where the file or the user says so; what is below 0 is no probability."""
+    if source.logits:
+        return "logits"
+    unclear = "no probabilities, some are below 0; if they are logits, say --logits"
+    return "probabilities" if lowest >= 0 else unclear
+
+
 def _spread(values: IntArray | FloatArray) -> dict[str, float]:
     quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
     return dict(zip(("min", "q25", "median", "q75", "max"), quantiles.tolist(), strict=True))
@@ -126,6 +135,9 @@ def show(about: dict[str, Any], details: Details | None = None) -> None:
     about = dict(about)
     if details is not None:
         del about[details.name]
+    if "score" in about:
+        score = dict(about["score"])
+        about["score"] = ", ".join([score.pop("name"), *([_text(score)] if score else [])])
     thresholds = about.pop("thresholds", None)
     names = about.pop("class_names", None)
     about.pop("class_counts", None)
@@ -143,5 +155,5 @@ def show(about: dict[str, Any], details: Details | None = None) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
+        return ", ".join(f"{key or 'unnamed'} {_text(item)}" for key, item in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -294,7 +294,7 @@ class Comparison:
         return (
             f"{self.n_splits} splits into {self.n_calibration} calibration and {self.n_test} test "
             f"rows, alpha = {self.alpha:g}{confident}.\n"
-            f"CovGap of a perfect method on these test rows: {self.noise_floor:.1f} (test noise)."
+            f"Test noise alone gives a CovGap of {self.noise_floor:.1f} here: less is no better."
         )
 
     def __str__(self) -> str:

@@ -240,7 +240,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="covgap_noise_floor",
         title="noise floor",
-        meaning="CovGap of a perfect method here",
+        meaning="CovGap that test noise alone would give",
         formula="what to expect of exactly 1 - alpha everywhere, from the size of the test set",
         unit="points",
         digits=2,

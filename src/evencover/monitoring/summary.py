@@ -70,7 +70,7 @@ def _change(monitor: CoverageMonitor, n_changes: int) -> str:
         return f"ALARM: coverage fell since calibration in {whose}."
     if monitor.any_change().alarm:
         return "ALARM: coverage fell since calibration in some class; it is not clear yet which."
-    return "No class is known to be covered less than its calibration rows lead one to expect."
+    return "No class is known to be covered less than its calibration rows predict."
 
 
 def _e(log_e: float) -> float:

@@ -24,7 +24,7 @@ def require_extra() -> None:
     except ImportError as error:
         raise InputError(
             f"The page needs altair, vl-convert-python and jinja2, and {error.name} is not "
-            "installed; install them with 'pip install evencover[report]'."
+            "installed; install them with pip install 'evencover[report]'."
         ) from None
     del altair, jinja2, vl_convert
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,14 @@ def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     except ImportError:
         raise needs("Files of torch.save", "torch", "torch") from None
     with nullcontext(location) if isinstance(location, Path) else location.open() as where:
-        held = torch.load(where, map_location="cpu", weights_only=True)
+        try:
+            held = torch.load(where, map_location="cpu", weights_only=True)
+        except UnpicklingError as error:
+            raise InputError(
+                f"Cannot read '{location}': it holds other things than tensors and plain values, "
+                "or is damaged; save the tensors alone, torch.save({'probs': ..., 'labels': ...}, "
+                "...), since nothing else in it is loaded."
+            ) from error
     if isinstance(held, list | tuple) and len(held) == 2:
         held = {ONLY_ARRAY: held[0], "labels": held[1]}
     elif hasattr(held, "detach"):
