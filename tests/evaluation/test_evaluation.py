@@ -200,6 +200,21 @@ def test_the_summary_says_the_metrics_in_order():
     assert f"median {report.size_quantiles['50']}, 95% have" in str(report)
 
 
+def test_classes_likely_below_the_aim_are_named_lowest_first():
+    """0, 10, ... of 40 rows are covered in five classes; a sixth has 36 of 40, and a seventh 1."""
+    covered, rows = [0, 10, 20, 5, 15, 36, 1], [40] * 6 + [1]
+    labels = np.repeat(np.arange(7), rows)
+    holds = np.concatenate([np.arange(n) < k for k, n in zip(covered, rows, strict=True)])
+    mask = np.zeros((len(labels), 7), dtype=bool)
+    mask[np.arange(len(labels)), labels] = holds
+    report = evaluate(PredictionSets.from_mask(mask), labels, class_names=list("abcdefg"))
+    said = {title: (value, text) for title, value, text in report.summary()}["likely below"]
+    assert said == ("5", "classes, at most about 1 in 20 by chance: a, d, b and 2 more")
+    assert report.to_dict()["likely_below"] == [True] * 5 + [False] * 2
+    fine = evaluate(PredictionSets.from_mask(mask[labels > 4]), labels[labels > 4])
+    assert next(row[:2] for row in fine.summary() if "likely" in row[0]) == ("likely below", "0")
+
+
 def test_a_metric_added_to_the_list_is_reported(monkeypatch):
     new = Metric(
         name="total_size", title="TotalSize", meaning="classes in all sets", unit="classes",

@@ -229,6 +229,7 @@ class CoverageReport(CoverageMetrics):
             "class_coverage": [_json_number(value) for value in self.class_coverage.tolist()],
             "class_counts": self.class_counts.tolist(),
             "class_coverage_interval": self.class_coverage_interval.tolist(),
+            "likely_below": self.likely_below.tolist(),
         }
         if self.class_names is not None:
             result["class_names"] = list(self.class_names)
@@ -265,10 +266,21 @@ class CoverageReport(CoverageMetrics):
             (metric.title, metric.text(metric.of(self)), metric.say("the aim", self))
             for metric in shown_in("report")
         ]
+        rows.append(("likely below", str(int(self.likely_below.sum())), self._who_is_below()))
         missing = self.n_classes - self.n_classes_evaluated
         if missing:
             rows.append(("skipped", str(missing), "classes without test rows"))
         return rows
+
+    def _who_is_below(self) -> str:
+        """The classes that are likely below the aim, lowest coverage first."""
+        below = np.flatnonzero(self.likely_below)
+        if not len(below):
+            return "classes are below the aim by more than chance explains"
+        order = below[np.argsort(self.class_coverage[below], kind="stable")]
+        names = [self.class_view(int(index)).name for index in order[:3]]
+        more = f" and {len(below) - 3} more" if len(below) > 3 else ""
+        return f"classes, at most about 1 in 20 by chance: {', '.join(names)}{more}"
 
     def __str__(self) -> str:
         lines = [f"{self.n_rows} rows, {self.n_classes} classes, alpha = {self.alpha:g}"]
