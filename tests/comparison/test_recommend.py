@@ -89,6 +89,8 @@ def test_with_probabilities_it_says_how_large_sets_will_be(simulate):
     assert advice.expected_sizes["pooled"] == pytest.approx(size, abs=0.5)
     assert f"about {advice.expected_sizes['pooled']:.1f} of the 6 classes" in advice.expect
     assert recommend(labels).expected_sizes == {}
+    assert str(advice).count("Ding et al. (2023)") == 1
+    assert "the paper" not in str(advice)
 
 
 def test_rows_without_labels_are_refused(simulate):

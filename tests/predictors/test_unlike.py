@@ -113,4 +113,6 @@ def test_warnings_point_at_the_line_that_called(simulate):
     few = labels < 3
     with pytest.warns(EvencoverWarning, match="no calibration examples") as caught:
         StandardPredictor().fit(rows[few], labels[few])
-    assert {each.filename for each in caught} == {__file__}
+    with pytest.warns(EvencoverWarning, match="Clustering is not possible") as clustering:
+        make_predictor("clustered").fit(rows, labels)
+    assert {each.filename for each in [*caught, *clustering]} == {__file__}

@@ -71,7 +71,8 @@ def run(
     allow_empty
         Whether sets may be empty; if not, an empty set is given the most probable class.
     groups
-        File with one group per class, for a method that takes 'groups' (.npy, .npz or text).
+        File with one group per class, for a method that takes 'groups'; of any kind that is read,
+        or text with one per line.
     prevalence
         File with one number per class, such as the training counts, for a score that takes
         'prevalence'.

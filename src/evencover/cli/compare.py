@@ -72,7 +72,8 @@ def run(
     min_coverage
         Advise only what covers at least this share of all rows.
     groups
-        File with one group per class, for a method that takes 'groups' (.npy, .npz or text).
+        File with one group per class, for a method that takes 'groups'; of any kind that is read,
+        or text with one per line.
     prevalence
         File with one number per class, such as the training counts, for a score that takes
         'prevalence'.
