@@ -200,6 +200,22 @@ def test_the_summary_says_the_metrics_in_order():
     assert f"median {report.size_quantiles['50']}, 95% have" in str(report)
 
 
+def test_size_is_also_a_mean_over_classes():
+    """Class 0 has 90 rows with sets of one, class 1 one row with a set of three, class 2 no row."""
+    mask = np.eye(3, dtype=bool)[np.zeros(91, dtype=int)]
+    mask[90] = True
+    labels = np.r_[np.zeros(90, dtype=int), 1]
+    report = evaluate(PredictionSets.from_mask(mask), labels)
+    assert report.avg_size == pytest.approx(93 / 91)
+    assert report.avg_size_over_classes == report.to_dict()["avg_size_over_classes"] == 2
+    assert "median 1, 95% have at most 1; mean over classes 2.00" in str(report)
+    parts = Tally.zeros(3) + Tally.of(PredictionSets.from_mask(mask), labels)
+    assert CoverageReport.from_tally(parts, 0.1).avg_size_over_classes == 2
+    unknown = CoverageReport.from_tally(parts + Tally(*parts[:3]), 0.1)
+    assert np.isnan(unknown.avg_size_over_classes)
+    assert "mean over classes" not in str(unknown)
+
+
 def test_classes_likely_below_the_aim_are_named_lowest_first():
     """0, 10, ... of 40 rows are covered in five classes; a sixth has 36 of 40, and a seventh 1."""
     covered, rows = [0, 10, 20, 5, 15, 36, 1], [40] * 6 + [1]

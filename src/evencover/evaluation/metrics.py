@@ -29,6 +29,7 @@ class CoverageMetrics:
     class_counts: IntArray
     class_covered: IntArray
     size_counts: IntArray
+    size_sums: IntArray | None
 
     @property
     def n_rows(self) -> int:
@@ -111,6 +112,14 @@ class CoverageMetrics:
     def avg_size(self) -> float:
         """Mean number of classes in a set."""
         return float(self.size_counts @ np.arange(len(self.size_counts)) / self.n_rows)
+
+    @property
+    def avg_size_over_classes(self) -> float:
+        """Mean over classes of the mean size of their rows' sets; NaN if that was not counted."""
+        if self.size_sums is None:
+            return float("nan")
+        own = self.size_sums[self.evaluated] / self.class_counts[self.evaluated]
+        return float(own.mean())
 
     @property
     def frac_undercovered(self) -> float:
@@ -212,8 +221,9 @@ def _how_many_under(report: CoverageMetrics) -> str:
 
 
 def _usual_sizes(report: CoverageMetrics) -> str:
-    sizes = report.size_quantiles
-    return f"classes in a set; median {sizes['50']}, 95% have at most {sizes['95']}"
+    sizes, over_classes = report.size_quantiles, report.avg_size_over_classes
+    more = "" if np.isnan(over_classes) else f"; mean over classes {over_classes:.2f}"
+    return f"classes in a set; median {sizes['50']}, 95% have at most {sizes['95']}{more}"
 
 
 METRICS: tuple[Metric, ...] = (

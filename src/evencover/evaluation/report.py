@@ -116,6 +116,7 @@ class CoverageReport(CoverageMetrics):
     cluster_of_class: IntArray | None = None
     thresholds: FloatArray | None = None
     confusions: Confusions | None = None
+    size_sums: IntArray | None = None
     doubts: tuple[str, ...] = ()
 
     @classmethod
@@ -124,7 +125,9 @@ class CoverageReport(CoverageMetrics):
         for name in ("calibration_counts", "cluster_of_class"):
             if about_classes.get(name) is not None:
                 about_classes[name] = np.asarray(about_classes[name])
-        return cls(float(exact_fraction(alpha, "evaluate")), *tally, **about_classes)
+        level = float(exact_fraction(alpha, "evaluate"))
+        about_classes["size_sums"] = tally.size_sums
+        return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
 
     @property
     def n_classes(self) -> int:
@@ -231,6 +234,8 @@ class CoverageReport(CoverageMetrics):
             "class_coverage_interval": self.class_coverage_interval.tolist(),
             "likely_below": self.likely_below.tolist(),
         }
+        if self.size_sums is not None:
+            result["avg_size_over_classes"] = self.avg_size_over_classes
         if self.class_names is not None:
             result["class_names"] = list(self.class_names)
         if self.doubts:

@@ -14,17 +14,20 @@ class Tally(NamedTuple):
     """Counts that decide every metric; the tallies of two parts of the data add up.
 
     ``rows`` and ``covered`` (K,) count test rows, and those whose set holds their label, by class;
-    ``sizes`` (K + 1,) counts sets by size.
+    ``sizes`` (K + 1,) counts sets by size; ``size_sums`` (K,) adds them up by the rows' classes,
+    and is None where that was not counted.
     """
 
     rows: IntArray
     covered: IntArray
     sizes: IntArray
+    size_sums: IntArray | None = None
 
     @classmethod
     def zeros(cls, n_classes: int) -> Tally:
         """The tally of no rows."""
-        return cls(*(np.zeros(n, dtype=np.int64) for n in (n_classes, n_classes, n_classes + 1)))
+        lengths = (n_classes, n_classes, n_classes + 1, n_classes)
+        return cls(*(np.zeros(n, dtype=np.int64) for n in lengths))
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
@@ -38,7 +41,11 @@ class Tally(NamedTuple):
             np.bincount(labels, minlength=n_classes),
             np.bincount(labels[is_covered], minlength=n_classes),
             np.bincount(sizes, minlength=n_classes + 1),
+            np.bincount(labels, weights=sizes, minlength=n_classes).astype(np.int64),
         )
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
-        return Tally(*(a + b for a, b in zip(self, other, strict=True)))
+        rows, covered, sizes = (a + b for a, b in zip(self[:3], other[:3], strict=True))
+        if self.size_sums is None or other.size_sums is None:
+            return Tally(rows, covered, sizes)
+        return Tally(rows, covered, sizes, self.size_sums + other.size_sums)

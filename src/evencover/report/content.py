@@ -23,7 +23,6 @@ from evencover.report.sizes import (
     about_empty_sets,
     coverage_by_size,
     size_histogram,
-    size_over_classes,
 )
 from evencover.report.verdict import State, class_states, usual_spread, verdict
 from evencover.scores import make_score
@@ -68,7 +67,7 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "numbers": descriptions("report", percent(1 - report.alpha), report),
         "true_gap_error": _or_none(report.true_gap_parts.standard_error),
         "size_quantiles": report.size_quantiles,
-        "size_over_classes": size_over_classes(seen.size_sums, report.class_counts),
+        "size_over_classes": round(report.avg_size_over_classes, 2),
         "sizes": size_histogram(report.size_counts),
         "coverage_by_size": coverage_by_size(report.size_counts, seen.covered_by_size),
         "empty_sets": about_empty_sets(predictor, report),
@@ -108,10 +107,11 @@ def class_columns(seen: Gathered) -> dict[str, Any]:
     report = seen.report
     assert report.confusions is not None
     assert report.calibration_counts is not None
+    assert report.size_sums is not None
     states = class_states(report)
     limits = report.class_coverage_interval.round(4)
     with np.errstate(invalid="ignore"):
-        sizes = (seen.size_sums / report.class_counts).round(2)
+        sizes = (report.size_sums / report.class_counts).round(2)
     columns: dict[str, Any] = {
         "name": class_names(report),
         "rows": report.class_counts.tolist(),

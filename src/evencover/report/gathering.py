@@ -31,13 +31,12 @@ from evencover.taxonomy import Taxonomy
 class Gathered(NamedTuple):
     """What one pass over the test rows leaves behind.
 
-    ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`; ``size_sums`` (K,)
-    adds up their set sizes; ``covered_by_size`` (K + 1,) counts covered rows by their set's size.
+    ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`;
+    ``covered_by_size`` (K + 1,) counts covered rows by their set's size.
     """
 
     report: CoverageReport
     histogram: IntArray
-    size_sums: IntArray
     covered_by_size: IntArray
     examples: Examples
 
@@ -61,7 +60,6 @@ class Seen(NamedTuple):
     tally: Tally
     confusions: Confusions
     histogram: IntArray
-    size_sums: IntArray
     covered_by_size: IntArray
     scores_by_bin: IntArray
     examples: list[Example]
@@ -110,7 +108,6 @@ class Together:
         """One after the other: only rows that may still be shown become examples."""
         tally, confusions = Tally.zeros(self.n_classes), [Confusions.none(self.n_classes)]
         histogram = np.zeros((self.n_classes, self.n_bins), dtype=np.int64)
-        size_sums = np.zeros(self.n_classes, dtype=np.int64)
         covered_by_size = np.zeros(self.n_classes + 1, dtype=np.int64)
         scores_by_bin = np.zeros(1, dtype=np.int64)
         examples = Examples(self.n_classes, self.taxonomy)
@@ -120,7 +117,6 @@ class Together:
                 tally = tally + part.tally
                 confusions.append(part.confusions)
                 histogram += part.histogram
-                size_sums += part.size_sums
                 covered_by_size += part.covered_by_size
                 examples.take(part.examples)
                 continue
@@ -129,7 +125,6 @@ class Together:
             tally = tally + Tally.of_rows(labels, part.is_covered, sizes, self.n_classes)
             confusions.append(Confusions.of(labels, part.top_classes, self.n_classes))
             np.add.at(histogram, (labels, part.bins), 1)
-            np.add.at(size_sums, labels, sizes)
             np.add.at(covered_by_size, sizes[part.is_covered], 1)
             examples.take(
                 examples.among(part.block, part.sets, part.is_covered, part.names, part.temperature)
@@ -141,7 +136,6 @@ class Together:
             tally,
             together,
             histogram,
-            size_sums,
             covered_by_size,
             scores_by_bin,
             examples.in_order(),
@@ -172,7 +166,7 @@ def gather(
     report = predictor.coverage_report(source, seen.tally, seen.confusions, seen.scores_by_bin)
     examples = Examples(n_classes)
     examples.take(seen.examples)
-    return Gathered(report, seen.histogram, seen.size_sums, seen.covered_by_size, examples)
+    return Gathered(report, seen.histogram, seen.covered_by_size, examples)
 
 
 def most_confused(seen: Seen) -> Seen:

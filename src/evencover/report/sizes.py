@@ -30,16 +30,6 @@ def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]
     return {"from": starts.tolist(), "to": ends.tolist(), "count": counts.tolist()}
 
 
-def size_over_classes(size_sums: IntArray, class_counts: IntArray) -> float:
-    """The mean over classes, each counting the same, of the mean size of their rows' sets.
-
-    >>> size_over_classes(np.array([90, 9, 0]), np.array([90, 1, 0]))
-    5.0
-    """
-    seen = class_counts > 0
-    return round(float((size_sums[seen] / class_counts[seen]).mean()), 2)
-
-
 def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str, Any]]:
     """Rows and covered rows by the size of their set: 0, 1, 2, 3 to 5, 6 to 10, 11 to 20, ...
 
