@@ -75,7 +75,7 @@ def huge(folder):
     sizes = np.bincount(rng.poisson(3, tested.sum()), minlength=n + 1)
     pairs = np.sort(rng.choice(n * n, 5 * n, replace=False))
     report = CoverageReport.from_tally(
-        Tally(tested, covered, sizes),
+        Tally(tested, covered, sizes, 3 * tested),
         0.1,
         class_names=names,
         calibration_counts=counts,
@@ -89,7 +89,7 @@ def huge(folder):
     n_bins = len(score_bins(predictor).edges) - 1
     histogram = rng.multinomial(20, np.full(n_bins, 1 / n_bins), n)
     by_size = rng.binomial(sizes, 0.9)
-    content = describe(predictor, Gathered(report, histogram, 3 * tested, by_size, examples, False))
+    content = describe(predictor, Gathered(report, histogram, by_size, examples))
     path = folder / "huge.html"
     path.write_text(render_report(content, "Huge"), encoding="utf-8")
     return path
