@@ -14,15 +14,18 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile -
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: $(SOURCES)
+$(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evencover needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) --editable .
 	touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready
+# All at once, because each installation compiles the kernels.
+$(VENV)/.ready-dev: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) --editable '.[dev]'
-	touch $@
+	touch $(VENV)/.ready $@
 
 demo: $(VENV)/.ready  ## compare the methods on the bundled data
 	$(BIN)/evencover compare

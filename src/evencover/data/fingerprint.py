@@ -14,6 +14,7 @@ from evencover.randomness import places
 # About one row in 16 is hashed, one in 128 where there are many classes and rows are long, and the
 # smallest hashes are kept. Of many classes only some are looked into: a number costs a read.
 ONE_ROW_IN, ONE_CLASS_IN, FEW_CLASSES, MOST_KEPT = (16, 8), (1, 16), 256, 1024
+MOST_NUMBERS = 64  # of a row, those around its true class
 
 
 class Fingerprint(NamedTuple):
@@ -67,10 +68,12 @@ def content_sample(rows: Array, labels: IntArray) -> Array:
         _mixed(own.view(np.uint32).astype(np.uint64)) % ONE_ROW_IN[rows.shape[1] > FEW_CLASSES] == 0
     )
     found = looked_at[chosen & (own != 0) & (own != 1)]
+    width = min(MOST_NUMBERS, rows.shape[1])
+    first = np.minimum(np.maximum(labels[found] - width // 2, 0), rows.shape[1] - width)
     with np.errstate(over="ignore", invalid="ignore"):
-        some = np.ascontiguousarray(rows[found], dtype=np.float32).view(np.uint32)
-    odd = np.arange(1, 2 * rows.shape[1], 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    sums = np.einsum("ij,j->i", some.astype(np.uint64), odd)
+        some = rows[found[:, None], first[:, None] + np.arange(width)].astype(np.float32)
+    odd = np.arange(1, 2 * width, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    sums = np.einsum("ij,j->i", some.view(np.uint32).astype(np.uint64), odd)
     return _mixed(sums + labels[found].astype(np.uint64))
 
 
