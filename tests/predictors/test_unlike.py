@@ -8,7 +8,7 @@ from depth import size
 from scipy.stats import betabinom
 
 from evencover import EvencoverWarning, StandardPredictor, load, save
-from evencover.data.fingerprint import MOST_KEPT, Fingerprint
+from evencover.data.fingerprint import MOST_KEPT, Sampler
 from evencover.predictors import make_predictor
 from evencover.predictors.unlike import chance_of_at_most, distance
 
@@ -74,17 +74,23 @@ def test_rows_that_say_one_are_no_copies(simulate):
     assert notes(fitted, rows[1000:], labels[1000:]) == []
 
 
-def test_samples_of_parts_are_the_sample_of_the_whole(simulate):
-    rows, labels = simulate(20_000, 4)
-    whole = Fingerprint.of(0, rows, labels)
-    parts = Fingerprint()
-    for start in (0, 5000, 12_000):
-        stop = {0: 5000, 5000: 12_000, 12_000: 20_000}[start]
-        parts += Fingerprint.of(start, rows[start:stop], labels[start:stop])
-    np.testing.assert_array_equal(parts.sample, np.sort(whole.sample)[:MOST_KEPT])
+def sample_of(*blocks):
+    sampler = Sampler()
+    for block in blocks:
+        sampler.add(*block)
+    return sampler.result()
+
+
+@pytest.mark.parametrize("n_classes", [4, 300])
+def test_samples_of_parts_are_the_sample_of_the_whole(simulate, n_classes):
+    rows, labels = simulate(20_000, n_classes)
+    whole = sample_of((rows, labels))
+    cuts = [5000, 12_000]
+    blocks = list(zip(np.split(rows, cuts), np.split(labels, cuts), strict=True))
+    parts = sample_of(*blocks[:2]) + sample_of(blocks[2])
+    np.testing.assert_array_equal(parts.sample, whole.sample)
     assert len(parts.sample) == MOST_KEPT
-    copies, looked_at = Fingerprint.of(0, rows, labels).copies_of(parts.sample)
-    assert copies == looked_at == MOST_KEPT
+    assert whole.copies_of(parts.sample) == (MOST_KEPT, MOST_KEPT)
 
 
 def test_the_chance_of_a_shortfall_is_beta_binomial():

@@ -11,10 +11,11 @@ import numpy as np
 from evencover._types import Array, IntArray
 from evencover.randomness import places
 
-# About one row in 16 is hashed, one in 128 where there are many classes and rows are long, and the
-# smallest hashes are kept. Of many classes only some are looked into: a number costs a read.
-ONE_ROW_IN, ONE_CLASS_IN, FEW_CLASSES, MOST_KEPT = (16, 8), (1, 16), 256, 1024
+# Of few classes about one row in 16 is hashed, of many all rows of some classes: to look for a
+# number in each row would cost a read of memory. The smallest hashes are kept.
+FEW_CLASSES, ONE_ROW_IN, ONE_CLASS_IN, LEAST_CLASSES, MOST_KEPT = 256, 16, 64, 16, 1024
 MOST_NUMBERS = 64  # of a row, those around its true class
+MOST_WAITING = 4096  # rows that wait to be hashed
 
 
 class Fingerprint(NamedTuple):
@@ -31,13 +32,13 @@ class Fingerprint(NamedTuple):
 
     @classmethod
     def of(cls, start: int, rows: Array, labels: IntArray | None) -> Fingerprint:
-        """The fingerprint of one block, whose first row is number `start` of the whole input."""
+        """That of one block, without a sample; it begins with row `start` of the whole input."""
         first = rows[:1].astype(np.float64).tobytes() if start == 0 else b""
         if labels is None:
             return cls(first)
         numbers = places(start, start + len(labels))
         keys = numbers * np.uint64(rows.shape[1]) + labels.astype(np.uint64)
-        return cls(first, int(_mixed(keys).sum(dtype=np.uint64)), content_sample(rows, labels))
+        return cls(first, int(_mixed(keys).sum(dtype=np.uint64)))
 
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
         sample = np.sort(np.concatenate([self.sample, other.sample]))[:MOST_KEPT]
@@ -56,32 +57,64 @@ class Fingerprint(NamedTuple):
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def content_sample(rows: Array, labels: IntArray) -> Array:
-    """Hashes of rows of some classes, those that the bits of their true class's number choose.
+class Sampler:
+    """Collects the rows that their label and its number choose: the same rows in any data.
 
-    Rows that say 0 or 1 for it are left out: saturated models give many of them by nature.
+    Rows that say 0 or 1 for it are left out: saturated models give many of them by nature. What is
+    chosen is hashed now and then, many rows at once, since every call takes its time.
     """
-    looked_at = np.flatnonzero(_looked_into(rows.shape[1])[labels])
-    with np.errstate(over="ignore", invalid="ignore"):  # rows are judged later
-        own = rows[looked_at, labels[looked_at]].astype(np.float32)
-    chosen = (
-        _mixed(own.view(np.uint32).astype(np.uint64)) % ONE_ROW_IN[rows.shape[1] > FEW_CLASSES] == 0
-    )
-    found = looked_at[chosen & (own != 0) & (own != 1)]
-    width = min(MOST_NUMBERS, rows.shape[1])
-    first = np.minimum(np.maximum(labels[found] - width // 2, 0), rows.shape[1] - width)
+
+    def __init__(self) -> None:
+        self.sample: Array = np.zeros(0, dtype=np.uint64)
+        self._waiting: list[tuple[Array, Array, IntArray]] = []
+        self._n_waiting = 0
+
+    def add(self, rows: Array, labels: IntArray) -> None:
+        """Look at a block."""
+        chosen = np.flatnonzero(_looked_into(rows.shape[1])[labels])
+        own, labels = rows[chosen, labels[chosen]], labels[chosen]
+        if rows.shape[1] <= FEW_CLASSES:
+            thin = _mixed(_bits(own)) % ONE_ROW_IN == 0
+            chosen, own, labels = chosen[thin], own[thin], labels[thin]
+        width = min(MOST_NUMBERS, rows.shape[1])
+        first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
+        self._waiting.append(
+            (own, rows[chosen[:, None], first[:, None] + np.arange(width)], labels)
+        )
+        self._n_waiting += len(chosen)
+        if self._n_waiting > MOST_WAITING:
+            self._hash()
+
+    def result(self) -> Fingerprint:
+        """What was found, as part of a fingerprint."""
+        if self._waiting:
+            self._hash()
+        return Fingerprint(sample=self.sample)
+
+    def _hash(self) -> None:
+        own, some, labels = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        self._waiting, self._n_waiting = [], 0
+        odd = np.arange(1, 2 * some.shape[1], 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        hashes = _mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
+        hashes = hashes[(own != 0) & (own != 1)]
+        self.sample = np.sort(np.concatenate([self.sample, hashes]))[:MOST_KEPT]
+
+
+def _bits(numbers: Array) -> Array:
+    """The bits of numbers as float32; whether they make sense is judged elsewhere."""
     with np.errstate(over="ignore", invalid="ignore"):
-        some = rows[found[:, None], first[:, None] + np.arange(width)].astype(np.float32)
-    odd = np.arange(1, 2 * width, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    sums = np.einsum("ij,j->i", some.view(np.uint32).astype(np.uint64), odd)
-    return _mixed(sums + labels[found].astype(np.uint64))
+        return numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
 
 
 @lru_cache(maxsize=8)
 def _looked_into(n_classes: int) -> Array:
-    """Which classes (K,) a sample is taken from: the same in all data."""
-    numbers = np.arange(1, n_classes + 1, dtype=np.uint64)
-    return _mixed(numbers) % ONE_CLASS_IN[n_classes > FEW_CLASSES] == 0
+    """Which classes (K,) a sample is taken from."""
+    if n_classes <= FEW_CLASSES:
+        return np.ones(n_classes, dtype=bool)
+    looked_into = np.zeros(n_classes, dtype=bool)
+    scattered = np.argsort(_mixed(np.arange(1, n_classes + 1, dtype=np.uint64)))
+    looked_into[scattered[: max(LEAST_CLASSES, n_classes // ONE_CLASS_IN)]] = True
+    return looked_into
 
 
 def _mixed(keys: Array) -> Array:

@@ -19,7 +19,7 @@ from evencover._validation import (
     score_rows,
 )
 from evencover.data.columns import by_rank
-from evencover.data.fingerprint import Fingerprint
+from evencover.data.fingerprint import Fingerprint, Sampler
 from evencover.data.objects import unpacked
 
 # About 16 MB of float32: threads that hand over smaller blocks wait for each other.
@@ -190,7 +190,7 @@ class Source(ABC):
 
     def _checked_blocks(self) -> Iterator[Block]:
         start = 0
-        fingerprint = Fingerprint()
+        fingerprint, sampler = Fingerprint(), Sampler()
         for raw, labels in self.labelled_blocks():
             rows = score_rows(raw)
             if rows.shape[1] != self.n_classes:
@@ -206,8 +206,10 @@ class Source(ABC):
             block = Block(self.offset + start, rows, labels, self)
             yield block  # work on it may begin
             fingerprint += Fingerprint.of(block.start, rows, labels)
+            if labels is not None:
+                sampler.add(rows, labels)
             start = stop
-        self.rows_read = fingerprint
+        self.rows_read = fingerprint + sampler.result()
         if start == 0:
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
