@@ -32,14 +32,20 @@ def small(make_grid):
 @pytest.mark.parametrize("exact", [False, True])
 def test_curves_are_the_means_and_bands_1_96_standard_errors(results, exact):
     figure = draw_curves(results, "mine", exact=exact)
-    axes = np.array(figure.axes).reshape(3, 3)
+    axes = np.array(figure.axes).reshape(4, 3)
     assert [ax.get_title() for ax in axes[0]] == ["softmax", "aps", "raps"]
-    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["CovGap", "AvgSize", "FracUnderCov"]
+    metrics = {
+        "CovGap": "covgap",
+        "AvgSize": "avg_size",
+        "FracUnderCov": "frac_undercovered",
+        "TrueGap": "true_gap",
+    }
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == list(metrics)
     rows = [
         row for row in results.summary()
         if row["score"] == "aps" and row["method"] == "classwise" and row["exact"] == exact
     ]  # fmt: skip
-    for ax, metric in zip(axes[:, 1], ("covgap", "avg_size", "frac_undercovered"), strict=True):
+    for ax, metric in zip(axes[:, 1], metrics.values(), strict=True):
         line = next(line for line in ax.lines if line.get_label() == "CLASSWISE")
         assert line.get_xdata().tolist() == [10, 20]
         np.testing.assert_allclose(line.get_ydata(), [row[metric] for row in rows])

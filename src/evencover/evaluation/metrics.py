@@ -265,7 +265,7 @@ METRICS: tuple[Metric, ...] = (
         unit="points",
         digits=2,
         better="lower",
-        shown={"report": 1, "comparison": 0, "comparison table": 1},
+        shown={"report": 1, "comparison": 0, "comparison table": 1, "study": 4},
     ),
     Metric(
         name="avg_size",
