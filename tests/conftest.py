@@ -17,7 +17,7 @@ from depth import IS_DEEP, examples  # noqa: E402  (it is found on the path)
 # The same examples in every run of the short form, and no database in the work tree.
 for name, derandomize in (("short", True), ("deep", False)):
     settings.register_profile(
-        name, max_examples=examples(30), derandomize=derandomize, database=None, deadline=None
+        name, max_examples=examples(20), derandomize=derandomize, database=None, deadline=None
     )
 settings.load_profile("deep" if IS_DEEP else "short")
 

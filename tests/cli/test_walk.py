@@ -19,7 +19,7 @@ def test_the_whole_walk_in_a_real_shell(folder, data):
     assert calibrated.out == "m.safetensors: clustered, calibrated on 300 rows of 6 classes\n"
     assert calibrated.err.startswith("note: Clustering is not possible")
     told = succeeded(shell("info", "m.safetensors"))
-    for words in ("method +clustered", "alpha +1/5", "score +name aps", "classes +6"):
+    for words in ("method +clustered", "alpha +1/5", "score +aps", "classes +6"):
         assert_found(words, told.out)
     evaluated = succeeded(shell("evaluate", "m.safetensors", "test.npz"))
     assert evaluated.out.startswith("300 rows, 6 classes, alpha = 0.2\n")

@@ -29,7 +29,7 @@ slow.class_names = ["blue", "green", "grey", "red", *map(str, range(4096))]
 @pytest.fixture
 def command(tmp_path):
     """The arguments but for the folder; parts of 1023 rows, the last one short."""
-    write_texts(tmp_path / "texts.csv", size(1500, 9000))
+    write_texts(tmp_path / "texts.csv", size(2100, 9000))
     model = write_model(tmp_path, SLOW, "slow_model")
     data = tmp_path / "texts.csv"
     return ["infer", f"{model}:slow", data, "--batch-size", 64, "--dtype", "float16", "-o"]
