@@ -105,6 +105,28 @@ def test_numbers_verdicts_and_the_best(table):
     assert "Within it: 3 of 4." in table.notes[-1]
 
 
+def test_a_gap_below_test_noise_is_no_better_than_the_noise():
+    """CLASSWISE is below the floor of 8.3; what is within 0.2 of the floor is as good."""
+    gaps = {"classwise": (8.0, 9.0), "clustered": (8.4, 5.9), "pooled": (8.8, 5.0)}
+    found = make_table(
+        study(
+            *(
+                record(r, gap, 2.0, method=method, true_gap=true, covgap_noise_floor=8.3)
+                for method, (gap, true) in gaps.items()
+                for r in range(2)
+            )
+        ),
+        metrics=["covgap", "true_gap", "avg_size"],
+    )
+    best = {line.method: [entry.is_best for entry in line.entries] for line in found.lines}
+    assert best == {
+        "CLASSWISE": [True, False, False],
+        "CLUSTERED": [True, False, False],
+        "POOLED": [False, True, False],
+    }
+    assert "Bold: best CovGap and TrueGap, within 0.2." in found.notes[0]
+
+
 def test_text(table):
     text = table.render("text")
     lines = text.splitlines()

@@ -74,7 +74,7 @@ def _put_in_order(source: Source, names: Sequence[str]) -> Source:
     unknown = [name for name in source.class_names if name not in set(names)]
     if missing or unknown or len(source.class_names) != len(names):
         found = [f"no {_listed(missing)}"] * bool(missing)
-        found += [f"{_listed(unknown)}, which it has not"] * bool(unknown)
+        found += [f"the unknown {_listed(unknown)}"] * bool(unknown)
         raise InputError(
             f"{source.name[0].upper()}{source.name[1:]} must have the {len(names)} classes of the "
             f"calibration data, by name. Got {' and '.join(found) or 'a name twice'}; rename the "
