@@ -126,7 +126,8 @@ def test_missing_and_unknown_names_are_refused_by_name(languages):
     p, y, names = languages
     predictor = StandardPredictor().fit(pd.DataFrame(p, columns=names), y)
     other = pd.DataFrame(p, columns=["klingon", *names[1:]])
-    with pytest.raises(InputError, match=f"no {re.escape(repr(names[0]))} and 'klingon'"):
+    words = f"no {re.escape(repr(names[0]))} and the unknown 'klingon'"
+    with pytest.raises(InputError, match=words):
         predictor.predict_set(other)
     with pytest.raises(InputError, match="Got the unknown 'klingon'"):
         predictor.predict_set(pd.DataFrame(p, columns=names).assign(klingon=0.0))
