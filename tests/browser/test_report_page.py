@@ -156,6 +156,7 @@ def test_columns_sort_both_ways_and_say_so(visit, languages):
     assert "51 to 100" in page.inner_text("#pages")
 
 
+@pytest.mark.deep
 def test_filters_by_cluster_count_and_undercoverage(visit, languages):
     path, report = languages
     page = visit(path)
@@ -193,6 +194,7 @@ def test_a_click_shows_the_class(visit, languages):
     assert page.inner_text("#detail h3") == name
 
 
+@pytest.mark.deep
 def test_pointing_at_a_chart_names_the_class_and_clicking_selects_it(visit, languages):
     page = visit(languages[0])
     page.locator("#chart-coverage").scroll_into_view_if_needed()
@@ -220,6 +222,7 @@ def test_the_keyboard_is_enough(visit, languages):
     assert page.evaluate("document.activeElement.textContent") == second
 
 
+@pytest.mark.deep
 def test_light_and_dark(visit, languages):
     page = visit(languages[0])
     colour = "getComputedStyle(document.body).backgroundColor"
@@ -247,6 +250,7 @@ def test_a_phone_shows_a_class_as_a_sheet(visit, languages):
     assert not page.is_visible("#detail")
 
 
+@pytest.mark.deep
 def test_paper_has_the_verdict_and_the_first_rows(visit, languages):
     page = visit(languages[0], dark=True)
     assert len(page.pdf(format="A4")) > 20_000
@@ -258,6 +262,7 @@ def test_paper_has_the_verdict_and_the_first_rows(visit, languages):
     assert page.get_attribute("html", "data-theme") == "dark"
 
 
+@pytest.mark.deep
 def test_on_paper_heads_repeat_and_headings_stay_with_their_tables(visit, languages):
     page = visit(languages[0])
     heads = page.locator("#classes th").all_inner_texts()
@@ -286,6 +291,7 @@ def test_the_first_screen_holds_the_answers(visit, languages):
     assert len(set(figures)) == 1
 
 
+@pytest.mark.deep
 def test_everything_drawn_says_what_it_shows(visit, languages):
     page = visit(languages[0])
     page.locator("#chart-scores svg").wait_for()
@@ -294,6 +300,7 @@ def test_everything_drawn_says_what_it_shows(visit, languages):
         assert drawn.get_attribute("aria-labelledby") is None
 
 
+@pytest.mark.deep
 def test_ticks_of_scores_differ_where_scores_hardly_do(visit, folder, simulate):
     data = simulate(2000, 6, seed=4)
     rows = data.rows**0.01
@@ -307,6 +314,7 @@ def test_ticks_of_scores_differ_where_scores_hardly_do(visit, folder, simulate):
     assert len(set(ticks)) == len(ticks)
 
 
+@pytest.mark.deep
 def test_few_rows_are_mentioned_only_where_rows_are_few(visit, folder, simulate):
     data = simulate(12_000, 3, seed=5)
     predictor = make_predictor("classwise").fit(data.rows[:6000], data.labels[:6000])
@@ -344,6 +352,7 @@ def test_names_stay_text_wherever_they_are_shown(visit, strange):
     assert "<b>row " in page.inner_text("#detail")
 
 
+@pytest.mark.deep
 def test_right_to_left_names_leave_their_surroundings_alone(visit, strange):
     page = visit(strange)
     page.fill("#query", "الثعلب")
@@ -351,6 +360,7 @@ def test_right_to_left_names_leave_their_surroundings_alone(visit, strange):
     assert page.locator("#classes tbody .name bdi").text_content() == ARABIC
 
 
+@pytest.mark.deep
 def test_thousands_of_classes_remain_usable(visit, huge):
     page = visit(huge)
     assert int(page.get_attribute("html", "data-ready")) < 10_000

@@ -9,6 +9,8 @@ from site_building import build, copy_sources
 import evencover
 from evencover.cli.commands import app
 
+pytestmark = pytest.mark.deep  # the same build is a job of its own in CI
+
 
 @pytest.fixture(scope="module")
 def docs(tmp_path_factory):

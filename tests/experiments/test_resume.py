@@ -61,7 +61,7 @@ def test_kills_at_random_moments_change_no_byte(tmp_path, data):
 
     moments = random.Random(0)
     n_kills, n_interrupted = 0, 0
-    while n_kills < size(short=4, deep=30):
+    while n_kills < size(short=2, deep=30):
         before = part_times(killed)
         process = start(grid, killed)
         time.sleep(moments.uniform(0, duration / 6))

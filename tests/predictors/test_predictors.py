@@ -96,7 +96,7 @@ LONG = (
     "100 classes, duplicated",
     "100 classes, quantised tail",
     "1000 classes",
-    "1000 classes, saturated",
+    "1000 classes, long tail",
 )
 
 

@@ -49,7 +49,7 @@ def test_standard_coverage_is_beta(broken, n, alpha):
     rng = np.random.default_rng(1)
     k = int(np.ceil((n + 1) * (1 - alpha) - 1e-9))
     coverage = []
-    for _ in range(size(short=600, deep=15_000)):
+    for _ in range(size(short=300, deep=15_000)):
         rows = two_classes(rng.random(n))  # scores are uniform: a threshold is its own coverage
         with pytest.warns(UserWarning, match="1 of 2 classes have no"):
             fitted = StandardPredictor(alpha=alpha).fit(rows, np.zeros(n, dtype=int))
@@ -103,7 +103,7 @@ def test_clustered_coverage_is_beta_for_every_cluster(broken):
     shape = np.array([0.4, 0.5, 0.6, 0.45, 0.55, 6.0, 7.0, 8.0, 6.5, 7.5])
     chance = np.array([3, 2, 2, 2, 3, 2, 3, 2, 3, 2]) / 24
     positions = []  # of the coverage in its own Beta law
-    for repetition in range(size(short=100, deep=1500)):
+    for repetition in range(size(short=60, deep=1500)):
         labels = rng.choice(10, 420, p=chance)
         scores = rng.random(420) ** (1 / shape[labels])
         fitted = ClusteredPredictor(gamma=0.7, n_clusters=2, random_state=repetition)
@@ -153,7 +153,7 @@ def test_exact_coverage_of_clusters_is_one_minus_alpha_on_average():
     rng = np.random.default_rng(7)
     shape = np.array([0.4, 0.5, 0.6, 6.0, 7.0, 8.0])
     gaps = {True: [], False: []}
-    for repetition in range(size(short=120, deep=1200)):
+    for repetition in range(size(short=60, deep=1200)):
         labels = rng.integers(0, 6, 150)
         scores = rng.random(150) ** (1 / shape[labels])
         fitted = ClusteredPredictor(gamma=0.8, n_clusters=2, exact=True, random_state=repetition)
@@ -173,7 +173,7 @@ def test_exact_coverage_of_clusters_is_one_minus_alpha_on_average():
 def test_exact_p_values_of_true_labels_are_uniform(exact):
     """One test row per calibration set, so the p-values are independent. False alarms: 0.1%."""
     rng = np.random.default_rng(8)
-    p, n = [], size(short=800, deep=15_000)
+    p, n = [], size(short=400, deep=15_000)
     for repetition in range(n):
         fitted = StandardPredictor(exact=exact, random_state=repetition)
         fitted.fit_scores(rng.random(7), [0, 1] * 3 + [0], 2)

@@ -22,7 +22,7 @@ SIGMAS = 4
 SHAPE = np.array([0.3, 8.0, 0.6, 5.0, 1.0, 3.0])
 COUNTS = np.array([300, 12, 80, 15, 30, 20])  # the hard classes are the rare ones
 LABELS = np.repeat(np.arange(6), COUNTS)
-N_REPETITIONS = size(short=400, deep=4000)
+N_REPETITIONS = size(short=200, deep=4000)
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
