@@ -1,13 +1,15 @@
 """Damage files at random and read them in a child: what kills it, hangs or is no sentence is told.
 
 Libraries in C may take the whole process with them, so children do the reading: each notes which
-file it is at, and where one dies or sleeps the next goes on with the file after it. As a program
-it attacks one kind of file for so many seconds:
+file it is at, and where one dies or sleeps the next goes on with the file after it. A mutant is a
+function of its kind and number. As a program it attacks one kind of file with so many mutants, from
+a number on, and says so in one line:
 
-    python tests/attacks/mutator.py arrow 60
+    python tests/attacks/mutator.py arrow 100000 5000000
 """
 
 import contextlib
+import errno
 import mmap
 import os
 import random
@@ -22,7 +24,12 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[1])]
+from attacks.structure import rewrapped, swapped_token
+
 MOST_SECONDS = 10  # for one file
+LOOK = 0.02  # seconds between two looks at a child
 MOST_BYTES = 1 << 30  # beyond what the process had before
 CORPUS = Path(__file__).parent / "corpus"
 NUMBERS = [0, 1, -1, 2, 7, 16, 64, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, -(2**31)]
@@ -40,13 +47,24 @@ class Trouble(NamedTuple):
     files: Files
 
 
-def mutated(rng: random.Random, files: Files) -> Files:
-    """One file of the store with a few changes, small ones more often."""
+def mutated(rng: random.Random, kind: str, files: Files) -> Files:
+    """One file of the store with a few changes, small ones more often, half of them inside it."""
     name = rng.choice(sorted(files))
-    content = bytearray(files[name])
+    content = None
+    if rng.random() < 0.5:
+        content = rewrapped(rng, kind, files[name], lambda inner: _changed(rng, inner))
+    if content is None:
+        content = _changed(rng, files[name])
+    return files | {name: content}
+
+
+def _changed(rng: random.Random, whole: bytes) -> bytes:
+    if rng.random() < 0.2:
+        whole = swapped_token(rng, whole)
+    content = bytearray(whole)
     for _ in range(rng.choice([1, 1, 1, 2, 3, 8])):
         _change(rng, content)
-    return files | {name: bytes(content)}
+    return bytes(content)
 
 
 def _change(rng: random.Random, content: bytearray) -> None:
@@ -79,25 +97,30 @@ def _change(rng: random.Random, content: bytearray) -> None:
 
 
 def read_everything(path: Path) -> None:
-    """All that a command could ask of a file of data."""
-    from evencover.data import as_source
+    """All that a command could ask of a file of data; refused only if it can give nothing."""
     from evencover.data.files import column_from_file
 
-    errors = []
-    for look in (_rows, lambda p: column_from_file(p, "labels"), lambda p: as_source(p).parts()):
-        try:
-            look(path)
-        except _sentences() as error:
-            errors.append(error)
-    if len(errors) == 3:
-        raise errors[0]
+    error = _refusal(_rows_and_parts, path)
+    if _refusal(column_from_file, path, "labels") is not None and error is not None:
+        raise error
 
 
-def _rows(path: Path) -> None:
+def _refusal(look, *arguments):
+    try:
+        look(*arguments)
+    except _sentences() as error:
+        if _is_trouble(error):
+            raise
+        return error
+    return None
+
+
+def _rows_and_parts(path: Path) -> None:
     from evencover.data import as_source
 
     source = as_source(path)
     source.ids  # noqa: B018
+    source.parts()
     for block in source.blocks():
         block.rows.sum()
 
@@ -119,26 +142,35 @@ def _sentences():
     return InputError
 
 
+def _is_trouble(error: BaseException | None) -> bool:
+    """Whether it is no sentence, or hides that more memory was asked for than the bound."""
+    if "\n" in str(error):
+        return True
+    while error is not None:
+        number = error.errno if isinstance(error, OSError) else None
+        if isinstance(error, MemoryError) or number == errno.ENOMEM:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 TARGETS = {"model": load_model}
 
 
-def attack(
-    kind: str, seeds: list[Files], ending: str, folder: Path, numbers: range, most_seconds=1e9
-):
+def attack(kind: str, seeds: list[Files], ending: str, folder: Path, numbers: range):
     """Read mutants of the seeds; how many were read, how many refused, and all trouble."""
     troubles: list[Trouble] = []
-    at, stop_at = numbers.start, time.monotonic() + most_seconds
-    counts = [0, 0]
-    with mmap.mmap(-1, 32) as shared:
-        while at < numbers.stop and time.monotonic() < stop_at:
-            shared[:32] = struct.pack("<qqqd", at, 0, 0, time.monotonic())
+    at, counts = numbers.start, [0, 0]
+    with mmap.mmap(-1, 24) as shared:
+        while at < numbers.stop:
+            shared[:24] = struct.pack("<qqq", at, 0, 0)
             with warnings.catch_warnings():  # of threads, which the child does not use
                 warnings.simplefilter("ignore", DeprecationWarning)
                 child = os.fork()
             if child == 0:
-                _be_child(kind, seeds, ending, folder, range(at, numbers.stop), shared, stop_at)
+                _be_child(kind, seeds, ending, folder, range(at, numbers.stop), shared)
             what = _watch(child, shared)
-            reached, n_read, n_refused, _ = struct.unpack("<qqqd", shared[:32])
+            reached, n_read, n_refused = struct.unpack("<qqq", shared[:24])
             counts[0] += n_read
             counts[1] += n_refused
             if what is None:
@@ -157,27 +189,33 @@ def attack(
 def mutant(kind: str, seeds: list[Files], number: int) -> Files:
     """The mutant of this number, the same in every process."""
     rng = random.Random(f"{kind} {number}")
-    return mutated(rng, rng.choice(seeds))
+    return mutated(rng, kind, rng.choice(seeds))
 
 
 def _watch(child: int, shared: mmap.mmap) -> str | None:
-    """Wait for a child; what became of it, None if it came to its end."""
+    """Wait for a child; what became of it, None if it came to its end.
+
+    The clock counts looks at the child, not hours: a machine that stood still is no hang.
+    """
+    at, seconds, last = None, 0.0, time.monotonic()
     while True:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             break
-        began = struct.unpack("<d", shared[24:32])[0]
-        if time.monotonic() - began > MOST_SECONDS:
+        reached, now = shared[:8], time.monotonic()
+        seconds = seconds + min(now - last, 5 * LOOK) if reached == at else 0.0
+        at, last = reached, now
+        if seconds > MOST_SECONDS:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return f"it took more than {MOST_SECONDS} s"
-        time.sleep(0.02)
+        time.sleep(LOOK)
     if os.WIFSIGNALED(status):
         return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
     return None if os.WEXITSTATUS(status) == 0 else "no sentence"
 
 
-def _be_child(kind, seeds, ending, folder, numbers, shared, stop_at) -> None:
+def _be_child(kind, seeds, ending, folder, numbers, shared) -> None:
     """Never returns: reads one mutant after the other until one is neither read nor refused."""
     code = 1
     try:
@@ -189,17 +227,15 @@ def _be_child(kind, seeds, ending, folder, numbers, shared, stop_at) -> None:
         target, n_read, n_refused = TARGETS.get(kind, read_everything), 0, 0
         path = folder / f"mutant{ending}"
         for number in numbers:
-            if time.monotonic() > stop_at:
-                break
             write_files(path, mutant(kind, seeds, number))
-            shared[:32] = struct.pack("<qqqd", number, n_read, n_refused, time.monotonic())
+            shared[:24] = struct.pack("<qqq", number, n_read, n_refused)
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     target(path)
                 n_read += 1
             except _sentences() as error:
-                if "\n" in str(error):
+                if _is_trouble(error):
                     raise
                 n_refused += 1
             shared[8:24] = struct.pack("<qq", n_read, n_refused)
@@ -235,24 +271,27 @@ def read_files(path: Path) -> Files:
 
 
 def main() -> None:
-    """Attack one kind of file for so many seconds, from a number on."""
+    """Attack one kind of file with so many mutants, from a number on."""
     import tempfile
 
-    sys.path[:0] = [str(Path(__file__).parents[1])]
     from attacks.seeds import ENDINGS, seeds_of
 
-    kind, seconds = sys.argv[1], float(sys.argv[2])
-    first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    kind, n_mutants, first = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    numbers = range(first, first + n_mutants)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)
         (folder / "seeds").mkdir()
         seeds = seeds_of(kind, folder / "seeds")
-        found = attack(kind, seeds, ENDINGS[kind], folder, range(first, 10**9), seconds)
-    n_all, n_read, n_refused, troubles = found
-    print(f"{kind}: {n_all} mutants, {n_read} read, {n_refused} refused, {len(troubles)} troubles")
-    for trouble in troubles[:20]:
-        print(trouble.number, trouble.what.strip().splitlines()[-1][:200])
+        n_all, n_read, n_refused, troubles = attack(kind, seeds, ENDINGS[kind], folder, numbers)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"{kind}: mutants {first} to {first + n_all - 1}, {n_all} in all, {n_read} read, "
+        f"{n_refused} refused, {len(troubles)} troubles, {used.ru_utime + used.ru_stime:.0f} s of "
+        f"processor time, at most {used.ru_maxrss >> 10} MB",
+        flush=True,
+    )
     for trouble in troubles:
+        print(trouble.number, trouble.what.strip().splitlines()[-1][:200])
         with contextlib.suppress(OSError):
             write_files(Path(f"/tmp/trouble-{kind}-{trouble.number}{ENDINGS[kind]}"), trouble.files)
 

@@ -173,6 +173,17 @@ def test_halves_of_letters_are_refused(tmp_path):
         StandardPredictor().fit(rows, labels, ids=["a", "b", "c", "\udc80"])
 
 
+@pytest.mark.parametrize("key", ["class_names", "labels", "ids"])
+@pytest.mark.parametrize("order", "<>")
+def test_characters_beyond_unicode_are_refused(tmp_path, key, order):
+    """NumPy writes any 32 bits as a character; Python itself ends in a SystemError at them."""
+    text = np.array([0x61, 0x10FFFF, 0x110000, 0x61], order + "u4").view(order + "U1")
+    given = {"labels": [0, 1, 0, 1], "class_names": [*"abcd"], key: text}
+    np.savez(tmp_path / "p.npz", probs=np.full((4, 4), 0.25), **given)
+    with pytest.raises(InputError, match=f"'{key}' has a character that Unicode does not know"):
+        as_source(tmp_path / "p.npz")
+
+
 @pytest.mark.parametrize("labels", [3, np.array(3), np.array("a")], ids=repr)
 def test_one_label_for_all_rows_is_refused(labels):
     rows = np.full((3, 4), 0.25)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -183,7 +184,16 @@ def whole(arrays: Mapping[str, Any], key: str, file_size: int) -> Array | None:
         return np.char.decode(values, "utf-8")
     if values.dtype.kind in "OT":
         return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist()])
+    if values.dtype.kind == "U":
+        _refuse_no_text(values, key)
     return values
+
+
+def _refuse_no_text(values: Array, key: str) -> None:
+    """NumPy keeps any 32 bits as a character; Python ends in a SystemError when it meets them."""
+    codes = np.frombuffer(values.tobytes(), values.dtype.str[0] + "u4")
+    if codes.size and codes.max() > sys.maxunicode:
+        raise ValueError(f"{key!r} has a character that Unicode does not know")
 
 
 def _chunk_rows(matrix: Any) -> int:
