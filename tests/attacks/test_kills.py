@@ -1,5 +1,6 @@
 """A writing command is killed at any moment: nothing is half-written, the same again ends it."""
 
+import itertools
 import json
 import os
 import random
@@ -8,7 +9,7 @@ import signal
 
 import numpy as np
 import pytest
-from attacks.children import command
+from attacks.children import command, warm
 from depth import IS_DEEP, size
 
 K, N_KILLS = 5, size(short=1, deep=60)
@@ -25,11 +26,22 @@ COMMANDS = {
     "npz": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.npz"],
     "csv": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.csv"],
     "folder": ["predict", "m.safetensors", "parts", "-o", "out/sets", "--part-format", "jsonl"],
+    "jsonl": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.jsonl"],
+    "update": ["update", "m.safetensors", "cal.npz", "-o", "out/m.safetensors"],
+    "export": ["export", "m.safetensors", "-o", "out/m.onnx"],
+    "monitor": [
+        *("monitor", "m.safetensors", "cal.npz", "--state", "out/state.json", "--period", "2"),
+        *("--report", "out/page.html", "--quiet-alarms"),
+    ],
     "report": ["report", "m.safetensors", "cal.npz", "-o", "out/page.html"],
     "compare": ["compare", "cal.npz", "--methods", "standard", "--csv", "out/c.csv"],
     "study": ["experiment", "run", "grid.toml", "-o", "out/study"],
+    "table": ["experiment", "table", "study", "--n-avg", "5,8", "-o", "out/table.txt"],
+    "figures": ["experiment", "figures", "study", "-o", "out/figures"],
 }
-RESUMED = ("folder", "study")  # these go on where they stopped; the others are told to overwrite
+# These go on where they stopped, or always overwrite; the others are told to.
+RESUMED = ("folder", "study", "monitor", "figures")
+NEEDS = {"export": "onnx"}
 STEPS = ("fsync", "replace", "open", "unlink")  # calls of the system at which a child ends itself
 
 
@@ -45,8 +57,13 @@ def made(tmp_path_factory, simulate):
         np.save(folder / "parts" / f"{number}.npy", rows)
     (folder / "grid.toml").write_text(GRID)
     (folder / "out").mkdir()
-    model = ["calibrate", "cal.npz", "--method", "classwise", "-o", "m.safetensors"]
-    assert command(model, folder).code == 0
+    (folder / "begun").mkdir()  # a state from the day before
+    np.savez(folder / "old.npz", softmax=rows[::-1], labels=labels[::-1])
+    warm(["calibrate", "cal.npz", "--method", "classwise", "-o", "m.safetensors"], folder)
+    if IS_DEEP:
+        monitor = ["monitor", "m.safetensors", "old.npz", "--state", "begun/state.json"]
+        warm([*monitor, "--quiet-alarms"], folder)
+        warm(["experiment", "run", "grid.toml", "-o", "study"], folder)
     return folder
 
 
@@ -60,21 +77,41 @@ def work(made, tmp_path):
     return tmp_path
 
 
+def begin(name, work):
+    """What is there before the command: nothing, or for a monitor its state."""
+    pytest.importorskip(NEEDS.get(name, "numpy"))
+    shutil.rmtree(work / "out")
+    (work / "out").mkdir()
+    if name == "monitor":
+        shutil.copy(work / "begun" / "state.json", work / "out")
+    return tree(work / "out")
+
+
+def undisturbed(name, work):
+    """What the command leaves when nobody kills it, and how long it takes."""
+    begin(name, work)
+    if name != "report":
+        warm(COMMANDS[name], work)
+        begin(name, work)
+    return ended(name, work)
+
+
 def ended(name, work):
     """The command, without a kill; the tree it leaves, and how long it took."""
     arguments = COMMANDS[name]
     if name not in RESUMED and any((work / "out").iterdir()):
         arguments = [*arguments, "--force"]
     done = command(arguments, work)
-    assert done.code == 0, done.said
+    counted = name == "monitor" and "have been counted before" in done.said
+    assert done.code == 0 or counted, done.said
     return tree(work / "out"), done.seconds
 
 
-def assert_nothing_half_written(work, expected):
+def assert_nothing_half_written(work, expected, old):
     for name, content in tree(work / "out").items():
         last = name.split("/")[-1]
         if name in expected:
-            assert content == expected[name]
+            assert content in (expected[name], old.get(name))
         elif last.startswith("_"):
             assert json.loads(content)  # the mark of a finished part
         else:
@@ -83,18 +120,21 @@ def assert_nothing_half_written(work, expected):
 
 @pytest.mark.parametrize("name", COMMANDS if IS_DEEP else ["parquet", "folder"])
 def test_a_kill_at_any_moment(name, work):
-    expected, seconds = ended(name, work)
+    expected, seconds = undisturbed(name, work)
     moments = random.Random(name)
-    for number in range(N_KILLS):
-        shutil.rmtree(work / "out")
-        (work / "out").mkdir()
+    n_rounds = n_killed = 0
+    while n_killed < N_KILLS:
+        n_rounds += 1
+        assert n_rounds <= 10 * N_KILLS
+        old = begin(name, work)
         for _ in range(moments.choice([1, 1, 3])):
-            how = (signal.SIGKILL, signal.SIGTERM)[number % 2]
+            how = moments.choice([signal.SIGKILL, signal.SIGTERM])
             done = command(COMMANDS[name], work, kill=(how, moments.uniform(0, seconds)))
-            if how == signal.SIGTERM and done.code == 143:
+            n_killed += done.code in (-how, 128 + how)
+            if done.code == 143:
                 assert "terminated" in done.said
                 assert not any(".part" in file for file in tree(work / "out"))
-            assert_nothing_half_written(work, expected)
+            assert_nothing_half_written(work, expected, old)
         found, _ = ended(name, work)
         assert found == expected  # byte by byte, and nothing beside it
 
@@ -116,18 +156,23 @@ def die_at(step, number):
     return prepare
 
 
-@pytest.mark.parametrize("name", ["calibrate", "folder", "study"][: size(short=2, deep=3)])
-@pytest.mark.parametrize("step", STEPS[: size(short=2, deep=4)])
+STEPPED = [
+    *itertools.product(["calibrate", "folder"], STEPS[: size(short=2, deep=4)]),
+    *itertools.product(["study"], STEPS),
+    *itertools.product(["update", "export", "monitor", "report", "figures"], ["fsync", "replace"]),
+]
+
+
+@pytest.mark.parametrize(("name", "step"), STEPPED if IS_DEEP else STEPPED[:4])
 def test_a_kill_at_every_step_of_writing(name, step, work):
-    expected, _ = ended(name, work)
+    expected, _ = undisturbed(name, work)
     n_killed = 0
     for number in range(1, size(short=2, deep=60)):
-        shutil.rmtree(work / "out")
-        (work / "out").mkdir()
+        old = begin(name, work)
         done = command(COMMANDS[name], work, before=die_at(step, number))
         if done.code == 0:
             break
         n_killed += 1
-        assert_nothing_half_written(work, expected)
+        assert_nothing_half_written(work, expected, old)
         assert ended(name, work)[0] == expected
     assert n_killed > 0

@@ -94,11 +94,11 @@ def run(
         _measure_from(monitor, reference, read)
     for other in merge or ():
         monitor += type(monitor).load(other, predictor)
-    monitor.save(state)
-    if report is not None:
+    if report is not None:  # before the state: rows that it has counted are refused the next time
         from evencover.report.watch_page import write_watch_page
 
         write_watch_page(report, monitor, title=f"Coverage of {as_location(model).name}")
+    monitor.save(state)
     found = summary(monitor)
     if as_json:
         print_json(found)
