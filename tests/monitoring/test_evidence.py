@@ -1,7 +1,7 @@
 """E-values of counts against naive transcriptions, and what e-values must be: fair bets."""
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from math import comb, exp, log
 
 import numpy as np
@@ -50,18 +50,19 @@ def test_a_bet_against_a_kept_promise_wins_nothing_on_average(n, coverage):
     assert mean == pytest.approx(1, rel=1e-9) if coverage == 0.88 else mean < 1
 
 
-def naive_urn(hits, misses, rank, n):
-    """The urn drawn ball by ball in exact arithmetic, under any order of hits and misses."""
-    fair = Fraction(1)
+def drawn(hits, misses, balls_for_hits, balls):
+    """The chance of a sequence from an urn, ball by ball, in exact arithmetic."""
+    chance = Fraction(1)
     for t, is_hit in enumerate([True] * hits + [False] * misses):
-        chance = Fraction(rank + min(t, hits), n + 1 + t)
-        fair *= chance if is_hit else 1 - chance
-    expected = rank / (n + 1)
-    bets = [
-        (expected * (1 - g)) ** hits * (1 - expected * (1 - g)) ** misses
-        for g in SHORTFALLS.tolist()
-    ]
-    return np.mean(bets) / float(fair)
+        next_hit = (balls_for_hits + min(t, hits)) / (balls + t)
+        chance *= next_hit if is_hit else 1 - next_hit
+    return chance
+
+
+def naive_urn(hits, misses, rank, n):
+    fair, balls = drawn(hits, misses, Fraction(rank), n + 1), Fraction(n + 1)
+    fewer = [Fraction(rank) * (1 - Fraction(shortfall)) for shortfall in SHORTFALLS.tolist()]
+    return float(sum(drawn(hits, misses, own, balls) / fair for own in fewer) / len(fewer))
 
 
 @pytest.mark.parametrize(("hits", "misses"), [(0, 0), (3, 1), (0, 4), (12, 0), (20, 6)])
@@ -80,6 +81,27 @@ def test_the_urn_is_what_exchangeable_scores_do():
         mean += exp(urn_log_e(counts(hits), counts(3 - hits), counts(2), counts(3))[0])
         n_orders += 1
     assert mean / n_orders == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize(("rank", "n"), [(1, 1), (5, 5), (19, 20), (181, 200)])
+@pytest.mark.parametrize("n_rows", [3, 40, 1000])
+def test_more_hits_are_never_more_evidence_of_a_fall(rank, n, n_rows):
+    """So ties and classes that got easier, which only add hits, raise no false alarms."""
+    hits = np.arange(n_rows + 1)
+    log_e = urn_log_e(hits, n_rows - hits, np.full(len(hits), rank), np.full(len(hits), n))
+    assert (np.diff(log_e) < 0).all()
+
+
+def test_tied_scores_win_nothing_on_average():
+    """Every outcome of 2 calibration scores and 3 new ones that take two values only."""
+    for share in (0.1, 0.5, 0.9):
+        mean = 0.0
+        for scores in product([0, 1], repeat=5):
+            limit = min(scores[:2])
+            hits = sum(score <= limit for score in scores[2:])
+            chance = share ** sum(scores) * (1 - share) ** (5 - sum(scores))
+            mean += chance * exp(urn_log_e(counts(hits), counts(3 - hits), counts(1), counts(2))[0])
+        assert mean < 1
 
 
 def test_a_class_without_calibration_rows_has_no_evidence_of_change():

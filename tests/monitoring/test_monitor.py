@@ -167,7 +167,7 @@ def test_groups_of_rows_are_watched_without_the_question_of_change(data):
     assert monitor.rows.sum() == 500
     assert monitor.change_log_e_values() is None
     assert not monitor.any_change().alarm
-    assert "keeps no rows" in summary(monitor)["change"]["says"]
+    assert "no rows were kept" in summary(monitor)["change"]["says"]
 
 
 # Drift ------------------------------------------------------------------------------------------

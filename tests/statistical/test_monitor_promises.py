@@ -7,11 +7,15 @@ every single label. Seeds are fixed; the shares asserted are bounds that theory 
 runs made here a false failure of a correct monitor has a probability below 1e-3.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 from depth import size
 
 from evencover.monitoring.evidence import raised, shortfall_log_e, urn_log_e
+from evencover.monitoring.watching import Urn
+from evencover.predictors import make_predictor
 
 LEVEL, PROMISED = 0.05, 0.88
 CLASSES, LABELS = size(short=60, deep=500), size(short=200, deep=2000)
@@ -29,6 +33,7 @@ def table():
     return found
 
 
+@cache
 def urn_table(rank, n):
     rows, hits = np.tril_indices(LABELS + 1)
     found = np.full((LABELS + 1, LABELS + 1), -np.inf)
@@ -108,6 +113,34 @@ def test_noise_of_few_calibration_rows_is_no_change():
         alarms[run] = alarm_after_any_label(paths(table, rng, coverage))
     assert off.mean() == pytest.approx(0.39, abs=0.03)
     assert alarms.mean() <= LEVEL + SLACK
+
+
+@pytest.mark.parametrize("method", ["standard", "clustered", "pooled"])
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+def test_methods_that_share_rows_raise_few_alarms_of_change(method):
+    """Calibrated anew in every run, with 5 to 40 rows per class; nothing changes after that.
+
+    Their thresholds depend on all rows. The limit that a class is watched at does not: it is a
+    score of its own at a rank that only the number of its rows decides.
+    """
+    rng = np.random.default_rng(7)
+    sizes = np.array([5, 12, 20, 40])[np.arange(CLASSES) % 4]
+    labels = np.repeat(np.arange(CLASSES), sizes)
+    hardness = rng.uniform(0.3, 3, size=CLASSES)
+    log_e = np.zeros((LABELS + 1, CLASSES))
+    alarms = np.zeros(size(short=8, deep=RUNS), dtype=bool)
+    for run in range(len(alarms)):
+        scores = rng.random(len(labels)) ** (1 / hardness[labels])
+        fitted = make_predictor(method, random_state=run).fit_scores(scores, labels, CLASSES)
+        urn = Urn.of(fitted)
+        new = rng.random((LABELS, CLASSES)) ** (1 / hardness)
+        hits = (new <= urn.limits).cumsum(axis=0)
+        for n in np.unique(sizes):
+            own = np.flatnonzero(sizes == n)
+            table = urn_table(int(urn.ranks[own[0]]), int(n))
+            log_e[1:, own] = table[np.arange(1, LABELS + 1)[:, None], hits[:, own]]
+        alarms[run] = alarm_after_any_label(log_e)
+    assert alarms.mean() <= LEVEL + 3.1 * np.sqrt(LEVEL * (1 - LEVEL) / len(alarms))
 
 
 def test_a_fall_since_calibration_is_named_and_false_names_are_few():

@@ -14,6 +14,7 @@ from evencover.errors import InputError
 SIZE_EDGES = np.array([0, 1, 2, 3, 6, 11, 21, 51, 101, 1001])
 MOST_PERIODS = 60  # that are told apart; older ones become one
 EARLIER = ""  # its name, which sorts before all others
+ONE_ROW = "id "  # how the name of an input begins that is one row
 
 
 @dataclass(eq=False)
@@ -33,7 +34,7 @@ class Counts:
         (2, B) sets by size, (2, K) rows by most probable class, of rows without labels; first those
         that drift is measured from, then those of now.
     inputs
-        What tells the inputs apart that must not be counted twice.
+        What must not be counted twice: fingerprints of inputs, and ids of single rows.
     """
 
     n_classes: int
@@ -73,6 +74,16 @@ class Counts:
         bins = np.searchsorted(SIZE_EDGES, sizes, side="right") - 1
         self.sizes[row] += np.bincount(bins, minlength=len(SIZE_EDGES))
         self.tops[row] += np.bincount(top_classes, minlength=self.n_classes)
+
+    @property
+    def ids(self) -> Array:
+        """The ids (n,) of single rows that were counted, as numbers of 64 bits."""
+        found = [int(name[len(ONE_ROW) :], 16) for name in self.inputs if name.startswith(ONE_ROW)]
+        return np.array(found, dtype=np.uint64)
+
+    def add_ids(self, keys: Array) -> None:
+        """Remember the ids (n,) of rows that were counted."""
+        self.inputs |= {f"{ONE_ROW}{key:x}" for key in keys.tolist()}
 
     def _forget_old_periods(self) -> None:
         """One period for all that are too old: the same whether before or after a merge."""

@@ -44,21 +44,26 @@ def urn_log_e(hits: IntArray, misses: IntArray, ranks: IntArray, counts: IntArra
 
     A hit is a new score that is at most the `ranks`-th smallest of `counts` calibration scores.
     If they come alike, the next one is a hit with probability (rank + hits) / (count + 1 + rows so
-    far): a Pólya urn, exact for distinct scores, in which the noise of few calibration rows has its
-    place. The bets are on coverage below rank / (count + 1); a class without rows has e-value 1.
+    far): a Pólya urn that starts with `rank` balls for a hit, exact for distinct scores, in which
+    the noise of few calibration rows has its place. The bets are urns, too: they start with as many
+    balls, of which a share of those for a hit was exchanged. So an e-value falls with every hit:
+    where scores are tied, or new rows come better than the old ones, hits are only more frequent,
+    and the e-value is at most what it would be. (Bets on fixed coverages do not have this: the mean
+    of theirs can reach 1.48 with 20 rows that come better.) A class without rows has e-value 1.
     """
     from scipy.special import betaln
 
     result = np.zeros(hits.shape)
     has_rows = np.flatnonzero(counts > 0)
-    rank = np.minimum(ranks, counts)[has_rows].astype(np.float64)
-    rest = counts[has_rows] + 1.0 - rank
-    hit, miss = hits[has_rows], misses[has_rows]
-    expected = rank / (rank + rest)
-    log_fair = betaln(rank + hit, rest + miss) - betaln(rank, rest)
-    log_bet = shortfall_log_e(hit, miss, expected)
-    log_bet += hit * np.log(expected) + miss * np.log1p(-expected)
-    result[has_rows] = log_bet - log_fair
+    step = max(1, AT_ONCE // len(SHORTFALLS))
+    for at in range(0, len(has_rows), step):
+        own = has_rows[at : at + step]
+        hit, miss, balls = hits[own, None], misses[own, None], counts[own, None] + 1.0
+        rank = np.minimum(ranks, counts)[own, None].astype(np.float64)
+        fewer = rank * (1 - SHORTFALLS)
+        log_bets = betaln(fewer + hit, balls - fewer + miss) - betaln(fewer, balls - fewer)
+        log_fair = betaln(rank + hit, balls - rank + miss) - betaln(rank, balls - rank)
+        result[own] = _log_mean(log_bets - log_fair)
     return result
 
 

@@ -52,9 +52,11 @@ class CoverageMonitor:
       1 - alpha - tolerance. Of the classes in alarm, at most a share `false_alarm` is wrongly there
       (on average), and while every class keeps the promise, that there is ever any alarm has at
       most this probability.
-    - *Has coverage fallen since calibration?* `changes`. With few calibration rows many classes are
-      off the promise from the first day; this question takes that noise into account, and asks only
-      whether new rows come like the calibration rows of their class.
+    - *Does a class fit worse than on calibration day?* `changes`. With few calibration rows many
+      classes are off the promise from the first day; this question takes that noise into account.
+      It asks whether the scores of a class's new rows come like those of its calibration rows: how
+      many are within the conformal quantile of its own, which is CLASSWISE's threshold, whatever
+      the method. Only that is exact: a threshold learnt from other rows, too, has no known law.
     - Without labels: `drift`, of set sizes and predicted classes. It says nothing about coverage.
 
     Parameters
@@ -137,7 +139,7 @@ class CoverageMonitor:
     ) -> Self:
         """Count rows by what is known of them: of each class, how many, and how many were covered.
 
-        Whether coverage has fallen since calibration can be told from this only for a class whose
+        Whether a class fits worse than on calibration day can be told from this only if its
         threshold is that of its own rows (CLASSWISE).
         """
         classes, covered, rows = np.broadcast_arrays(
@@ -226,19 +228,19 @@ class CoverageMonitor:
         return self._evidence(float(shortfall_log_e(hits, misses, self.promised)[0]))
 
     def change_log_e_values(self) -> FloatArray | None:
-        """(K,) the evidence that coverage fell since calibration; None if no rows were kept."""
+        """(K,) the evidence that classes fit worse than on calibration day; None without rows."""
         if self._urn is None:
             return None
         rows, within = self.counts.urn
         return urn_log_e(within, rows - within, self._urn.ranks, self._urn.counts)
 
     def changes(self) -> IntArray:
-        """The classes whose new rows do not come like their calibration rows: coverage fell."""
+        """The classes whose new rows fit worse than their calibration rows."""
         log_e = self.change_log_e_values()
         return np.empty(0, np.int64) if log_e is None else _named(log_e, self.false_alarm)
 
     def any_change(self) -> Evidence:
-        """Whether coverage fell in any class since calibration."""
+        """Whether any class fits worse than on calibration day."""
         log_e = self.change_log_e_values()
         return self._evidence(0.0 if log_e is None else log_mean_e(log_e))
 
@@ -275,7 +277,8 @@ class CoverageMonitor:
         if twice:
             raise InputError(
                 f"Both monitors counted the same rows ({len(twice)} input"
-                f"{'' if len(twice) == 1 else 's'}); evidence counted twice gives false alarms."
+                f"{'' if len(twice) == 1 else 's'} or ids); evidence counted twice gives false "
+                "alarms."
             )
         both = self.empty()
         both.counts = self.counts + other.counts

@@ -64,13 +64,13 @@ def _overall(monitor: CoverageMonitor) -> str:
 
 def _change(monitor: CoverageMonitor, n_changes: int) -> str:
     if monitor.change_log_e_values() is None:
-        return "Whether coverage fell since calibration is unknown: the model keeps no rows."
+        return "Whether a class fits worse than on calibration day is unknown: no rows were kept."
     if n_changes:
-        whose = "1 class" if n_changes == 1 else f"{n_changes:,} classes"
-        return f"ALARM: coverage fell since calibration in {whose}."
+        whose = "1 class fits" if n_changes == 1 else f"{n_changes:,} classes fit"
+        return f"ALARM: {whose} worse than on calibration day."
     if monitor.any_change().alarm:
-        return "ALARM: coverage fell since calibration in some class; it is not clear yet which."
-    return "No class is known to be covered less than its calibration rows predict."
+        return "ALARM: some class fits worse than on calibration day; it is not clear yet which."
+    return "No class is known to fit worse than on calibration day."
 
 
 def _e(log_e: float) -> float:

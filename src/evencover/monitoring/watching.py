@@ -19,6 +19,7 @@ class Urn(NamedTuple):
 
     The rank is CLASSWISE's, or the last score's where there are too few for it. It does not depend
     on the scores, which makes the chance of a new score to be within exact, whatever the method.
+    The rank of the method's own threshold would depend on them, and its urn would have no law.
     """
 
     ranks: IntArray
