@@ -85,9 +85,19 @@ def test_labels_that_come_later_join_by_id(folder, data, watch, model):
         file.write("case 9999,0\n")
     result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id", "--period", "p"))
     assert "100 rows have no label yet; 1 labels have no row here" in result.err
+    grown = [f"case {n},{labels[n]}\n" for n in range(250)]  # most of these were counted
+    (folder / "labels.csv").write_text("ids,labels\n" + "".join(grown))
+    result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id", "--period", "q"))
+    n_both = int((later < 250).sum())
+    assert f"{n_both} rows were counted before" in result.err
+    assert f"{450 - n_both} labelled rows" in result.out
+    again = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id"))
+    assert "250 rows were counted before" in again.err
+    assert f"{450 - n_both} labelled rows" in again.out
+    later = np.union1d(later, np.arange(250))
     expected = CoverageMonitor(load(model))
     known = np.sort(later)
-    expected.update(rows[known], labels[known], ids=ids[known], period="p")
+    expected.update(rows[known], labels[known], ids=ids[known])
     found = CoverageMonitor.load("watch.json", load(model))
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.covered, expected.covered)

@@ -11,11 +11,11 @@ from cyclopts import Parameter
 from evencover.cli.console import note, print_table, print_text
 from evencover.cli.shared import READ, Input, Json, Switch, print_json, refuse_swapped
 from evencover.data.location import as_location
-from evencover.data.source import Source
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
 
 if TYPE_CHECKING:
+    from evencover.data.joined import LabelledRows
     from evencover.monitoring import CoverageMonitor
 
 ALARM = 3  # the exit code
@@ -55,8 +55,9 @@ def run(
     merge
         States of other services with the same model, which are added to this one.
     by_id
-        The labels of --labels have ids, too, and join the rows by id; rows whose label is not
-        there yet are left out.
+        The labels of --labels have ids, too, and join the rows by id. Rows whose label is not
+        there yet are left out; those that were counted under their id before are not counted
+        again, so the file may be one that grows.
     reference
         Rows that drift is measured from, such as the calibration rows; needed once.
     false_alarm
@@ -110,15 +111,32 @@ def run(
 
 
 def _count(monitor: CoverageMonitor, data: str, read: Input, *, by_id: bool, **how: Any) -> None:
-    rows = read.of_rows()
-    source = _joined(data, read) if by_id else read.open(data, "counting")
+    if by_id:
+        return _count_joined(monitor, _joined(data, read), **how)
+    rows, source = read.of_rows(), read.open(data, "counting")
     if source.has_labels:
-        monitor.update(source, ids=None if by_id else rows["ids"], groups=rows["groups"], **how)
+        monitor.update(source, ids=rows["ids"], groups=rows["groups"], **how)
     else:
         monitor.observe(source, ids=rows["ids"], groups=rows["groups"])
+    return None
 
 
-def _joined(data: str, read: Input) -> Source:
+def _count_joined(
+    monitor: CoverageMonitor, joined: LabelledRows, *, period: str | None, once: bool
+) -> None:
+    n_counted = joined.leave_out(monitor.counts.ids) if once else 0
+    n_waiting, n_unused = joined.n_waiting, joined.n_unused
+    if n_waiting or n_unused or n_counted:
+        note(
+            f"{n_waiting:,} rows have no label yet; {n_unused:,} labels have no row here; "
+            f"{n_counted:,} rows were counted before."
+        )
+    if joined.n_rows:
+        monitor.update(joined, period=period)
+        monitor.counts.add_ids(joined.keys)
+
+
+def _joined(data: str, read: Input) -> LabelledRows:
     from dataclasses import replace
 
     from evencover.data.files import column_from_file
@@ -132,12 +150,8 @@ def _joined(data: str, read: Input) -> Source:
     if ids is None:
         raise InputError(f"--by-id needs ids. Got none with {source.name}; pass --ids.")
     labels = column_from_file(read.labels, read.labels_key or "labels")
-    joined = LabelledRows(source, ids, column_from_file(read.labels, read.ids_key or "ids"), labels)
-    if joined.n_waiting or joined.n_unused:
-        note(
-            f"{joined.n_waiting} rows have no label yet; {joined.n_unused} labels have no row here."
-        )
-    return joined
+    label_ids = column_from_file(read.labels, read.ids_key or "ids")
+    return LabelledRows(source, ids, label_ids, labels)
 
 
 def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None:
@@ -161,16 +175,17 @@ def _show(monitor: CoverageMonitor, found: dict[str, Any], top: int) -> None:
         print_table(titles, [_cells(each) for each in classes], least=["e-value of\nchange"])
     n_seen = sum(each["rows"] > 0 for each in found["classes"])
     if n_seen > len(classes):
-        print_text(
-            f"The {len(classes)} classes with the strongest evidence, of {n_seen} with rows."
-        )
+        shown = "class" if len(classes) == 1 else f"{len(classes)} classes"
+        print_text(f"The {shown} with the strongest evidence, of {n_seen} with rows.")
     for each in ("promise", "overall", "change"):
         print_text(found[each]["says"])
-    for drift in [each for each in found["drift"] if each["drifted"]][:top]:
-        print_text(
-            f"Drift: {drift['what']} were {drift['before']:.1%} and are {drift['now']:.1%}. "
-            "This says nothing about coverage."
-        )
+    drifted = [each for each in found["drift"] if each["drifted"]]
+    for drift in drifted[:top]:
+        print_text(f"Drift: {drift['what']} were {drift['before']:.1%}, are {drift['now']:.1%}.")
+    if drifted:
+        print_text("Drift says nothing about coverage.")
+    elif found["drift"]:
+        print_text("Set sizes and predicted classes come as they did in the reference rows.")
 
 
 def _share(value: float | None) -> str:
@@ -181,7 +196,7 @@ def _cells(each: dict[str, Any]) -> list[str]:
     low, high = each["interval"]
     change = "" if each["change_e_value"] is None else f"{each['change_e_value']:.3g}"
     alarm = " ".join(
-        word for word, is_on in (("broken", each["alarm"]), ("fallen", each["changed"])) if is_on
+        word for word, is_on in (("broken", each["alarm"]), ("worse", each["changed"])) if is_on
     )
     numbers = [f"{each['rows']:,}", _share(each["coverage"]), f"{low:.3f}", f"{high:.3f}"]
     return [str(each["class"]), *numbers, f"{each['e_value']:.3g}", change, alarm]

@@ -47,13 +47,29 @@ class LabelledRows(Source):
             raise InputError(
                 f"None of the {len(labels)} labels has the id of one of the {len(mine)} rows."
             )
-        self._source = source
-        self.n_rows, self.n_waiting = int(self._is_known.sum()), int((~self._is_known).sum())
-        self.n_unused = len(labels) - self.n_rows
+        self._source, self._all_keys = source, mine
+        self._all_ids, self._all_labels = plain_array(ids), labels[order[place]]
+        self.n_waiting = int((~self._is_known).sum())
+        self.n_unused = len(labels) - int(self._is_known.sum())
         for same in ("n_classes", "class_names", "logits", "name", "numbers_are_names", "watch"):
             setattr(self, same, getattr(source, same))
-        self._ids = plain_array(ids)[self._is_known]
-        self.attach_labels(labels[order[place[self._is_known]]])
+        self._take_known()
+
+    @property
+    def keys(self) -> Array:
+        """(n_rows,) the ids as numbers of 64 bits."""
+        return self._all_keys[self._is_known]
+
+    def leave_out(self, keys: Array) -> int:
+        """Leave out the rows with these ids; how many they are."""
+        n_before = self.n_rows or 0
+        self._is_known &= ~np.isin(self._all_keys, keys)
+        self._take_known()
+        return n_before - int(self._is_known.sum())
+
+    def _take_known(self) -> None:
+        self.n_rows, self._ids = int(self._is_known.sum()), self._all_ids[self._is_known]
+        self.attach_labels(self._all_labels[self._is_known])
         self.labels_given = True
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:

@@ -29,8 +29,10 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}.muted{color:var(--mute
 .alarm{color:var(--warn);font-weight:600}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .5rem;text-align:right;border-bottom:1px solid var(--line)}
-th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}
-svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
+th:first-child,td:first-child{text-align:left;min-width:8rem;overflow-wrap:anywhere}
+th:last-child,td:last-child{white-space:nowrap}.wide{overflow-x:auto}
+svg{width:100%;min-width:34rem;height:auto}
+svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
 """.strip()
 
 
@@ -134,8 +136,8 @@ def _chart(monitor: CoverageMonitor, moments: dict[str, Moment]) -> str:
             f"{escape(periods[place] or 'earlier')}</text>"
         )
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Coverage by period">'
-        f"{''.join(marks)}</svg>"
+        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="Coverage by period">{"".join(marks)}</svg></div>'
         '<p class="muted">One dot for each period: the coverage of its own rows, with classes in '
         "alarm at its end in the other colour. The dashed line is what is promised.</p>"
     )
@@ -147,7 +149,8 @@ def _table(classes: Sequence[dict[str, Any]], moments: dict[str, Moment]) -> str
         return '<p class="muted">No labelled rows yet.</p>'
     titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of change", "since"]
     head = "".join(f"<th>{title}</th>" for title in titles)
-    return f"<table><tr>{head}</tr>{''.join(_row(each, moments) for each in shown)}</table>"
+    rows = "".join(_row(each, moments) for each in shown)
+    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
 
 
 def _row(each: dict[str, Any], moments: dict[str, Moment]) -> str:
@@ -183,6 +186,6 @@ def _drift(found: Sequence[dict[str, Any]]) -> str:
         for each in drifted
     )
     return (
-        "<p>This says nothing about coverage.</p><table><tr><th>share of</th><th>before</th>"
-        f"<th>now</th><th>e-value</th></tr>{rows}</table>"
+        '<p>This says nothing about coverage.</p><div class="wide"><table><tr><th>share of</th>'
+        f"<th>before</th><th>now</th><th>e-value</th></tr>{rows}</table></div>"
     )
