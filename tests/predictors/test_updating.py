@@ -1,5 +1,7 @@
 """Rows that join later: `partial_fit` is `fit` on all rows, for every method and score."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from depth import IS_DEEP
@@ -53,16 +55,16 @@ def assert_same(first, second, but=("fingerprint_",)):
 
 
 @pytest.mark.parametrize(
-    ("score", "with_ids"),
-    [(score, n) for score in SCORES for n in (True, False)]
+    ("score", "with_ids", "exact"),
+    list(product(SCORES, [True, False], [True, False]))
     if IS_DEEP
-    else [("aps", False), (RAPS(k_reg=1), True), (PAS(), True)],
+    else [("aps", False, True), (RAPS(k_reg=1), True, False), (PAS(), True, False)],
     ids=str,
 )
 @pytest.mark.parametrize("method", method_names())
-def test_partial_fit_is_fit_on_all_rows(data, method, score, with_ids):
+def test_partial_fit_is_fit_on_all_rows(data, method, score, with_ids, exact):
     rows, labels = data
-    exact = PREDICTORS[method].supports_exact and score == "aps"
+    exact = exact and PREDICTORS[method].supports_exact
 
     def named(start, stop):
         return {"ids": IDS[start:stop]} if with_ids else {}
@@ -89,7 +91,10 @@ def test_a_saved_model_is_updated_like_a_live_one(data, method, tmp_path):
     assert_same(live, made(method, score="aps").fit(rows, labels))
 
 
-@pytest.mark.parametrize("method", ["standard", "clustered", "pooled", "fuzzy", "rc3p"])
+@pytest.mark.parametrize(
+    "method",
+    method_names() if IS_DEEP else ["standard", "clustered", "pooled", "fuzzy", "rc3p"],
+)
 def test_a_window_is_fit_on_the_newest_rows(data, method):
     rows, labels = data
     ids = {"ids": IDS}

@@ -22,7 +22,7 @@ for library in ("starlette", "uvicorn", "prometheus_client", "httpx", "pyarrow")
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
 from evencover.serving.http.app import make_app  # noqa: E402
-from evencover.serving.http.requests import ARROW  # noqa: E402
+from evencover.serving.http.requests import ARROW, read_rows  # noqa: E402
 from evencover.serving.http.service import Limits, Service  # noqa: E402
 
 K, NAMES, TOKEN = 5, ["ant", "bee", "wasp", "fly", "naïve"], "open sesame"
@@ -349,6 +349,49 @@ def test_a_model_that_was_replaced_meanwhile_starts_a_new_state(serve, data, mod
     assert (tmp_path / f"watch.{old[:8]}.json").exists()
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_model_that_comes_back_goes_on_with_its_state(serve, data, model, tmp_path, restart):
+    first, client = model.read_bytes(), serve()
+    other = StandardPredictor().fit(data.rows[:300], data.labels[:300])
+    for content in (None, first):  # another model, and back
+        sent = body(data, slice(300, 400) if content is None else slice(400, 450), labels=True)
+        client.post("/v1/labels", json=sent, headers=BEARER)
+        if content is None:
+            save(other, model, force=True)
+        else:
+            model.write_bytes(content)
+        if restart:
+            client = serve()
+        else:
+            assert client.service.reload()
+    assert client.get("/v1/coverage").json()["rows"] == 100
+    states = {path.name for path in tmp_path.glob("watch*.json")}
+    assert len(states) == 2  # no row is in two of them
+    client.post("/v1/labels", json=body(data, slice(500, 520), labels=True), headers=BEARER)
+    saved = CoverageMonitor.load(tmp_path / "watch.json", load(model))
+    assert saved.rows.sum() == 120
+
+
+def test_labels_that_come_while_a_model_is_replaced_are_kept(serve, data, fitted, model, tmp_path):
+    """They were counted with the old model: its state has them when they are acknowledged."""
+    service = serve().service
+    old, count = service.now, service._counted
+
+    def slowly(*given):
+        found = count(*given)
+        save(StandardPredictor().fit(data.rows[:300], data.labels[:300]), model, force=True)
+        assert service.reload()
+        return found
+
+    service._counted = slowly
+    content = json.dumps(body(data, labels=True)).encode()
+    given = read_rows(content, "application/json", most_rows=300, with_labels=True)
+    assert service.labels(given)["counted"] == 300
+    kept = CoverageMonitor.load(tmp_path / f"watch.{old.monitor.model[:8]}.json", fitted)
+    assert kept.rows.sum() == 300
+    assert CoverageMonitor.load(tmp_path / "watch.json", load(model)).rows.sum() == 0
+
+
 def test_many_at_once_are_all_counted(client, data, fitted, tmp_path):
     def send(start):
         for n in range(start, start + 50, 10):
@@ -356,8 +399,6 @@ def test_many_at_once_are_all_counted(client, data, fitted, tmp_path):
             assert client.service.labels(_rows(given))["counted"] == 10
 
     def _rows(given):
-        from evencover.serving.http.requests import read_rows
-
         content = json.dumps(given).encode()
         return read_rows(content, "application/json", most_rows=100, with_labels=True)
 

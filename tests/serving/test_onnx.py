@@ -1,10 +1,11 @@
 """Sets from ONNX Runtime are those of `predict_set`: every method, score, type and kind of tie."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
-from depth import size
+from depth import IS_DEEP, size
 
 from evencover import (
     APS,
@@ -59,26 +60,41 @@ def n_different(found, sets):
     return int((membership != sets.to_mask()).sum())
 
 
+def variants(method, score):
+    """(exact, allow_empty, type) of a predictor: few in the short form, all in the full one."""
+    can_be_exact = PREDICTORS[method].supports_exact
+    if IS_DEEP:
+        exact = [True, False] if can_be_exact else [False]
+        return list(product(exact, [True, False], ["float16", "float32", "float64"]))
+    return list(product([can_be_exact and score == SCORES[1]], [True, False], ["float32"]))
+
+
 @pytest.mark.parametrize("logits", [False, True])
 @pytest.mark.parametrize("score", SCORES, ids=str)
 @pytest.mark.parametrize("method", method_names())
 def test_no_membership_differs(simulate, tmp_path, method, score, logits):
-    """In the long form ten million memberships of each method, score and kind of input."""
-    n_rows, block = size(short=500, deep=100_000), 20_000
-    data = simulate(n_rows + 300, size(short=K, deep=50), seed=4, dtype=np.float32)
-    rows = np.log(data.rows + np.float32(1e-30)) if logits else data.rows
-    labels = data.labels
-    exact = PREDICTORS[method].supports_exact and score == SCORES[1]
-    for allow_empty in (True, False):
+    """In the full form ten million memberships of each method, score and kind of input.
+
+    Some of the 50 classes then have too few calibration rows for a finite threshold of their own.
+    """
+    n_classes, n_fit = size(short=K, deep=50), size(short=300, deep=600)
+    wanted, block, n_compared = size(short=9_000, deep=10_000_000), 20_000, 0
+    kinds = variants(method, score)
+    n_rows = -(-wanted // (n_classes * len(kinds)))
+    data, labels = simulate(n_fit + n_rows, n_classes, seed=4)
+    for exact, allow_empty, dtype in kinds:
+        rows = (np.log(data + 1e-30) if logits else data).astype(dtype)
         fitted = made(method, score, exact=exact, allow_empty=allow_empty, from_logits=logits)
-        fitted.fit(rows[:300], labels[:300])
-        graph = exported(fitted, tmp_path / "sets.onnx")
-        for start in range(300, len(rows), block):
+        fitted.fit(rows[:n_fit], labels[:n_fit])
+        graph = exported(fitted, tmp_path / "sets.onnx", dtype=dtype)
+        for start in range(n_fit, len(rows), block):
             new = rows[start : start + block]
             found = graph.run(None, {"rows": new, **onnx_inputs(fitted, new)})
             assert n_different(found, fitted.predict_set(new)) == 0
+            n_compared += found[0].size
         if not allow_empty:
             assert (found[1] > 0).all()
+    assert n_compared >= wanted
 
 
 @pytest.mark.parametrize("ties", ["saturated", "duplicated", "quantised"])

@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
 
+import numpy as np
 import pytest
 from cli.running import environment
 from depth import size
@@ -107,6 +109,30 @@ def test_what_was_acknowledged_survives_a_kill(folder, data, start):
         server.end(signal.SIGKILL)
         saved = CoverageMonitor.load(folder / "watch.json", load(folder / "model.safetensors"))
         assert saved.rows.sum() == acknowledged
+
+
+def test_a_kill_while_labels_come_in_loses_none_that_was_acknowledged(folder, data, start):
+    """Killed at any moment: at most the request that was under way is in doubt."""
+    from evencover import load
+
+    rng, model = np.random.default_rng(5), load(folder / "model.safetensors")
+    least = 0
+    for _ in range(size(short=2, deep=40)):
+        server = start()
+        before, acknowledged = least, 0
+        killer = threading.Timer(rng.uniform(0.02, 0.3), server.process.kill)
+        killer.start()
+        with suppress(OSError, HTTPException):
+            for first in range(0, 400, 2):
+                status, found = server.ask("POST", "/v1/labels", labelled(data, first, first + 2))
+                assert (status, found["counted"]) == (200, 2)
+                acknowledged += 2
+        killer.join()
+        server.end(signal.SIGKILL)
+        if (folder / "watch.json").exists():
+            saved = CoverageMonitor.load(folder / "watch.json", model)
+            least = int(saved.rows.sum())
+        assert before + acknowledged <= least <= before + acknowledged + 2
 
 
 def test_ctrl_c_ends_it_and_keeps_the_state(folder, data, start):

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -201,27 +202,32 @@ class Service:
                 self._save(self.now)
 
     def _save(self, loaded: Loaded) -> None:
-        if self.state is not None and loaded is self.now:
-            loaded.monitor.save(self.state)
+        if self.state is not None:
+            is_old = loaded is not self.now  # labels that came while a new model was taken up
+            path = self._state_of(loaded.monitor.model) if is_old else self.state
+            loaded.monitor.save(path)
         loaded.is_dirty = False
 
     def reload(self) -> bool:
         """Take up a new model if the file has changed; requests go on with the old one meanwhile.
 
-        The state of the old model is kept under a name of its own, and a new one begins.
+        The state of the old model is kept under a name of its own, and a new one begins; or that
+        of the new model goes on, if it was here before.
         """
         if self._stamp() == self.now.stamp:
             return False
         stamp, predictor = self._stamp(), load(self.model)
-        monitor = CoverageMonitor(predictor, **self.options)
         with self._lock:
             old = self.now
-            if monitor.model == old.monitor.model:
+            if digest(predictor) == old.monitor.model:
                 old.stamp = stamp
                 return False
-            if self.state is not None:
+            kept = None if self.state is None else self._state_of(digest(predictor))
+            monitor = CoverageMonitor.open(kept, predictor, **self.options)
+            if self.state is not None and kept is not None:
                 old.monitor.save(self._state_of(old.monitor.model))
                 monitor.save(self.state)
+                kept.unlink(missing_ok=True)
             self.now = Loaded(predictor, monitor, stamp)
             self._kept.clear()
         return True
@@ -232,6 +238,8 @@ class Service:
             model = read_state(self.state).get("model")
             if model != digest(predictor):  # the model was replaced while nothing was running
                 os.replace(self.state, self._state_of(str(model)))
+                with suppress(FileNotFoundError):
+                    os.replace(self._state_of(digest(predictor)), self.state)
         monitor = CoverageMonitor.open(self.state, predictor, **self.options)
         return Loaded(predictor, monitor, stamp)
 
