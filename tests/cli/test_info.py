@@ -50,13 +50,27 @@ def test_info_speaks_in_words(folder, run):
     succeeded(run("calibrate", "cal.npz", "--score", "raps", "-o", "words.safetensors"))
     model = succeeded(run("info", "words.safetensors")).out
     assert re.search(r"^score +raps, .*penalty", model, re.MULTILINE)
-    assert re.search(
-        r"^in every set +\d+ classes, which have no finite threshold$", model, re.MULTILINE
-    )
+    assert re.search(r"^classes in every set +0$", model, re.MULTILINE)
+    assert re.search(r"^exact +no$", model, re.MULTILINE)
     data = succeeded(run("info", "cal.npz")).out
+    assert re.search(r"^classes below 9 rows +0$", data, re.MULTILINE)
     assert re.search(
-        r"^classes below 9 rows .*too few for a threshold of their own", data, re.MULTILINE
+        r"^used +numbers: probs; labels: labels; class names: class_names$", data, re.MULTILINE
     )
+    succeeded(
+        run(
+            "calibrate",
+            "cal.npz",
+            "--alpha",
+            0.001,
+            "--method",
+            "classwise",
+            "-o",
+            "all.safetensors",
+        )
+    )
+    all_infinite = succeeded(run("info", "all.safetensors")).out
+    assert f"{K}, which have no finite threshold" in all_infinite
     assert not re.search(r"^n |allow empty|random state", model + data, re.MULTILINE)
     np.save(folder / "odd.npy", np.log(np.load(folder / "new.npy") + 1e-6))
     assert "say --logits" in succeeded(run("info", "odd.npy")).out

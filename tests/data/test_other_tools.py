@@ -92,6 +92,18 @@ def test_timm_files_of_the_best_classes_are_refused(tmp_path, ending, more, sepa
         read(as_source_quietly(path))
 
 
+@pytest.mark.parametrize("beside", ["nothing", "index", "label"])
+def test_timm_files_of_the_best_class_are_refused(tmp_path, beside):
+    """What it writes unless told otherwise: --topk 1."""
+    best = ROWS.argmax(axis=1)
+    more = {"index": {"index": best}, "label": {"label": np.array(NAMES)[best]}}.get(beside, {})
+    timm_frame(ROWS.max(axis=1), **more).to_csv(tmp_path / "p.csv", index=False)
+    timm_frame(ROWS.max(axis=1), **more).set_index("filename").to_parquet(tmp_path / "p.parquet")
+    for ending in ("csv", "parquet"):
+        with pytest.raises(InputError, match=r"Got one number per row in 'prob': .*--topk 0"):
+            as_source(tmp_path / f"p.{ending}")
+
+
 def as_source_quietly(path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvencoverWarning)

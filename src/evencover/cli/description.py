@@ -18,7 +18,7 @@ from evencover.predictors import BasePredictor
 from evencover.predictors.explanation import Details
 from evencover.scores import make_score
 
-# What people read instead of a name in JSON, and what explains the value.
+# What people read instead of a name in JSON, and what explains the value unless that is 0.
 TITLES = {
     "n_rows": ("rows", ""),
     "n_classes": ("classes", ""),
@@ -31,10 +31,10 @@ TITLES = {
     "n_classes_without_examples": ("classes without rows", ""),
     "n_classes_below_9_examples": (
         "classes below 9 rows",
-        ", too few for a threshold of their own at alpha = 0.1",
+        ", too few for a threshold of their own at alpha 0.1",
     ),
     "class_balance": ("class balance", ", 1 if all classes are equally frequent"),
-    "n_infinite_thresholds": ("in every set", " classes, which have no finite threshold"),
+    "n_infinite_thresholds": ("classes in every set", ", which have no finite threshold"),
     "allow_empty": ("sets may be empty", ""),
     "from_logits": ("reads logits", ""),
     "random_state": ("seed", ""),
@@ -147,7 +147,9 @@ def show(about: dict[str, Any], details: Details | None = None) -> None:
         about["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
     for name, value in about.items():
         title, explanation = TITLES.get(name, (name.replace("_", " "), ""))
-        print_text(f"{title:<28}{_text(value)}{explanation}")
+        print_text(
+            f"{title:<28}{_text(value)}{explanation if value or type(value) is float else ''}"
+        )
     if details is not None:
         print_text(f"\n{details.heading}")
         print_table(details.titles, details.cells)
@@ -155,5 +157,9 @@ def show(about: dict[str, Any], details: Details | None = None) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key or 'unnamed'} {_text(item)}" for key, item in value.items())
+        is_words = all(isinstance(item, str) for item in value.values())
+        between, apart = (": ", "; ") if is_words else (" ", ", ")
+        return apart.join(f"{k or 'unnamed'}{between}{_text(item)}" for k, item in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -12,9 +12,11 @@ from evencover.data.names import (
     ID_KEYS,
     LABEL_KEYS,
     MATRIX_KEYS,
+    PREDICTIONS_KEY,
     Keys,
     count_up,
     holds_logits,
+    is_flat_lighteval,
     is_index,
     is_saved_index,
     is_unnamed,
@@ -71,6 +73,7 @@ def choose(columns: Sequence[Column], keys: Keys, owner: str, *, named: bool = T
     columns have places only.
     """
     _refuse_best_classes_only(columns, owner)
+    _refuse_flat_lighteval(columns, owner)
     names = [column.name for column in columns]
     label = _place(names, keys.labels, owner, "labels_key")
     ids = _place(names, keys.ids, owner, "ids_key")
@@ -213,6 +216,20 @@ def _refuse_best_classes_only(columns: Sequence[Column], owner: str) -> None:
     ]
     if ranks and any(kind in ("float", "list") for _, kind in columns):
         raise by_rank(owner, f"{ranks[0]!r} beside the numbers")
+    numbers = [name for name, kind in columns if kind in ("float", "list", "integer list")]
+    if len(numbers) == 1 and Column(numbers[0], "float") in columns and numbers[0] in MATRIX_KEYS:
+        raise by_rank(owner, f"one number per row in {numbers[0]!r}")
+
+
+def _refuse_flat_lighteval(columns: Sequence[Column], owner: str) -> None:
+    """Refuse lighteval's details until 0.10, unless answers of one token made them numbers."""
+    kinds = dict(columns)
+    if is_flat_lighteval(kinds) and kinds[PREDICTIONS_KEY] != "list":
+        found = "text" if kinds[PREDICTIONS_KEY] == "text" else "pairs"
+        raise InputError(
+            f"{owner} must hold one log-likelihood per choice. Got {found} in 'predictions', as "
+            "lighteval until 0.10 wrote its details; write them with lighteval 0.11 or newer."
+        )
 
 
 def by_rank(owner: str, found: str) -> InputError:

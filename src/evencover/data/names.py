@@ -46,21 +46,29 @@ class Keys:
 
 USUAL = Keys()
 LIGHTEVAL = Keys("model_response.logprobs", "doc.gold_index", "doc.id")  # log-likelihoods
+FLAT_LIGHTEVAL = Keys(PREDICTIONS_KEY, "gold_index")  # until 0.10
 
 
 def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
     """The keys of lighteval's details if a table is that and nothing was said; else those given."""
     names = set(names)
+    if keys == USUAL and is_flat_lighteval(names):
+        return FLAT_LIGHTEVAL
     if keys != USUAL or LIGHTEVAL.probabilities not in names:
         return keys
     return Keys(*(key if key in names else None for key in astuple(LIGHTEVAL)))
+
+
+def is_flat_lighteval(names: Iterable[str]) -> bool:
+    """Whether a table has the columns of lighteval's details until 0.10."""
+    return {"predictions", "gold_index", "choices", "full_prompt"} <= set(names)
 
 
 def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
     """Whether a name says that it holds logits; None if it says nothing."""
     if key in LOGIT_KEYS or key == LIGHTEVAL.probabilities:
         return True
-    if key == PREDICTIONS_KEY and TRAINER_LABELS_KEY in keys:
+    if key == PREDICTIONS_KEY and (TRAINER_LABELS_KEY in keys or is_flat_lighteval(keys)):
         return True
     return False if key in PROBABILITY_KEYS else None
 

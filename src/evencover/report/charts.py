@@ -92,13 +92,15 @@ def _picked() -> Any:
     return _classes().transform_filter("datum.i == picked")
 
 
-def _target(target: float) -> Any:
-    """The coverage aimed at, as a dashed line with its name."""
+def _target(target: float, *, named: bool = True) -> Any:
+    """The coverage aimed at, as a dashed line, with its name where there is room for it."""
     import altair as alt
 
     data = alt.InlineData(values=[{"y": target, "text": f"aim: {100 * target:g}%"}])
     base = alt.Chart(data).encode(y="y:Q")
     line = base.mark_rule(strokeDash=[4, 3], color=_colour("ink"))
+    if not named:
+        return line
     return line + _label(base, stroke=_colour("paper"), strokeWidth=4) + _label(base)
 
 
@@ -191,7 +193,7 @@ def coverage_by_calibration_count(target: float) -> Any:
     )
     ticks = alt.param(name="ticks", value=[0, 10, 100, 1000])
     counts = alt.param(name="counts", value=[0, 100])
-    layers = dot + _target(target) + mean + chosen
+    layers = dot + _target(target, named=False) + mean + chosen
     return layers.properties(height=240).add_params(picked, bottom, ticks, counts)
 
 
@@ -299,14 +301,14 @@ def pareto() -> Any:
     vertical = errors.encode(x=x, y=alt.Y("gap_low:Q", title=gap), y2="gap_high:Q")
     horizontal = errors.encode(y=y, x=alt.X("size_low:Q", title=size), x2="size_high:Q")
     dots = _candidate_dots(data).encode(x=x, y=y)
-    # The page places each name where it meets no other one.
+    # The page places each name where it meets no other one, or leaves it out.
     names = data.mark_text(
         align=alt.ExprRef("datum.align"),
         dx=alt.ExprRef("datum.dx"),
         dy=alt.ExprRef("datum.dy"),
         fontSize=12,
         color=_colour("ink"),
-    ).encode(x=x, y=y, text="name:N")
+    ).encode(x=x, y=y, text="label:N")
     ticks = alt.param(name="ticks", value=[1, 10, 100])
     layers = front + vertical + horizontal + dots + names
     return layers.properties(height=400).add_params(ticks)

@@ -16,6 +16,7 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         row["is_pick"] = candidate is comparison.pick
     content["pick_name"] = comparison.pick.name
     content["headline"] = _headline(comparison)
+    content["lead"] = _lead(content["headline"], content["reason"], f"Use {comparison.pick.name}: ")
     content["metrics"] = descriptions("comparison", "the aim")
     return content
 
@@ -32,3 +33,11 @@ def _headline(comparison: Comparison) -> str:
     if len(equal) == len(comparison.allowed):
         return f"Nothing is clearly best; {name} has the lowest cost."
     return f"Use {name}: the best balance of even coverage and small sets."
+
+
+def _lead(headline: str, reason: str, advice: str) -> str:
+    """The reason, without saying again what the headline has said."""
+    if not headline.startswith(advice):
+        return reason
+    rest = reason.removeprefix(advice)
+    return rest[:1].upper() + rest[1:]

@@ -111,7 +111,7 @@ class ArraysSource(Source):
             self.attach_labels(labels)
 
     def _describe_use(self, held: list[str], label_key: str | None, id_key: str | None) -> None:
-        uses = {"numbers": self._key, "labels": label_key, "ids": id_key}
+        uses = {"numbers": self._key or "the only matrix", "labels": label_key, "ids": id_key}
         names = NAMES_KEY if NAMES_KEY in held else None
         self.used = {use: key for use, key in {**uses, "class names": names}.items() if key}
         others = [key for key in held if key not in (self._key, label_key, id_key, names)]

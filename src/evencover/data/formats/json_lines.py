@@ -12,17 +12,19 @@ import numpy as np
 
 from evencover._validation import Array, InputError
 from evencover.data.columns import Column, Kind, choose, note_left_out
+from evencover.data.formats import lm_eval
 from evencover.data.formats.arrays import column_keys
 from evencover.data.formats.text_cells import column_from_text
 from evencover.data.location import Location
 from evencover.data.names import USUAL, Keys, are_numbers, layout_keys
+from evencover.data.objects import found_key
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
 
 N_SAMPLED = 100  # objects that tell what the fields hold
-RESPONSES = ("filtered_resps", "resps")  # lm-evaluation-harness: one log-likelihood per choice
 
 Record = dict[str, Any]
+Reader = Callable[[Any, Record], Any]  # of a field, and the object it is in
 
 
 class JsonLinesSource(Source):
@@ -33,7 +35,7 @@ class JsonLinesSource(Source):
 
     may_be_ranked = True
     _fields: list[str]
-    _read: Callable[[Any], list[Any]] | None
+    _read: Reader | None
 
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
         self.location, self.name = location, f"'{location}'"
@@ -41,7 +43,7 @@ class JsonLinesSource(Source):
             sample = list(islice(_records(location), N_SAMPLED))
             if not sample:
                 raise InputError(f"There must be at least one row. Got none in {self.name}.")
-            label, ids = self._find_fields(sample, keys)
+            label, ids, read_label = self._find_fields(sample, keys)
             self.n_classes = len(self._values(sample[0], 0))
             if self.n_classes < 2:
                 raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
@@ -51,35 +53,40 @@ class JsonLinesSource(Source):
             for row, record in enumerate(_records(location)):
                 self.n_rows += 1
                 if label is not None:
-                    labels.append(_plain(self._get(record, label, row)))
+                    labels.append(read_label(self._get(record, label, row), record))
                 if ids is not None:
-                    found_ids.append(_plain(self._get(record, ids, row)))
+                    found_ids.append(_plain(self._get(record, ids, row), record))
         if ids is not None:
             self._ids = column_from_text(found_ids)
         if label is not None:
             self.attach_labels(column_from_text(labels))
 
-    def _find_fields(self, sample: list[Record], keys: Keys) -> tuple[str | None, str | None]:
-        """Learn where the numbers are; the fields of labels and ids."""
+    def _find_fields(
+        self, sample: list[Record], keys: Keys
+    ) -> tuple[str | None, str | None, Reader]:
+        """Learn where the numbers are; the fields of labels and ids, and how labels are read."""
         first = sample[0]
-        responses = next((field for field in RESPONSES if field in first), None)
+        responses = next((field for field in lm_eval.RESPONSES if field in first), None)
         if responses is not None and keys.probabilities is None:
-            self._fields, self._read, self.logits = [responses], _log_likelihoods, True
-            label, ids = keys.labels or "target", keys.ids or "doc_id"
-            self.used = {"numbers": responses, "labels": label, "ids": ids}
-            return label if label in first else None, ids if ids in first else None
+            self._fields, self._read, self.logits = [responses], lm_eval.log_likelihoods, True
+            label = found_key(first, keys.labels, (lm_eval.LABELS,), self.name, "labels_key")
+            ids = found_key(first, keys.ids, (lm_eval.IDS,), self.name, "ids_key")
+            uses = {"numbers": responses, "labels": label, "ids": ids}
+            self.used = {use: field for use, field in uses.items() if field is not None}
+            return label, ids, lm_eval.right_choice
         columns = [Column(name, _kind([r.get(name) for r in sample])) for name in first]
         layout = choose(columns, layout_keys(first, keys), self.name)
         note_left_out(layout, self.name)
         self._fields = [columns[place].name for place in layout.matrix]
         is_list = columns[layout.matrix[0]].kind.endswith("list")
-        self._read = list if is_list else None
+        self._read = _whole if is_list else None
         self.class_names = layout.class_names
         self.logits = layout.logits
         self.numbers_are_names = are_numbers(self.class_names or [""])
         self.used, self.left_out = layout.used(columns), layout.left_out
         label_name = None if layout.label is None else columns[layout.label].name
-        return label_name, None if layout.ids is None else columns[layout.ids].name
+        ids_name = None if layout.ids is None else columns[layout.ids].name
+        return label_name, ids_name, _plain
 
     def _get(self, record: Record, field: str, row: int) -> Any:
         value = record.get(field)
@@ -92,7 +99,7 @@ class JsonLinesSource(Source):
     def _values(self, record: Record, row: int) -> list[float]:
         values = [self._get(record, field, row) for field in self._fields]
         try:
-            found = values if self._read is None else self._read(values[0])
+            found = values if self._read is None else self._read(values[0], record)
             return [float(value) for value in found]
         except (TypeError, ValueError):
             raise InputError(
@@ -131,7 +138,7 @@ class JsonLinesSource(Source):
             field = names[0]
         if field is None:
             raise InputError(f"'{location}' must have a field {key!r}. Got {', '.join(names)}.")
-        return column_from_text([_plain(record.get(field, "")) for record in records])
+        return column_from_text([_plain(record.get(field, ""), record) for record in records])
 
 
 def _records(location: Location) -> Iterator[Record]:
@@ -158,17 +165,11 @@ def _flat(record: Record, before: str = "") -> Record:
     return flat
 
 
-def _log_likelihoods(choices: Any) -> list[Any]:
-    """Of each choice the first number of [[log-likelihood, is greedy], ...], which may be text."""
-    found = []
-    for choice in choices:
-        while isinstance(choice, list):
-            choice = choice[0] if choice else None
-        found.append(float(choice))
-    return found
+def _whole(values: Any, _: Record) -> list[Any]:
+    return list(values)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Any, _: Record) -> str:
     """A label or id as text; a list of one (several answers may be right) as that one."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]

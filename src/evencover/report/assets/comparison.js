@@ -50,6 +50,8 @@ function sortBy(key) {
   byId("candidates").tHead.querySelector(`[data-key="${key}"] button`).focus();
 }
 
+const MOST_OVERLAP = 60; // square pixels of a name on others: about half a letter
+
 const sizeTicks = () => {
   const sizes = rows.map((row) => row.avg_size);
   const [least, most] = [0.8 * Math.min(...sizes), 1.25 * Math.max(...sizes)];
@@ -63,13 +65,14 @@ const candidateRows = (places) => rows.map((row, k) => ({
 }));
 
 // Put each name where it meets no other name and no dot: to the right or left, above or below.
+// Where there is no such place, only the pick keeps its name.
 function placeNames(view) {
   const [x, y] = [view.scale("x"), view.scale("y")];
   const dots = rows.map((row) => ({ x: x(row.avg_size), y: y(row.true_gap) }));
   const taken = dots.map((dot) => [dot.x - 7, dot.x + 7, dot.y - 7, dot.y + 7]);
   const choices = ["left", "right"].flatMap((align) => [-10, 13, -24, 27].map((dy) => ({ align, dx: align === "left" ? 9 : -9, dy })));
   const places = new Array(rows.length);
-  const order = rows.map((_, k) => k).sort((a, b) => rows[b].is_pick - rows[a].is_pick || dots[a].y - dots[b].y);
+  const order = rows.map((_, k) => k).sort((a, b) => rows[b].is_pick - rows[a].is_pick || rows[b].on_pareto_front - rows[a].on_pareto_front || dots[a].y - dots[b].y);
   for (const k of order) {
     const width = 6.6 * rows[k].name.length;
     const boxOf = ({ align, dx, dy }) => {
@@ -82,14 +85,16 @@ function placeNames(view) {
       const outside = Math.max(0, box[1] - view.width()) + Math.max(0, -box[0]);
       return 20 * outside + taken.reduce((sum, other, j) => sum + (j === k ? 0 : overlap(box, other)), 0) + Math.abs(choice.dy) / 10;
     };
-    places[k] = choices.reduce((best, choice) => (cost(choice) < cost(best) ? choice : best));
-    taken.push(boxOf(places[k]));
+    const best = choices.reduce((found, choice) => (cost(choice) < cost(found) ? choice : found));
+    const fits = rows[k].is_pick || cost(best) < MOST_OVERLAP;
+    places[k] = { ...best, label: fits ? rows[k].name : "" };
+    if (fits) taken.push(boxOf(best));
   }
   return places;
 }
 
 async function drawPareto() {
-  const nowhere = rows.map(() => ({ align: "left", dx: 9, dy: -10 }));
+  const nowhere = rows.map((row) => ({ align: "left", dx: 9, dy: -10, label: row.name }));
   const view = await drawChart("pareto", {
     data: { candidates: candidateRows(nowhere) },
     signals: { ticks: sizeTicks() },

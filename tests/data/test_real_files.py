@@ -1,0 +1,162 @@
+"""Files that other tools wrote themselves are read as they are; real_files/README.md says how."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from inputs import assert_refused, read
+
+from evencover import InputError, StandardPredictor
+from evencover.data import as_source
+
+FOLDER = Path(__file__).parent / "real_files"
+CLASSES = ["ash", "birch", "cedar", "oak"]
+
+
+def from_arrays(name, numbers, labels):
+    held = np.load(FOLDER / name)
+    return held[numbers], held[labels]
+
+
+def from_records(records, label):
+    rows = [[float(record[kind]) for kind in CLASSES] for record in records]
+    return np.array(rows), [CLASSES.index(record[label]) for record in records]
+
+
+def from_csv(name, label):
+    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
+        return from_records(list(csv.DictReader(file)), label)
+
+
+def from_lines(name):
+    return [json.loads(line) for line in (FOLDER / name).read_text("utf-8").splitlines()]
+
+
+def from_parquet(name):
+    return pq.read_table(FOLDER / name).to_pylist()
+
+
+def from_samples(name):
+    """Log-likelihoods of lm-eval; the question, not the target, says which answer is right."""
+    samples = from_lines(name)
+    rows = [[float(value) for value, _ in s["filtered_resps"][: len(CLASSES)]] for s in samples]
+    return np.array(rows), [sample["doc"]["answer"] for sample in samples]
+
+
+def from_details():
+    details = from_parquet("lighteval.parquet")
+    rows = [detail["model_response"]["logprobs"] for detail in details]
+    return np.array(rows), [detail["doc"]["gold_index"] for detail in details]
+
+
+def from_flat_details():
+    details = from_parquet("lighteval_0_10_single.parquet")
+    return np.array([d["predictions"] for d in details]), [d["gold_index"][0] for d in details]
+
+
+# The file, what it holds if read by hand, whether these are logits, and the names of the classes.
+READ = {
+    "cleanlab.npz": (lambda: from_arrays("cleanlab.npz", "pred_probs", "labels"), False, None),
+    "scikit_learn_labelled.csv": (
+        lambda: from_csv("scikit_learn_labelled.csv", "y_true"),
+        None,
+        CLASSES,
+    ),
+    "scikit_learn.jsonl": (
+        lambda: from_records(from_lines("scikit_learn.jsonl"), "y_true"),
+        None,
+        CLASSES,
+    ),
+    "scikit_learn.parquet": (
+        lambda: from_records(from_parquet("scikit_learn.parquet"), "y_true"),
+        None,
+        CLASSES,
+    ),
+    "transformers.npz": (
+        lambda: from_arrays("transformers.npz", "predictions", "label_ids"),
+        True,
+        None,
+    ),
+    "lm_eval_number.jsonl": (lambda: from_samples("lm_eval_number.jsonl"), True, None),
+    "lm_eval_words.jsonl": (lambda: from_samples("lm_eval_words.jsonl"), True, None),
+    "lm_eval_mutual.jsonl": (lambda: from_samples("lm_eval_mutual.jsonl"), True, None),
+    "lighteval.parquet": (from_details, True, None),
+    "lighteval_0_10_single.parquet": (from_flat_details, True, None),
+}
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+
+
+@pytest.mark.parametrize("name", READ)
+def test_files_are_read_as_they_are(name):
+    by_hand, logits, names = READ[name]
+    source = as_source(FOLDER / name)
+    rows, labels = read(source)
+    expected_rows, expected_labels = by_hand()
+    np.testing.assert_array_equal(rows, expected_rows)
+    assert labels.tolist() == list(expected_labels)
+    assert (source.logits, source.class_names) == (logits, names)
+    assert StandardPredictor(alpha=0.5).fit(source).n_calibration_ == len(labels)
+
+
+def test_numbers_and_labels_apart():
+    paths = FOLDER / "cleanlab_pred_probs.npy", FOLDER / "cleanlab_labels.npy"
+    rows, labels = read(as_source(*paths))
+    np.testing.assert_array_equal(rows, np.load(paths[0]))
+    assert labels.tolist() == np.load(paths[1]).tolist()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_frames_of_autogluon(ending):
+    """A column per class and the index of the rows; the labels are in a file of their own."""
+    path = FOLDER / f"autogluon.{ending}"
+    source = as_source(path, FOLDER / "autogluon_labels.csv")
+    rows, labels = read(source)
+    with (FOLDER / "autogluon_labels.csv").open(encoding="utf-8", newline="") as file:
+        trees = [record["tree"] for record in csv.DictReader(file)]
+    with (FOLDER / "autogluon.csv").open(encoding="utf-8", newline="") as file:
+        records = list(csv.DictReader(file))
+    expected, _ = from_records(
+        [{**r, "tree": t} for r, t in zip(records, trees, strict=True)], "tree"
+    )
+    np.testing.assert_allclose(rows, expected, rtol=1e-6)
+    assert [source.class_names[label] for label in labels] == trees
+
+
+def test_two_tools_that_asked_one_model_give_the_same_numbers():
+    rows, labels = read(as_source(FOLDER / "lm_eval_number.jsonl"))
+    others, other_labels = read(as_source(FOLDER / "lighteval.parquet"))
+    np.testing.assert_allclose(rows, others, atol=1e-4)
+    assert labels.tolist() == other_labels.tolist()
+
+
+@pytest.mark.parametrize("name", ["torch_pair.pt", "torch_dictionary.pt"])
+def test_files_of_torch(name):
+    torch = pytest.importorskip("torch")
+    held = torch.load(FOLDER / name, weights_only=True)
+    numbers, kinds = held if isinstance(held, tuple) else (held["logits"], held["labels"])
+    source = as_source(FOLDER / name)
+    rows, labels = read(source)
+    np.testing.assert_array_equal(rows, numbers.numpy())
+    assert labels.tolist() == kinds.tolist()
+    assert set(source.used) == {"numbers", "labels"}
+
+
+def test_files_of_torch_with_more_than_tensors_are_refused():
+    pytest.importorskip("torch")
+    with pytest.raises(InputError, match="other things than tensors"):
+        as_source(FOLDER / "torch_with_a_module.pt")
+
+
+def test_details_of_lighteval_that_hold_no_numbers_are_refused(tmp_path):
+    pairs = FOLDER / "lighteval_0_10_pairs.parquet"
+    assert_refused(pairs, r"Got pairs in 'predictions', as lighteval until 0\.10 .*0\.11 or newer")
+    table = pq.read_table(pairs)  # until 0.7 every field was written as text
+    texts = {name: [str(value) for value in table[name].to_pylist()] for name in table.column_names}
+    path = tmp_path / "details.parquet"
+    pq.write_table(type(table).from_pydict(texts), path)
+    assert_refused(path, r"Got text in 'predictions', as lighteval until 0\.10")
