@@ -105,6 +105,19 @@ def test_the_most_probable_comes_first_and_equal_ones_by_index(mask, data):
         assert found[row] == sorted(members, key=lambda y, row=row: (-p[row][y], y))
 
 
+def test_frames_list_the_most_probable_first_where_the_probabilities_are_given():
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    sets = PredictionSets.from_mask(MASK, NAMES)
+    p = pd.DataFrame(np.arange(9.0).reshape(3, 3), columns=NAMES)
+    expected = sets.most_probable_first(p, names=True)
+    assert expected[0] == ["çédille", "ant"]
+    assert sets.to_pandas(p)["set"].tolist() == expected
+    assert sets.to_polars(p)["set"].to_list() == sets.to_arrow(p)["set"].to_pylist() == expected
+    with pytest.raises(InputError, match="in the order of the sets' classes"):
+        sets.to_pandas(p[NAMES[::-1]])
+
+
 def test_most_probable_first_wants_the_rows_of_the_sets():
     sets = PredictionSets.from_mask(MASK, NAMES)
     assert sets.most_probable_first(np.eye(3)[::-1], names=True)[0] == ["çédille", "ant"]

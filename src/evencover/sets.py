@@ -203,6 +203,17 @@ class PredictionSets:
         >>> sets.most_probable_first([[0.2, 0.1, 0.7]], names=True)
         [['cat', 'ant']]
         """
+        return self._ordered(probabilities).to_lists(names=names)
+
+    def _ordered(self, probabilities: Any) -> PredictionSets:
+        """The same sets with each row's classes in decreasing order of these numbers."""
+        columns = [str(name) for name in getattr(probabilities, "columns", ())]
+        names = list(self.class_names or columns)
+        if columns != names and sorted(columns) == sorted(names):
+            raise InputError(
+                "The columns of 'probabilities' must be in the order of the sets' classes; "
+                "use probabilities[sets.class_names]."
+            )
         values = plain_array(probabilities)
         if values.shape != (len(self), self.n_classes):
             raise InputError(
@@ -211,16 +222,19 @@ class PredictionSets:
             )
         rows = np.repeat(np.arange(len(self)), self.sizes)
         order = decreasing_within_rows(self.sizes, values[rows, self.indices].astype(np.float64))
-        classes = self.indices[order]
         return PredictionSets.from_sizes(
-            self.sizes, classes, self.n_classes, self.class_names
-        ).to_lists(names=names)
+            self.sizes, self.indices[order], self.n_classes, self.class_names
+        )
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self, probabilities: Any = None) -> Any:
         """An Arrow table with one row per set; needs pyarrow.
 
         Columns ``set``, a list of class names, or of indices if there are no names, and ``size``.
+        Classes are listed by their index, or the most probable first if the `probabilities` (N, K)
+        that the sets were made from are given.
         """
+        if probabilities is not None:
+            return self._ordered(probabilities).to_arrow()
         pa = import_pyarrow()
         classes = pa.array(self.indices, pa.int32())
         if self.class_names is not None:
@@ -228,18 +242,20 @@ class PredictionSets:
         sets = pa.LargeListArray.from_arrays(pa.array(self.indptr, pa.int64()), classes)
         return pa.table({"set": sets, "size": pa.array(self.sizes, pa.int64())})
 
-    def to_pandas(self) -> Any:
-        """The same columns as `to_arrow`, as a pandas data frame."""
-        return _import("pandas").DataFrame(self._columns())
+    def to_pandas(self, probabilities: Any = None) -> Any:
+        """The same columns in the same order as `to_arrow`, as a pandas data frame."""
+        return _import("pandas").DataFrame(self._columns(probabilities))
 
-    def to_polars(self) -> Any:
-        """The same columns as `to_arrow`, as a polars data frame."""
+    def to_polars(self, probabilities: Any = None) -> Any:
+        """The same columns in the same order as `to_arrow`, as a polars data frame."""
         polars = _import("polars")
         kind = polars.Int32 if self.class_names is None else polars.String
-        return polars.DataFrame(self._columns(), schema_overrides={"set": polars.List(kind)})
+        schema = {"set": polars.List(kind)}
+        return polars.DataFrame(self._columns(probabilities), schema_overrides=schema)
 
-    def _columns(self) -> dict[str, Any]:
-        return {"set": self.to_lists(names=self.class_names is not None), "size": self.sizes}
+    def _columns(self, probabilities: Any) -> dict[str, Any]:
+        sets = self if probabilities is None else self._ordered(probabilities)
+        return {"set": sets.to_lists(names=self.class_names is not None), "size": self.sizes}
 
 
 def decreasing_within_rows(sizes: IntArray, values: FloatArray) -> IntArray:

@@ -100,3 +100,12 @@ def test_every_double_survives(tmp_path_factory, rows):
     found = np.concatenate([block.rows for block in source.blocks()])
     np.testing.assert_array_equal(found, np.array(rows))
     assert source.n_rows == len(rows) <= N
+
+
+def test_the_only_column_of_labels_may_have_any_heading(tmp_path):
+    """One line more than rows: the first is a heading, of numbers and of names alike."""
+    np.save(tmp_path / "p.npy", ROWS)
+    for values in (LABELS, np.array(NAMES)[LABELS]):
+        path = write(tmp_path / "y.csv", [["kind"], *([value] for value in values.tolist())])
+        source = as_source(tmp_path / "p.npy", path, class_names=NAMES)
+        assert_holds(source, ROWS)

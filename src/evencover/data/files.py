@@ -20,6 +20,7 @@ from evencover.data.formats.json_lines import JsonLinesSource
 from evencover.data.formats.numpy_files import npy_arrays, npz_arrays
 from evencover.data.formats.safetensors_files import safetensors_arrays
 from evencover.data.formats.text import TextSource, text_column
+from evencover.data.formats.text_cells import column_from_text
 from evencover.data.formats.torch_files import torch_arrays
 from evencover.data.formats.zarr_stores import is_zarr, zarr_arrays
 from evencover.data.location import (
@@ -132,6 +133,8 @@ def labels_for(
     """The labels of all rows and their places; of many files, each must fit the part beside it."""
     files = _files(as_location(path))
     columns = [_column(file, key) for file in files]
+    if len(files) == 1 and len(columns[0]) - 1 == source.n_rows and _is_text_table(files[0]):
+        columns = [column_from_text(columns[0][1:].tolist())]  # the heading of an only column
     if len(files) > 1 and isinstance(source, PartsSource):
         source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
     starts = accumulate((len(column) for column in columns[:-1]), initial=0)
@@ -158,6 +161,10 @@ def _refuse_pipes(location: Location) -> None:
     """A folder or a pattern may hold anything; what is elsewhere is looked at when it is opened."""
     if isinstance(location, Path) and not _is_zarr(location):
         refuse_irregular(location)
+
+
+def _is_text_table(location: Location) -> bool:
+    return TABLES.get(location.suffix.lower()) is TextSource
 
 
 def _column(location: Location, key: str) -> Array:
