@@ -41,7 +41,7 @@ test: lint  ## style, types and tests, in a few minutes
 # A part of it is run with DEEP="tests/statistical tests/kernels".
 DEEP ?= src tests
 test-deep: lint  ## everything, with many more examples, repetitions and kills; takes hours
-	$(PIP) torch==2.13.0 transformers datasets wordllama xgboost lightgbm
+	$(PIP) torch==2.13.0 transformers accelerate cleanlab datasets wordllama xgboost lightgbm
 	$(PIP) --editable '.[export,mlflow,onnx,serve]' httpx schemathesis
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep' $(DEEP)
 

@@ -99,8 +99,8 @@ def autogluon(folder: Path) -> None:
     test["tree"].to_csv(folder / "autogluon_labels.csv", index=False)
 
 
-def transformers(folder: Path) -> None:
-    """`Trainer.predict` of a tiny BERT with random weights."""
+def trainer_output() -> Any:
+    """What `Trainer.predict` gives for a tiny BERT with random weights."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
@@ -121,7 +121,12 @@ def transformers(folder: Path) -> None:
     )
     with tempfile.TemporaryDirectory() as where:
         options = TrainingArguments(where, report_to=[], use_cpu=True)
-        output = Trainer(BertForSequenceClassification(config), options).predict(rows)
+        return Trainer(BertForSequenceClassification(config), options).predict(rows)
+
+
+def transformers(folder: Path) -> None:
+    """Logits and labels of a Trainer, as arrays."""
+    output = trainer_output()
     np.savez(
         folder / "transformers.npz", predictions=output.predictions, label_ids=output.label_ids
     )

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 
 FOLDER = Path(__file__).parent / "real_files"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "write_real_files.py"
 CLASSES = ["ash", "birch", "cedar", "oak"]
 
 
@@ -160,3 +162,30 @@ def test_details_of_lighteval_that_hold_no_numbers_are_refused(tmp_path):
     path = tmp_path / "details.parquet"
     pq.write_table(type(table).from_pydict(texts), path)
     assert_refused(path, r"Got text in 'predictions', as lighteval until 0\.10")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("tool", ["cleanlab", "scikit-learn", "transformers", "torch"])
+def test_what_the_tools_write_today_is_read(tmp_path, tool):
+    """The versions that are installed, not those of the files that are kept."""
+    needed = {"scikit-learn": "sklearn", "transformers": "accelerate"}
+    pytest.importorskip(needed.get(tool, tool))
+    runpy.run_path(str(SCRIPT))["WRITERS"][tool](tmp_path)
+    names = [path.name for path in sorted(tmp_path.iterdir()) if path.name in READ]
+    names += [name for name in ("torch_pair.pt",) if (tmp_path / name).exists()]
+    assert names
+    for name in names:
+        rows, labels = read(as_source(tmp_path / name))
+        kept_rows, kept_labels = read(as_source(FOLDER / name))
+        np.testing.assert_allclose(rows, kept_rows, atol=1e-3)
+        assert labels.tolist() == kept_labels.tolist()
+
+
+@pytest.mark.deep
+def test_the_output_of_a_trainer_itself():
+    pytest.importorskip("accelerate")
+    output = runpy.run_path(str(SCRIPT))["trainer_output"]()
+    source = as_source(output)
+    rows, labels = read(source)
+    np.testing.assert_array_equal(rows, output.predictions)
+    assert (labels.tolist(), source.logits) == (output.label_ids.tolist(), True)
