@@ -1,5 +1,7 @@
 """Advice that noise cannot fool: who is picked, who never is, and what is called clear."""
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 from depth import size
@@ -91,7 +93,23 @@ def test_a_large_difference_is_called_clear():
 def test_a_notebook_shows_a_table_and_little_text(simulate):
     found = compare(*simulate(300, 4), methods=["standard", "classwise"], n_splits=2)
     assert len(repr(found)) < 2000
-    assert found._repr_html_().count("<tr>") == 1 + 6
+    page = found._repr_html_()
+    assert page.count("<tr>") == 1 + 6
+    drawing = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    marks = drawing.findall("circle")
+    for candidate, mark in zip(found.candidates, marks, strict=True):
+        assert mark.findtext("title").startswith(f"{candidate.name}: ")
+    by_size = sorted(zip(found.candidates, marks, strict=True), key=lambda p: p[0].mean("avg_size"))
+    assert [int(mark.get("cx")) for _, mark in by_size] == sorted(int(m.get("cx")) for m in marks)
+    by_gap = sorted(zip(found.candidates, marks, strict=True), key=lambda p: -p[0].mean("true_gap"))
+    assert [int(mark.get("cy")) for _, mark in by_gap] == sorted(int(m.get("cy")) for m in marks)
+    names = {text.text for text in drawing.findall("text")}
+    assert {found.pick.name, found.smallest.name, found.most_even.name} <= names
+
+
+def test_of_two_candidates_the_other_has_no_number():
+    found = comparison(candidate("a", 3, cost=5), candidate("b", 3, cost=5.01, seed=4))
+    assert "not clearly below the other)" in found.reason
 
 
 def test_the_table_fits_a_terminal(simulate):

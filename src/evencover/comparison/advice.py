@@ -43,7 +43,7 @@ def _pick(found: Any, pick: Any) -> str:
     if len(equal) == 0:
         beyond = "clearly below all others"
     elif len(equal) == len(others):
-        beyond = f"not clearly below the other {len(others)}"
+        beyond = f"not clearly below the other{'' if len(others) == 1 else f' {len(others)}'}"
     else:
         beyond = f"clearly below all but {len(equal)} of the other {len(others)}"
     return (

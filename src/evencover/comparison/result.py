@@ -311,13 +311,15 @@ class Comparison:
     def _repr_html_(self) -> str:
         from html import escape
 
+        from evencover.comparison.picture import picture
+
         titles, cells = self.table()
         rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
         head = "".join(f"<th>{escape(title)}</th>" for title in titles)
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return (
             f"<table><caption>{escape(self.heading())}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table><p>{escape(self.reason)}</p>"
+            f"<tbody>{body}</tbody></table>{picture(self)}<p>{escape(self.reason)}</p>"
         )
 
 
