@@ -69,6 +69,7 @@ class OrderedSelector {
 
    private:
     static constexpr int64_t max_buckets = 1 << 13;
+    static constexpr int64_t many = 256;  // candidates
 
     struct Bucket {
         int64_t mass;
@@ -84,7 +85,10 @@ class OrderedSelector {
     // More candidates, finer buckets; the last one takes all that is too small to matter.
     void fill_buckets(const Candidates& candidates) {
         int mantissa_bits = 1;
-        while (mantissa_bits < 8 && candidates.size() >> (mantissa_bits + 6)) ++mantissa_bits;
+        const int per_bucket = candidates.size() > many ? 6 : 5;
+        while (mantissa_bits < 8 && candidates.size() >> (mantissa_bits + per_bucket)) {
+            ++mantissa_bits;
+        }
         const int shift = 52 - mantissa_bits;
         const uint64_t top = bits(candidates.largest()) >> shift;
         const uint64_t span = top - (bits(candidates.smallest()) >> shift) + 1;
@@ -141,7 +145,7 @@ class OrderedSelector {
         const Bounds* __restrict const bounds = bounds_.data();
         int32_t* __restrict const unsure = unsure_.data();
         int64_t n_unsure = 0;
-        const bool are_many = size > 256;  // nearly all of them out, so that a branch is cheaper
+        const bool are_many = size > many;  // nearly all of them out, so that a branch is cheaper
         if (are_many) std::memset(is_member, 0, static_cast<size_t>(size));
         for (int64_t i = 0; i < size; ++i) {
             const Bounds& own = bounds[bucket_of[i]];
