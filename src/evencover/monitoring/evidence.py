@@ -51,8 +51,6 @@ def urn_log_e(hits: IntArray, misses: IntArray, ranks: IntArray, counts: IntArra
     and the e-value is at most what it would be. (Bets on fixed coverages do not have this: the mean
     of theirs can reach 1.48 with 20 rows that come better.) A class without rows has e-value 1.
     """
-    from scipy.special import betaln
-
     result = np.zeros(hits.shape)
     has_rows = np.flatnonzero(counts > 0)
     step = max(1, AT_ONCE // len(SHORTFALLS))
@@ -60,11 +58,17 @@ def urn_log_e(hits: IntArray, misses: IntArray, ranks: IntArray, counts: IntArra
         own = has_rows[at : at + step]
         hit, miss, balls = hits[own, None], misses[own, None], counts[own, None] + 1.0
         rank = np.minimum(ranks, counts)[own, None].astype(np.float64)
-        fewer = rank * (1 - SHORTFALLS)
-        log_bets = betaln(fewer + hit, balls - fewer + miss) - betaln(fewer, balls - fewer)
-        log_fair = betaln(rank + hit, balls - rank + miss) - betaln(rank, balls - rank)
-        result[own] = _log_mean(log_bets - log_fair)
+        log_bets = _log_drawn(hit, miss, rank * (1 - SHORTFALLS), balls)
+        result[own] = _log_mean(log_bets - _log_drawn(hit, miss, rank, balls))
     return result
+
+
+def _log_drawn(hit: IntArray, miss: IntArray, start: FloatArray, balls: FloatArray) -> FloatArray:
+    """The log probability of a sequence from an urn, up to a term that `start` has no part in."""
+    from scipy.special import gammaln
+
+    for_hits, for_misses = gammaln(start + hit), gammaln(balls - start + miss)
+    return np.asarray(for_hits - gammaln(start) + for_misses - gammaln(balls - start))
 
 
 def difference_log_e(before: IntArray, now: IntArray) -> FloatArray:

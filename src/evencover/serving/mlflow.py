@@ -74,9 +74,11 @@ def load_model(path: str | os.PathLike[str]) -> BasePredictor:
 @contextmanager
 def _data_of(predictor: BasePredictor) -> Iterator[dict[str, Any]]:
     with TemporaryDirectory() as folder:
-        save(predictor, Path(folder) / MODEL)
+        data = Path(folder) / "sets"  # MLflow keeps this name
+        data.mkdir()
+        save(predictor, data / MODEL)
         yield {
-            "data_path": folder,
+            "data_path": str(data),
             "loader_module": __name__,
             "signature": signature(predictor),
             "pip_requirements": [f"evencover=={evencover.__version__}"],

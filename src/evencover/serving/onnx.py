@@ -24,6 +24,15 @@ from evencover.serving.set_nodes import set_nodes
 OPSET, IR_VERSION, LEAST_OPSET = 17, 8, 13
 TYPES = ("float32", "float64", "float16")
 OUTPUTS = {"membership": "bool", "sizes": "int64", "classes": "int64", "valid": "bool"}
+ABOUT = {  # shown by viewers of graphs
+    "rows": "{numbers} of the classes, a row for each example",
+    "uniform": "a random number from 0 to 1 for each row; 1 if not given: the largest sets",
+    "coin": "a random number from 0 to 1 for each row; 0 if not given: the largest sets",
+    "membership": "whether a class is in the set of the row",
+    "sizes": "how many classes are in the set",
+    "classes": "the classes of the set, the most probable first, then -1",
+    "valid": "whether the row holds {numbers}; the set of a row that does not means nothing",
+}
 
 
 def to_onnx(
@@ -73,6 +82,8 @@ def to_onnx(
     else:
         model = _appended(rule, len(rule.limits.upper), after, after_output)
     onnx.helper.set_model_props(model, {**_props(model), **_about(predictor)})
+    if after is None:
+        model.doc_string = f"Prediction sets by evencover ({predictor.method}). {predictor.promise}"
     onnx.checker.check_model(model, full_check=True)
     with atomic_path(path) as temporary:
         temporary.write_bytes(model.SerializeToString())
@@ -121,7 +132,7 @@ def _alone(rule: Rule, n_classes: int, dtype: str) -> Any:
 
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     graph = Graph(OPSET)
-    rows = helper.make_tensor_value_info("rows", kind, ["N", n_classes])
+    rows = helper.make_tensor_value_info("rows", kind, ["N", n_classes], _says("rows", rule))
     outputs = set_nodes(graph, rule, "rows", np.dtype(dtype).itemsize)
     inputs, constants = _random_inputs(rule)
     named = [helper.make_node("Identity", [s.name], [name]) for name, s in outputs.items()]
@@ -129,7 +140,7 @@ def _alone(rule: Rule, n_classes: int, dtype: str) -> Any:
         [*graph.nodes, *named],
         "prediction_sets",
         [rows, *inputs],
-        _output_infos(n_classes, {name: name for name in outputs}),
+        _output_infos(rule, n_classes, {name: name for name in outputs}),
         [*graph.used_constants(), *constants],
     )
     opsets = [helper.make_opsetid("", OPSET)]
@@ -175,7 +186,7 @@ def _appended(rule: Rule, n_classes: int, after: Any, after_output: str | None) 
     )
     model.graph.initializer.extend([*graph.used_constants(), *constants])
     model.graph.input.extend(inputs)
-    model.graph.output.extend(_output_infos(n_classes, names))
+    model.graph.output.extend(_output_infos(rule, n_classes, names))
     model.ir_version = max(model.ir_version, IR_VERSION)
     return model
 
@@ -208,20 +219,28 @@ def _random_inputs(rule: Rule) -> tuple[list[Any], list[Any]]:
     defaults = {"uniform": 1.0} if rule.scoring.score.base.is_random else {}
     defaults |= {"coin": 0.0} if rule.exact else {}
     inputs = [
-        helper.make_tensor_value_info(name, TensorProto.DOUBLE, [f"{name}s"]) for name in defaults
+        helper.make_tensor_value_info(name, TensorProto.DOUBLE, [f"{name}s"], _says(name, rule))
+        for name in defaults
     ]
     values = [numpy_helper.from_array(np.array([v]), name) for name, v in defaults.items()]
     return inputs, values
 
 
-def _output_infos(n_classes: int, names: dict[str, str]) -> list[Any]:
+def _says(name: str, rule: Rule) -> str:
+    return ABOUT[name].format(numbers="logits" if rule.scoring.logits else "probabilities")
+
+
+def _output_infos(rule: Rule, n_classes: int, names: dict[str, str]) -> list[Any]:
     from onnx import helper
 
     shapes: dict[str, list[Any]] = {name: ["N"] for name in OUTPUTS}
     shapes |= {name: ["N", n_classes] for name in ("membership", "classes")}
     return [
         helper.make_tensor_value_info(
-            names[name], helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shapes[name]
+            names[name],
+            helper.np_dtype_to_tensor_dtype(np.dtype(kind)),
+            shapes[name],
+            _says(name, rule),
         )
         for name, kind in OUTPUTS.items()
     ]
