@@ -6,6 +6,7 @@
 import sys
 import warnings
 from pathlib import Path
+from textwrap import fill
 
 from evencover import EvencoverWarning, __version__
 
@@ -57,7 +58,7 @@ def quiet(gallery: dict, name: str) -> None:
     plt.rcdefaults()
     plt.rcParams.update({"figure.figsize": (7, 3.8), "axes.spines.right": False})
     plt.rcParams.update({"axes.spines.top": False, "figure.constrained_layout.use": True})
-    warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: fill(f"note: {message}", 88) + "\n"
     warnings.simplefilter("always", EvencoverWarning)
 
 

@@ -1,6 +1,7 @@
 """The picture of the front page: coverage of every class, with one threshold for all and pooled.
 
-python scripts/draw_even.py          writes docs/images/even_light.svg and even_dark.svg
+python scripts/draw_even.py          writes docs/images/even_light.svg and even_dark.svg, and a tall
+                                     form of both for phones
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ N_SPLITS = 20
 
 
 def main() -> None:
-    """Measure once, draw twice."""
+    """Measure once, draw each form."""
     found = {method.method: measure(method) for method in (StandardPredictor, PooledPredictor)}
     for theme, ink in INKS.items():
-        draw(found, ink).savefig(
-            IMAGES / f"even_{theme}.svg", transparent=True, metadata={"Date": None}
-        )
+        for form in ("", "_tall"):
+            draw(found, ink, tall=bool(form)).savefig(
+                IMAGES / f"even_{theme}{form}.svg", transparent=True, metadata={"Date": None}
+            )
 
 
 def measure(method: Any) -> CoverageReport:
@@ -46,8 +48,8 @@ def measure(method: Any) -> CoverageReport:
     )
 
 
-def draw(found: dict[str, CoverageReport], ink: str) -> Any:
-    """Two panels, classes from the least to the best covered."""
+def draw(found: dict[str, CoverageReport], ink: str, *, tall: bool) -> Any:
+    """Two panels, side by side or one above the other; the least covered classes come first."""
     titles = {
         "standard": "one threshold for all (STANDARD)",
         "pooled": "one for each class (POOLED)",
@@ -55,7 +57,8 @@ def draw(found: dict[str, CoverageReport], ink: str) -> Any:
     plt.rcParams.update({"svg.hashsalt": "evencover", "font.size": 11, "text.color": ink})
     plt.rcParams.update({f"{part}.color": ink for part in ("xtick", "ytick")})
     plt.rcParams.update({"axes.labelcolor": ink, "axes.edgecolor": ink})
-    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.4), sharey=True, layout="constrained")
+    shape, size = ((2, 1), (4.2, 5.8)) if tall else ((1, 2), (9.6, 3.4))
+    figure, axes = plt.subplots(*shape, figsize=size, sharey=True, layout="constrained")
     for ax, (method, report) in zip(axes, found.items(), strict=True):
         coverage = 100 * np.sort(report.class_coverage)
         away = coverage < 80
@@ -69,7 +72,8 @@ def draw(found: dict[str, CoverageReport], ink: str) -> Any:
             f"{100 * report.marginal_coverage:.0f}% of all rows, {report.avg_size:.1f} labels a set"
         )
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("rows whose set holds the truth, %")
+    for ax in axes if tall else axes[:1]:
+        ax.set_ylabel("rows whose set holds the truth, %")
     return figure
 
 

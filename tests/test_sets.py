@@ -131,11 +131,11 @@ def test_a_notebook_shows_a_few_rows_of_many():
     assert "300 rows, 3 classes, average size 1.00, 100 empty" in page
     assert page.count("<tr>") == 12  # a head, ten rows, and how many more there are
     assert "290 more rows" in page
-    assert "ant, çédille" in page
+    assert "ant · çédille" in page
     assert "&lt;bee&gt;" in page
     assert "<bee>" not in page
     wide = PredictionSets.from_mask(np.ones((1, 500), dtype=bool))._repr_html_()
-    assert "0, 1, 2, 3, 4, 5, 6, 7, and 492 more" in wide
+    assert "0 · 1 · 2 · 3 · 4 · 5 · 6 · 7 · 492 more" in wide
     assert len(wide) < 400
 
 

@@ -2,8 +2,8 @@
 1. First sets
 =============
 
-A classifier gives probabilities. This page turns them into *sets* of labels that hold the truth
-nine times out of ten, checks that they do, and saves what was learnt for later.
+A classifier gives probabilities. This page turns them into *sets* of labels that should hold the
+truth nine times out of ten, checks whether they do, and saves what was learnt for later.
 
 The problem: which of 505 languages is a text of about eleven characters written in? The data come
 with the package: the probabilities of a model on 20,200 texts that it was not trained on, and the
@@ -57,7 +57,7 @@ sets
 shown = sets[:6].most_probable_first(probabilities[test][:6], names=True)
 for members, truth in zip(shown, labels[test], strict=False):
     found = "held" if names[truth] in members else "missed"
-    print(f"{names[truth]} is {found} by {', '.join(members[:3])}{' ...' * (len(members) > 3)}")
+    print(f"{names[truth]} is {found} by {' | '.join(members[:3])}{' ...' * (len(members) > 3)}")
 
 # %%
 # Sure rows get one label, hard ones more. That is the point: the size of a set tells how sure the

@@ -103,4 +103,5 @@ for index in low.argsort()[:6]:
     print(f"{names[index]:<24} {measured}; could be {low[index]:.0%} to {high[index]:.0%}")
 
 # %%
-# No second half to spare for calibration? See :doc:`/explanations/how_many_labels`.
+# How to divide labels between calibration and test: :doc:`/explanations/how_many_labels`. No rows
+# to keep from training? Cross-validation lets training rows calibrate: :doc:`/promises`.

@@ -6,6 +6,8 @@ The same calls work on one core and on many machines, and give the same bytes. T
 data into files as a data pipeline would, and calibrates, predicts and evaluates on a dask cluster.
 """
 
+# sphinx_gallery_thumbnail_path = '_static/cluster.svg'
+
 import tempfile
 from pathlib import Path
 

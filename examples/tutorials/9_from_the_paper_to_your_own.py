@@ -30,7 +30,7 @@ paper = Grid(
     title="A twin of CIFAR-100",
 )
 results = run(paper, here / "paper")
-print(make_table(results).render("text"))
+print(make_table(results, n_avg=[10, 50]).render("text"))
 
 # %%
 # ``=`` marks what agrees with the published number within the joint error of both, ``≠`` what
@@ -54,7 +54,7 @@ mine = Grid(
     title="My study",
 )
 results = run(mine, here / "mine")
-print(make_table(results, n_avg=[5, 10, 20]).render("text"))
+print(make_table(results, n_avg=[5, 20]).render("text"))
 
 # %%
 # A run may be stopped or killed at any moment; the same call goes on from there, to the same bytes.

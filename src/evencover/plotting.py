@@ -112,6 +112,12 @@ class CoverageByCountDisplay(_Display):
         self.ax_.axhline(self.aim, color=GREY, linestyle="--")
         self.ax_.set(xlabel="calibration rows of the class", ylabel="coverage", ylim=(0, 1.02))
         self.ax_.set_xscale("symlog")
+        least, most = self.counts.min(), self.counts.max()
+        steps = (1, 2, 5) if most <= 1000 * max(least, 1) else (1,)
+        ticks = [0, *(step * 10**power for power in range(10) for step in steps)]
+        self.ax_.set_xticks([tick for tick in ticks if least <= tick <= most], minor=False)
+        self.ax_.minorticks_off()
+        self.ax_.xaxis.set_major_formatter("{x:,.0f}")
         return self
 
 

@@ -284,10 +284,10 @@ SHOWN_ROWS, SHOWN_CLASSES = 10, 8  # of a notebook's table
 
 
 def _shown(members: list[Any]) -> str:
-    """The classes of a set, a few of many, as HTML."""
-    text = ", ".join(map(str, members[:SHOWN_CLASSES]))
+    """The classes of a set, a few of many, as HTML. Names may have commas, so dots part them."""
+    text = " · ".join(map(str, members[:SHOWN_CLASSES]))
     more = len(members) - SHOWN_CLASSES
-    return escape(text) + (f", and {more} more" if more > 0 else "")
+    return escape(text) + (f" · {more} more" if more > 0 else "")
 
 
 def _import(library: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from textwrap import fill
 
 from evencover.experiments.entries import Entry, Line, TableContent
 
@@ -40,7 +41,8 @@ def _text(table: TableContent) -> str:
         cells = [cell if cell.endswith(("=", "≠")) else f"{cell}  " for cell in row[3:]]
         numbers = [cell.rjust(width + 2) for cell, width in zip(cells, widths[3:], strict=False)]
         body.append("  ".join([*names, *numbers]).rstrip())
-    notes = [note.replace("Bold:", "*:") for note in table.notes]
+    room = max(80, *map(len, body))
+    notes = [fill(note.replace("Bold:", "*:"), room) for note in table.notes]
     return "\n".join([table.title, "", *body, "", *notes])
 
 
