@@ -55,9 +55,12 @@ test-oldest:  ## with the oldest versions of all that evencover says it works wi
 	.cache/oldest/bin/uv pip install --quiet --python .cache/oldest/bin/python pytest pytest-xdist hypothesis
 	.cache/oldest/bin/python -m pytest -q -W default --numprocesses auto --dist loadfile -m 'not deep' $(OLDEST)
 
+# Strict: a package about which nothing could be learnt is a failure, not a pass.
 audit: $(VENV)/.ready-dev  ## known vulnerabilities of what is installed; asks a server
 	$(PIP) pip-audit
-	$(BIN)/python -m pip_audit --skip-editable
+	mkdir -p .cache
+	$(BIN)/python -m pip freeze --exclude-editable > .cache/audited.txt
+	$(BIN)/python -m pip_audit --strict --disable-pip --no-deps --requirement .cache/audited.txt
 
 bench: $(VENV)/.ready-dev  ## against other packages; takes a while
 	$(BIN)/python -m benchmarks
