@@ -56,10 +56,12 @@ def urn_log_e(hits: IntArray, misses: IntArray, ranks: IntArray, counts: IntArra
     step = max(1, AT_ONCE // len(SHORTFALLS))
     for at in range(0, len(has_rows), step):
         own = has_rows[at : at + step]
-        hit, miss, balls = hits[own, None], misses[own, None], counts[own, None] + 1.0
+        hit, miss = hits[own, None], misses[own, None]
+        balls = (counts[own, None] + 1).astype(np.float64)
         rank = np.minimum(ranks, counts)[own, None].astype(np.float64)
         log_bets = _log_drawn(hit, miss, rank * (1 - SHORTFALLS), balls)
-        result[own] = _log_mean(log_bets - _log_drawn(hit, miss, rank, balls))
+        log_fair = _log_drawn(hit, miss, rank, balls)
+        result[own] = _log_mean(np.subtract(log_bets, log_fair))
     return result
 
 
