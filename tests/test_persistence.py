@@ -1,30 +1,31 @@
-"""save and load: what was written comes back the same, and a damaged file is never believed."""
+"""save and load: what was written comes back the same, and what is no model is refused."""
 
-import json
 import os
 import pickle
-import random
 import re
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from depth import size
-from safetensors import safe_open
+from model_files import (
+    METHODS,
+    NAMES,
+    assert_refused,
+    assert_same,
+    fitted,
+    tamper,
+    without_checksum,
+)
 from safetensors.numpy import save_file
 
 import evencover
 from evencover import APS, PAS, RAPS, SAPS, EvencoverWarning, InputError, Softmax, load, save
 from evencover.persistence import FORMAT
-from evencover.predictors import PREDICTORS, make_predictor, method_names, predictor_class
-from evencover.predictors.content import checksum
+from evencover.predictors import make_predictor
 
 # What is compared here is two predictors, on the rows at hand.
 pytestmark = pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
-
-METHODS = method_names()
-NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "", "é\u0301", "plain"]
 
 
 @pytest.fixture(scope="module")
@@ -35,48 +36,6 @@ def data(simulate):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "model.safetensors"
-
-
-def fitted(data, method="clustered", **parameters):
-    if method == "clustered":
-        parameters = {"gamma": 0.4, "n_clusters": 2} | parameters
-    parameters["exact"] = parameters.get("exact", False) and PREDICTORS[method].supports_exact
-    return make_predictor(method, **parameters).fit(*data, class_names=NAMES)
-
-
-def contents(path):
-    with safe_open(path, framework="numpy") as file:
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return arrays, json.loads(file.metadata()["evencover"])
-
-
-def tamper(path, change):
-    """Change the arrays or the metadata of a model, and write it as a valid safetensors file."""
-    arrays, about = contents(path)
-    change(arrays, about)
-    about.pop("checksum", None)  # whoever means to deceive makes a new one
-    about["checksum"] = checksum(about, arrays)
-    save_file(arrays, path, {"evencover": json.dumps(about)})
-
-
-def without_checksum(path):
-    """Make it a model as evencover 0.1.0 wrote them."""
-    arrays, about = contents(path)
-    del about["checksum"]
-    save_file(arrays, path, {"evencover": json.dumps(about)})
-
-
-def assert_refused(path, words="damaged"):
-    with pytest.raises(InputError, match=f"Cannot read '{re.escape(str(path))}'.*{words}"):
-        load(path)
-
-
-def assert_same(first, second, data):
-    np.testing.assert_array_equal(first.thresholds_, second.thresholds_)
-    assert first.predict_set(data.rows) == second.predict_set(data.rows)
-    np.testing.assert_array_equal(first.predict_p(data.rows), second.predict_p(data.rows))
-    held_out = data.rows[:-1], data.labels[:-1]
-    assert first.evaluate(*held_out).to_dict() == second.evaluate(*held_out).to_dict()
 
 
 # What was written comes back --------------------------------------------------------------------
@@ -286,190 +245,3 @@ def test_every_truncation_is_refused(data, path):
         assert_refused(path, "")
     path.write_bytes(whole + b"\0")
     assert_refused(path, "")
-
-
-# Tampered models --------------------------------------------------------------------------------
-
-ARRAY_CHANGES = {
-    "longer": lambda v: np.append(v, v[-1]),
-    "shorter": lambda v: v[:-1].copy(),
-    "empty": lambda v: v[:0].copy(),
-    "a matrix": lambda v: v[None].copy(),
-    "a number": lambda v: np.array(v[0]),
-    "float32": lambda v: v.astype(np.float32),
-    "int32": lambda v: v.astype(np.int32),
-    "uint8": lambda v: v.astype(np.uint8),
-    "first + 1": lambda v: np.append(v[:1] + 1, v[1:]),
-    "last impossible": lambda v: np.append(
-        v[:-1], v.dtype.type(np.nan if v.dtype == float else -9)
-    ),
-    "beyond": lambda v: np.append(v[:-1], v.dtype.type(10**6)),
-    "reversed": lambda v: v[::-1].copy(),
-}
-
-# The largest score or level may be any number; which class had how many rows decides no set; and
-# POOLED has one coin for all classes.
-HARMLESS = {
-    *(("beyond", name) for name in ("group_scores_", "pooled_scores_", "calibration_levels_")),
-    *(("beyond", name) for name in ("own_scores_", "row_scores_", "held_out_")),
-    *(("reversed", name) for name in ("class_counts_", "upper_probability_")),
-    # Ids decide nothing where nothing is split.
-    *((what, "row_ids_") for what in ("first + 1", "last impossible", "beyond", "reversed")),
-}
-# Equal for all classes, or infinite and still so.
-HARMLESS_THRESHOLDS = {("macro", "reversed"), ("rc3p", "first + 1")}
-
-
-# What earlier versions did not write, and what only a target prevalence needs.
-LATER = ("score_edges_", "score_counts_", "row_sample_")
-LATER += ("target_prevalence_", "group_weights_", "level_weights_")
-ARRAYS = [
-    (cls.method, name)
-    for cls in map(predictor_class, method_names())
-    if cls.method not in ("standard", "classwise")
-    for name, field in cls.all_state().items()
-    if field.shape is not None
-    if not name.startswith("kept_")  # nothing follows from them; see predictors/test_updating.py
-    if cls.supports_exact or name not in ("lower_thresholds_", "upper_probability_")
-    if name not in LATER
-]
-
-
-@pytest.mark.parametrize(("method", "name"), ARRAYS)
-def test_every_array_is_checked(data, path, method, name):
-    save(fitted(data, method, exact=True), path)
-    whole = path.read_bytes()
-    tamper(path, lambda arrays, _: arrays.pop(name))
-    assert_refused(path)
-    for what, change in ARRAY_CHANGES.items():
-        path.write_bytes(whole)
-        if (what, name) in HARMLESS:
-            continue
-        if name == "thresholds_" and (method, what) in HARMLESS_THRESHOLDS:
-            continue
-        with np.errstate(invalid="ignore"):  # infinity as an integer
-            tamper(
-                path, lambda arrays, _, change=change: arrays.update({name: change(arrays[name])})
-            )
-        assert_refused(path)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_changed_threshold_is_noticed(data, path, method):
-    save(fitted(data, method), path)
-    tamper(path, lambda arrays, _: arrays["thresholds_"].__setitem__(3, 0.123))
-    assert_refused(path, "do not follow from its scores")
-
-
-def test_unsorted_scores_are_noticed(data, path):
-    save(fitted(data, "classwise"), path)
-    tamper(path, lambda arrays, _: arrays["group_scores_"].__setitem__(slice(0, 2), [0.2, 0.1]))
-    assert_refused(path, "not sorted")
-
-
-@pytest.mark.parametrize("place", ["method", "parameters", "fitted"])
-def test_every_part_of_the_metadata_is_needed(data, path, place):
-    save(fitted(data), path)
-    tamper(path, lambda _, about: about.pop(place))
-    assert_refused(path, place)
-
-
-@pytest.mark.parametrize("place", ["parameters", "fitted"])
-def test_every_value_of_the_metadata_is_needed(data, path, place):
-    save(fitted(data), path)
-    whole = path.read_bytes()
-    for key in contents(path)[1][place].keys() - set(PREDICTORS[METHODS[0]].later):
-        path.write_bytes(whole)
-        tamper(path, lambda _, about, key=key: about[place].pop(key))
-        assert_refused(path, key)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("alpha", value) for value in (0, 1, 2, -0.1, None, "x", [0.1], True, 0.5)),
-        *(("score", value) for value in (None, "sofmax", [], {}, {"name": "raps", "k_reg": "5"})),
-        *(("exact", value) for value in (1, None, True)),
-        *(("random_state", value) for value in (-1, "x", 0.5, None)),
-        *(("temperature", value) for value in (0, "x", None)),
-        *(("gamma", value) for value in (7, None, [])),
-        *(("n_clusters", value) for value in ("many", 0, None)),
-        ("unknown", 1),
-    ],
-)
-def test_every_parameter_is_checked(data, path, name, value):
-    save(fitted(data), path)
-    tamper(path, lambda _, about: about["parameters"].update({name: value}))
-    assert_refused(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("n_classes_", value) for value in (9, 7, 8.0, "8", None, -8, True)),
-        *(("n_calibration_", value) for value in (399, "400", None)),
-        *(("class_names_", value) for value in (["a"] * 7, "abcdefgh", list(range(8)), 5)),
-        *(("fingerprint_", value) for value in (5, [])),
-        *(("n_clusters_", value) for value in (3, "2", None)),
-        *(("gamma_", value) for value in ("x", [])),
-        *(
-            ("guarantee_", value)
-            for value in ([], [[1]], None, 5, [[0, *"abcdef"], [1, *"abcdef"]])
-        ),
-    ],
-)
-def test_every_fitted_value_is_checked(data, path, name, value):
-    save(fitted(data), path)
-    tamper(path, lambda _, about: about["fitted"].update({name: value}))
-    assert_refused(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("level_", value) for value in (0.5, "x", None)),
-        *(("ingredients_", value) for value in (5, None, [[1]], [["normal", "x", 1.0]])),
-    ],
-)
-def test_every_fitted_value_of_pooling_is_checked(data, path, name, value):
-    save(fitted(data, "pooled"), path)
-    tamper(path, lambda _, about: about["fitted"].update({name: value}))
-    assert_refused(path)
-
-
-@pytest.mark.parametrize("method", ["x", None, [], "standard", "classwise", "pooled"])
-def test_another_method_is_noticed(data, path, method):
-    save(fitted(data), path)
-    tamper(path, lambda _, about: about.update(method=method))
-    assert_refused(path)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.filterwarnings("ignore:.*has no checksum")
-def test_random_damage_is_refused_even_without_a_checksum(data, path, method):
-    """Files with random bytes changed: an InputError, or the thresholds that were saved."""
-    predictor = fitted(data, method, exact=True)
-    save(predictor, path)
-    without_checksum(path)
-    whole = path.read_bytes()
-    header = 8 + int.from_bytes(whole[:8], "little")
-    rng = random.Random(0)
-    refused = 0
-    n_files = size(100, 300)
-    for _ in range(n_files):
-        damaged = bytearray(whole)
-        for _ in range(rng.choice([1, 1, 2, 8])):
-            place = rng.randrange(header if rng.random() < 0.5 else len(whole))
-            damaged[place] = rng.choice(
-                [damaged[place] ^ 1 << rng.randrange(8), rng.randrange(256)]
-            )
-        path.write_bytes(damaged)
-        try:
-            loaded = load(path)
-        except InputError:
-            refused += 1
-        else:
-            np.testing.assert_array_equal(loaded.thresholds_, predictor.thresholds_)
-            loaded.predict_set(data.rows[:5])
-            loaded.predict_p(data.rows[:5])
-    assert n_files / 2 < refused < n_files  # some bytes (a fingerprint, a name) matter to nobody
