@@ -160,6 +160,19 @@ def test_the_same_rows_are_counted_once_if_asked(predictor, new):
         monitor + again
 
 
+def test_ids_of_single_rows_are_kept_and_count_once(predictor, tmp_path):
+    keys = np.array([0, 7, 2**64 - 1], dtype=np.uint64)
+    monitor = CoverageMonitor(predictor)
+    monitor.counts.add_ids(keys)
+    monitor.save(tmp_path / "watch.json")
+    again = CoverageMonitor.load(tmp_path / "watch.json", predictor)
+    assert sorted(again.counts.ids.tolist()) == keys.tolist()
+    other = CoverageMonitor(predictor)
+    other.counts.add_ids(keys[1:])
+    with pytest.raises(InputError, match="the same rows \\(2 inputs or ids\\)"):
+        monitor + other
+
+
 def test_groups_of_rows_are_watched_without_the_question_of_change(data):
     sites = np.array(["north", "south"])[np.arange(900) % 2]
     fitted = RowGroupedPredictor().fit(data.rows[:400], data.labels[:400], groups=sites[:400])

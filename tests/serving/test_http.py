@@ -317,6 +317,20 @@ def test_a_service_goes_on_where_it_was(serve, data, tmp_path):
     assert again.get("/v1/coverage").json()["rows"] == 300
 
 
+def test_labels_that_cannot_be_written_are_not_counted_and_can_be_sent_again(serve, data, tmp_path):
+    folder = tmp_path / "states"
+    folder.mkdir()
+    client = serve(state=folder / "watch.json")
+    shutil.rmtree(folder)
+    sent = body(data, labels=True)
+    answer = client.post("/v1/labels", json=sent, headers=BEARER)
+    assert answer.status_code == 503
+    assert "Cannot write" in answer.json()["error"]
+    assert client.get("/v1/coverage").json()["rows"] == 0
+    folder.mkdir()
+    assert client.post("/v1/labels", json=sent, headers=BEARER).json()["counted"] == 300
+
+
 def test_a_new_model_is_taken_up_and_starts_a_new_state(serve, data, fitted, model, tmp_path):
     client = serve()
     client.post("/v1/labels", json=body(data, labels=True), headers=BEARER)

@@ -89,7 +89,7 @@ def _post(summary: str, body: dict[str, Any], answer: str) -> dict[str, Any]:
         "413": "The body is too large.",
         "415": "The body is neither JSON nor Arrow.",
         "422": "The rows are not what they must be.",
-        "503": "Too many requests at once.",
+        "503": "Too many requests at once, or the labels cannot be kept now; ask again.",
     }
     if answer == "Sets":
         del refusals["401"], refusals["403"]

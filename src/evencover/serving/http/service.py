@@ -27,7 +27,7 @@ from evencover.predictors.ready import few_rows
 from evencover.predictors.rule import Rule
 from evencover.randomness import row_ids
 from evencover.report.watch_page import watch_html
-from evencover.serving.http.requests import Rows
+from evencover.serving.http.requests import RefusedError, Rows
 from evencover.sets import PredictionSets, decreasing_within_rows
 
 MOST_IDS = 100_000  # of labelled rows that are remembered, so that a repeated request counts once
@@ -113,14 +113,22 @@ class Service:
             new = self._not_counted(loaded, given)
             if new.any():
                 part = self._counted(loaded, given, np.flatnonzero(new).tolist())
-                self._remember(loaded, given, new)
                 with self._lock:
-                    loaded.monitor.counts += part
-                    loaded.is_dirty = True
-                    self._save(loaded)
+                    self._add(loaded, part)
+                self._remember(loaded, given, new)
                 self._kept.clear()
         n_new = int(new.sum())
         return {"counted": n_new, "repeated": len(given) - n_new, "model": loaded.monitor.model}
+
+    def _add(self, loaded: Loaded, part: Counts) -> None:
+        """Count, and have it on disk; neither, if it cannot be written: the client asks again."""
+        before = loaded.monitor.counts
+        loaded.monitor.counts = before + part
+        try:
+            self._save(loaded)
+        except InputError as error:
+            loaded.monitor.counts = before
+            raise RefusedError(503, f"{error} Send the labels again later.") from error
 
     @staticmethod
     def _counted(loaded: Loaded, given: Rows, kept: list[int]) -> Counts:
