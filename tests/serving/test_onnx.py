@@ -138,13 +138,20 @@ def test_ids_give_the_numbers_of_predict_set(simulate, tmp_path):
     assert n_different(found, fitted.predict_set(rows)) > 0
 
 
-def test_without_random_numbers_sets_are_as_large_as_they_can_be(simulate, tmp_path):
+@pytest.mark.parametrize("score", ["aps", "raps", "saps"])
+def test_without_random_numbers_sets_are_as_large_as_they_can_be(simulate, tmp_path, score):
     rows, labels = simulate(400, K, seed=8, dtype=np.float32)
-    fitted = StandardPredictor(score="saps", exact=True).fit(rows, labels)
+    fitted = StandardPredictor(score=score, exact=True).fit(rows, labels)
     graph = exported(fitted, tmp_path / "sets.onnx")
-    largest = graph.run(["membership"], {"rows": rows})[0]
-    ones = {"uniform": np.ones(400), "coin": np.zeros(400)}
-    np.testing.assert_array_equal(largest, graph.run(["membership"], {"rows": rows, **ones})[0])
+    largest, sizes = graph.run(["membership", "sizes"], {"rows": rows})
+    rng = np.random.default_rng(1)
+    for numbers in ((0, 0), (0, 1), (1, 0), (1, 1), *rng.random((5, 2)).tolist()):
+        given = {
+            n: np.full(400, v, float) for n, v in zip(("uniform", "coin"), numbers, strict=True)
+        }
+        found, some = graph.run(["membership", "sizes"], {"rows": rows, **given})
+        assert (found <= largest).all()
+        assert some.sum() < sizes.sum() or numbers[0] == 0
 
 
 @pytest.mark.parametrize("logits", [False, True])
@@ -257,7 +264,7 @@ def test_the_file_says_what_it_is_and_passes_the_checker(simulate, tmp_path):
     assert fitted.promise in model.doc_string
     said = {each.name: each.doc_string for each in (*model.graph.input, *model.graph.output)}
     assert said["rows"] == "probabilities of the classes, a row for each example"
-    assert said["uniform"].endswith("1 if not given: the largest sets")
+    assert said["uniform"].endswith("0 if not given: the largest sets")
     assert all(said.values())
 
 
