@@ -129,6 +129,31 @@ def test_frames_of_autogluon(ending):
     assert [source.class_names[label] for label in labels] == trees
 
 
+@pytest.mark.parametrize("name", ["lm_eval_words.jsonl", "lm_eval_mutual.jsonl"])
+def test_samples_of_lm_eval_until_0_4_2_list_their_requests(tmp_path, name):
+    path = tmp_path / name
+    with path.open("w", encoding="utf-8") as file:
+        for sample in from_lines(name):
+            asked = sample["arguments"].values()
+            sample["arguments"] = [[each["arg_0"], each["arg_1"]] for each in asked]
+            file.write(json.dumps(sample) + "\n")
+    rows, labels = read(as_source(path))
+    expected_rows, expected_labels = from_samples(name)
+    np.testing.assert_array_equal(rows, expected_rows)
+    assert labels.tolist() == expected_labels
+
+
+def test_samples_of_lm_eval_with_the_choices_in_the_questions_are_refused(tmp_path):
+    """As in winogrande: every choice is followed by the same words, which are the target."""
+    path = tmp_path / "samples.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for sample in from_lines("lm_eval_words.jsonl"):
+            for kind, asked in zip(CLASSES, sample["arguments"].values(), strict=True):
+                asked |= {"arg_0": f"The {kind}", "arg_1": " grows."}
+            file.write(json.dumps(sample | {"target": "grows."}) + "\n")
+    assert_refused(path, r"must be integers .* Got 'grows\.' in row 0")
+
+
 def test_two_tools_that_asked_one_model_give_the_same_numbers():
     rows, labels = read(as_source(FOLDER / "lm_eval_number.jsonl"))
     others, other_labels = read(as_source(FOLDER / "lighteval.parquet"))

@@ -12,35 +12,46 @@ RESPONSES = ("filtered_resps", "resps")
 LABELS, IDS = "target", "doc_id"
 
 Record = dict[str, Any]
+Request = tuple[str, str]
 
 
 def log_likelihoods(responses: Any, record: Record) -> list[float]:
-    """One number per choice.
-
-    The metric ``acc_mutual_info`` asks for every choice a second time, without the question: those
-    are no further choices.
-    """
+    """One number per choice."""
     found = [_first_number(response) for response in responses]
-    asked, half = _asked(record), len(found) // 2
-    once, again = asked[:half], asked[half:]
-    twice = again == [("", text) for _, text in once] and any(context for context, _ in once)
-    return found[:half] if twice else found
+    asked = _asked(record)
+    return found[: len(_once(asked))] if len(asked) == len(found) else found
 
 
 def right_choice(target: Any, record: Record) -> str:
-    """The place of the right choice; of a target in words that of the choice with these words."""
-    words = str(target)
-    texts = [text.strip() for _, text in _asked(record)]
-    is_known = not words.isdigit() and words.strip() in texts
-    return str(texts.index(words.strip())) if is_known else words
+    """The place of the right choice; of a target in words that of the one choice with these words.
+
+    Where the choices are in the questions instead (winogrande), all have the same words, and the
+    sample does not tell which is right: the words stay, and are refused as a label.
+    """
+    words = str(target).strip()
+    texts = [text.strip() for _, text in _once(_asked(record))]
+    is_known = not words.isdigit() and texts.count(words) == 1
+    return str(texts.index(words)) if is_known else words
 
 
-def _asked(record: Record) -> list[tuple[str, str]]:
+def _asked(record: Record) -> list[Request]:
     """The context and the continuation of each request, or none if the sample lacks them."""
-    found: list[tuple[str, str]] = []
+    listed = record.get("arguments")
+    if isinstance(listed, list):  # until 0.4.2
+        pairs = [each for each in listed if isinstance(each, list) and len(each) > 1]
+        return [(str(context), str(text)) for context, text, *_ in pairs]
+    found: list[Request] = []
     while (text := record.get(f"arguments.gen_args_{len(found)}.arg_1")) is not None:
         found.append((str(record.get(f"arguments.gen_args_{len(found)}.arg_0")), str(text)))
     return found
+
+
+def _once(asked: list[Request]) -> list[Request]:
+    """Without what the metric ``acc_mutual_info`` asks again: each choice, without the question."""
+    half = len(asked) // 2
+    once, again = asked[:half], asked[half:]
+    twice = again == [("", text) for _, text in once] and any(context for context, _ in once)
+    return once if twice else asked
 
 
 def _first_number(response: Any) -> float:
