@@ -331,6 +331,30 @@ def test_labels_that_cannot_be_written_are_not_counted_and_can_be_sent_again(ser
     assert client.post("/v1/labels", json=sent, headers=BEARER).json()["counted"] == 300
 
 
+def test_sets_are_answered_while_a_state_is_written(client, data, monkeypatch):
+    """A disk may be slow; small requests are answered on the one thread that hears them all."""
+    writing, go_on = threading.Event(), threading.Event()
+    save_state = CoverageMonitor.save
+
+    def slowly(monitor, path):
+        writing.set()
+        assert go_on.wait(20)
+        save_state(monitor, path)
+
+    monkeypatch.setattr(CoverageMonitor, "save", slowly)
+    content = json.dumps(body(data, labels=True)).encode()
+    given = read_rows(content, "application/json", most_rows=300, with_labels=True)
+    sender = threading.Thread(target=client.service.labels, args=(given,))
+    sender.start()
+    assert writing.wait(20)
+    sets, _ = client.service.sets(given)
+    go_on.set()
+    sender.join()
+    assert len(sets) == 300
+    assert client.get("/v1/coverage").json()["rows"] == 300
+    assert client.service.now.monitor.counts.sizes[1].sum() == 300
+
+
 def test_a_new_model_is_taken_up_and_starts_a_new_state(serve, data, fitted, model, tmp_path):
     client = serve()
     client.post("/v1/labels", json=body(data, labels=True), headers=BEARER)

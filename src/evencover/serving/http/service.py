@@ -85,7 +85,9 @@ class Service:
 
     def __init__(self, model: Path, state: Path | None = None, **options: Any) -> None:
         self.model, self.state, self.options = Path(model), state, options
-        self._lock, self._label_lock = threading.Lock(), threading.Lock()
+        # Counts change under the first, which is never held while a file is written: requests for
+        # sets wait for it. Writers take the second before it, those who send labels the third.
+        self._lock, self._file_lock, self._label_lock = (threading.Lock() for _ in range(3))
         self._kept: dict[str, tuple[float, Any]] = {}
         self.now = self._load()
 
@@ -113,22 +115,24 @@ class Service:
             new = self._not_counted(loaded, given)
             if new.any():
                 part = self._counted(loaded, given, np.flatnonzero(new).tolist())
-                with self._lock:
-                    self._add(loaded, part)
+                self._add(loaded, part)
                 self._remember(loaded, given, new)
                 self._kept.clear()
         n_new = int(new.sum())
         return {"counted": n_new, "repeated": len(given) - n_new, "model": loaded.monitor.model}
 
     def _add(self, loaded: Loaded, part: Counts) -> None:
-        """Count, and have it on disk; neither, if it cannot be written: the client asks again."""
-        before = loaded.monitor.counts
-        loaded.monitor.counts = before + part
-        try:
-            self._save(loaded)
-        except InputError as error:
-            loaded.monitor.counts = before
-            raise RefusedError(503, f"{error} Send the labels again later.") from error
+        """Count what is on disk; nothing, if it cannot be written: the client asks again."""
+        with self._file_lock:
+            ahead = loaded.monitor.empty()
+            with self._lock:
+                ahead.counts = loaded.monitor.counts + part
+            try:
+                self._write(loaded, ahead)
+            except InputError as error:
+                raise RefusedError(503, f"{error} Send the labels again later.") from error
+            with self._lock:
+                loaded.monitor.counts += part
 
     @staticmethod
     def _counted(loaded: Loaded, given: Rows, kept: list[int]) -> Counts:
@@ -173,9 +177,7 @@ class Service:
     def _recent(self, what: str, make: Any) -> Any:
         then, value = self._kept.get(what, (0.0, None))
         if value is None or time.monotonic() - then > KEPT_SECONDS:
-            with self._lock:
-                copied = self.now.monitor + self.now.monitor.empty()
-            value = make(copied)
+            value = make(self._copy_of(self.now))
             self._kept[what] = (time.monotonic(), value)
         return value
 
@@ -205,16 +207,25 @@ class Service:
 
     def save(self) -> None:
         """Write the monitor's state, if there is anything new."""
-        with self._lock:
-            if self.now.is_dirty:
-                self._save(self.now)
+        with self._file_lock:
+            loaded = self.now
+            if not loaded.is_dirty:
+                return
+            loaded.is_dirty = False  # before the copy: what comes later is new again
+            try:
+                self._write(loaded, self._copy_of(loaded))
+            except InputError:
+                loaded.is_dirty = True
+                raise
 
-    def _save(self, loaded: Loaded) -> None:
+    def _copy_of(self, loaded: Loaded) -> CoverageMonitor:
+        with self._lock:
+            return loaded.monitor + loaded.monitor.empty()
+
+    def _write(self, loaded: Loaded, monitor: CoverageMonitor) -> None:
         if self.state is not None:
             is_old = loaded is not self.now  # labels that came while a new model was taken up
-            path = self._state_of(loaded.monitor.model) if is_old else self.state
-            loaded.monitor.save(path)
-        loaded.is_dirty = False
+            monitor.save(self._state_of(monitor.model) if is_old else self.state)
 
     def reload(self) -> bool:
         """Take up a new model if the file has changed; requests go on with the old one meanwhile.
@@ -225,7 +236,7 @@ class Service:
         if self._stamp() == self.now.stamp:
             return False
         stamp, predictor = self._stamp(), load(self.model)
-        with self._lock:
+        with self._file_lock:
             old = self.now
             if digest(predictor) == old.monitor.model:
                 old.stamp = stamp
@@ -233,7 +244,7 @@ class Service:
             kept = None if self.state is None else self._state_of(digest(predictor))
             monitor = CoverageMonitor.open(kept, predictor, **self.options)
             if self.state is not None and kept is not None:
-                old.monitor.save(self._state_of(old.monitor.model))
+                self._copy_of(old).save(self._state_of(old.monitor.model))
                 monitor.save(self.state)
                 kept.unlink(missing_ok=True)
             self.now = Loaded(predictor, monitor, stamp)
