@@ -99,6 +99,15 @@ def test_doubts_about_the_rows_come_first(html, predictor, data):
     assert [text.split(" of ")[0] for text in doubts] == ["The scores", "The sets hold the labels"]
 
 
+def test_the_classes_named_first_are_called_worst_only_if_they_are_likely_below(html, data):
+    """Otherwise they are not even the lowest: with few rows low coverage means little."""
+    model = make_predictor("classwise").fit(data.rows[:300], data.labels[:300])
+    even = report_html(model, data.rows[300:400], data.labels[300:400])
+    for page, heading in ((html, "Worst"), (even, "Look here first")):
+        assert (embedded(page)["verdict"]["n_likely_below"] > 0) == (page is html)
+        assert f'<h2 id="h-worst">{heading}</h2>' in page
+
+
 def test_what_is_drawn_has_a_name(html):
     drawn = re.findall(r'<div[^>]*role="img"[^>]*>', html)
     assert len(drawn) == 3
