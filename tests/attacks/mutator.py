@@ -144,7 +144,7 @@ def _sentences():
 
 def _is_trouble(error: BaseException | None) -> bool:
     """Whether it is no sentence, or hides that more memory was asked for than the bound."""
-    if "\n" in str(error):
+    if "\n" in str(error) or "allocation failed" in str(error):  # as HDF5 says it
         return True
     while error is not None:
         number = error.errno if isinstance(error, OSError) else None

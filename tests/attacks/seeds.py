@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pyarrow as pa
 from attacks.mutator import CORPUS, Files, read_files
@@ -85,7 +86,10 @@ def _hdf5(folder):
     for kind in ("h5", "chunked h5"):
         (folder / kind).mkdir()
         paths.append(write_arrays(folder / kind, kind, names=NAMES, probs=ROWS, labels=LABELS))
-    return paths
+    with h5py.File(folder / "attribute.h5", "w") as file:
+        file["probs"], file["labels"] = ROWS, LABELS
+        file.attrs["class_names"] = NAMES
+    return [*paths, folder / "attribute.h5"]
 
 
 def _zarr(folder):

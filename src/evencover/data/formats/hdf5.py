@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 
 from evencover._types import Array
 from evencover.data.formats.arrays import LazyArrays
+from evencover.data.formats.hdf5_chunks import refuse_chunks_beyond
 from evencover.data.formats.hdf5_heaps import refuse_endless_heaps
+from evencover.data.formats.hdf5_texts import refuse_long_attribute, refuse_long_texts
 from evencover.data.formats.plain_array import PlainArray
 from evencover.data.location import Location
 from evencover.data.names import NAMES_KEY
@@ -31,7 +34,8 @@ def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         names = [key for key, item in file.items() if isinstance(item, h5py.Dataset)]
         if NAMES_KEY in file.attrs:
             names.append(NAMES_KEY)
-        yield LazyArrays(names, lambda key: _array(file, key, location))
+        look = cache(refuse_endless_heaps)  # once per opening
+        yield LazyArrays(names, lambda key: _array(file, key, location, look))
 
 
 def _refuse_links(file: Any, location: Location) -> None:
@@ -68,9 +72,10 @@ def _number(item: Any) -> int:
     return int(h5py.h5o.get_info(item.id).fileno)
 
 
-def _array(file: Any, key: str, location: Location) -> Any:
+def _array(file: Any, key: str, location: Location, look: Callable[[Location], None]) -> Any:
     if key not in file:
-        refuse_endless_heaps(location)
+        look(location)
+        refuse_long_attribute(file, key, location)
         return np.asarray(file.attrs[key])
     dataset = file[key]
     if _number(dataset) != _number(file):  # through a group that is a link
@@ -78,8 +83,10 @@ def _array(file: Any, key: str, location: Location) -> Any:
     if dataset.is_virtual or dataset.external:
         others = dataset.virtual_sources() if dataset.is_virtual else dataset.external
         raise _elsewhere(location, key, str(others[0][1 if dataset.is_virtual else 0]))
+    refuse_chunks_beyond(dataset, location)
     if dataset.dtype.kind == "O":  # text of any length
-        refuse_endless_heaps(location)
+        look(location)
+        refuse_long_texts(dataset, location)
         return _Texts(dataset)
     offset = dataset.id.get_offset()  # None if it is stored in chunks, packed or not
     is_plain = offset is not None and dataset.dtype.kind in "iuf"

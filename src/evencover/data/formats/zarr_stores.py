@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
+from evencover.data.formats.zarr_bounds import Bounds, bounded
 from evencover.data.location import Location
 from evencover.data.names import NAMES_KEY
 from evencover.errors import InputError, needs
@@ -30,16 +31,17 @@ def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     except ImportError:
         raise needs("Zarr stores", "zarr", "zarr") from None
     if isinstance(location, Path):
-        store: Any = str(location)
+        store: Any = zarr.storage.LocalStore(location, read_only=True)
     else:
         location.system()  # says what is missing
         store = zarr.storage.FsspecStore.from_url(str(location), read_only=True)
-    opened = zarr.open(store, mode="r")
+    bounds = Bounds()
+    opened = zarr.open(bounded(store, bounds), mode="r")
     if isinstance(opened, zarr.Array):
-        arrays: Mapping[str, Any] = {ONLY_ARRAY: _Chunked(opened, location)}
+        arrays: Mapping[str, Any] = {ONLY_ARRAY: _Chunked(opened, location, bounds)}
     else:
         keys = set(opened.array_keys())
-        arrays = LazyArrays(keys, lambda key: _Chunked(opened[key], location))
+        arrays = LazyArrays(keys, lambda key: _Chunked(opened[key], location, bounds))
     names = opened.attrs.get(NAMES_KEY)
     if names is not None:
         arrays = {**arrays, NAMES_KEY: np.array(names, dtype=str)}
@@ -57,12 +59,13 @@ def _names_pickle(about: Any) -> bool:
 class _Chunked:
     """An array of the store; what is stored together is read together."""
 
-    def __init__(self, array: Any, location: Location) -> None:
+    def __init__(self, array: Any, location: Location, bounds: Bounds) -> None:
         if _names_pickle(array.metadata.to_dict()):  # decoding would run whatever code is in it
             raise InputError(
                 f"'{location}' must hold plain numbers or text. Got an array of pickled Python "
                 "objects, which are never loaded; write it again as numbers or text."
             )
+        bounds.learn(array)
         self._array = array
         self.shape, self.dtype = array.shape, array.dtype
         self.chunks = array.shards or array.chunks
