@@ -154,6 +154,17 @@ def test_samples_of_lm_eval_with_the_choices_in_the_questions_are_refused(tmp_pa
     assert_refused(path, r"must be integers .* Got 'grows\.' in row 0")
 
 
+@pytest.mark.parametrize(
+    "name", ["lm_eval_number.jsonl", "lighteval.parquet", "lighteval_0_10_single.parquet"]
+)
+def test_samples_in_a_frame_are_refused_with_the_remedy(name):
+    pd = pytest.importorskip("pandas")
+    is_lines = name.endswith("jsonl")
+    frame = pd.read_json(FOLDER / name, lines=True) if is_lines else pd.read_parquet(FOLDER / name)
+    with pytest.raises(InputError, match="pass the path of their file instead"):
+        as_source(frame)
+
+
 def test_two_tools_that_asked_one_model_give_the_same_numbers():
     rows, labels = read(as_source(FOLDER / "lm_eval_number.jsonl"))
     others, other_labels = read(as_source(FOLDER / "lighteval.parquet"))

@@ -64,6 +64,12 @@ def is_flat_lighteval(names: Iterable[str]) -> bool:
     return {"predictions", "gold_index", "choices", "full_prompt"} <= set(names)
 
 
+def are_samples(names: Iterable[str]) -> bool:
+    """Whether the columns are those of lighteval's details or of lm-eval's samples."""
+    names = set(names)
+    return bool({"model_response", "resps"} & names) or is_flat_lighteval(names)
+
+
 def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
     """Whether a name says that it holds logits; None if it says nothing."""
     if key in LOGIT_KEYS or key == LIGHTEVAL.probabilities:

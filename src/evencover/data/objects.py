@@ -28,6 +28,7 @@ from evencover.data.names import (
     USUAL,
     Keys,
     are_numbers,
+    are_samples,
     holds_logits,
 )
 from evencover.errors import InputError
@@ -79,6 +80,12 @@ def rows_and_labels(block: Any) -> tuple[Any, Any]:
 
 def _of_frame(frame: Any, keys: Keys) -> Unpacked:
     columns = frame_columns(frame)
+    if keys == USUAL and are_samples(column.name for column in columns):
+        raise InputError(
+            f"{FRAME} must have a column of numbers for each class, or one of lists of them. Got "
+            "the samples of lm-eval or the details of lighteval; pass the path of their file "
+            "instead, which is read as it is."
+        )
     layout = choose(columns, keys, FRAME)
     note_left_out(layout, FRAME)
     return Unpacked(
