@@ -73,7 +73,8 @@ from evencover import predict_to_folder
 
 predict_to_folder(far, str(here / "new" / "*.parquet"), here / "sets", executor=client)
 print(sorted(path.name for path in (here / "sets").iterdir()))
-print(pq.read_table(next((here / "sets").glob("*.parquet"))).slice(0, 2).to_pylist())
+for row in pq.read_table(here / "sets" / "part-00000.parquet").slice(0, 2).to_pylist():
+    print(row)
 
 # %%
 # Evaluate: counts are merged on the workers, and about a hundred bytes a class come back.
