@@ -75,6 +75,14 @@ def test_evaluate_fits_the_terminal(model, width):
     assert ("Left out, for want of room:" in text) == (width < 80)
 
 
+def test_notes_are_folded_on_a_terminal(model):
+    few = ("--method", "classwise", "--alpha", "0.001", "-o", "few.safetensors")
+    lines = on_terminal(50, "calibrate", "test.npz", *few)
+    assert lines[0].startswith("note: ")
+    assert lines[2].endswith("they are in every set.")
+    assert max(map(len, lines[:3])) <= 50
+
+
 def test_a_pipe_gets_every_column(model, capsys):
     main(["evaluate", model, "test.npz"])
     text = capsys.readouterr().out

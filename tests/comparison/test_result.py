@@ -61,6 +61,22 @@ def test_limits_restrict_the_advice():
     assert "Nothing here has sets of at most 1 classes" in comparison(small, max_size=1).reason
 
 
+def test_what_is_not_allowed_is_never_advised():
+    """The lowest cost of what says something is named instead; if nothing does, that is said."""
+    full, honest = candidate("full", 20, 1.0, cost=1), candidate("honest", 4, 0.9, cost=5)
+    found = comparison(full, honest, min_coverage=0.95)
+    assert found.pick is honest
+    assert "Use " not in found.reason
+    assert found.reason.startswith(
+        "Nothing whose sets say something has a coverage of at least 0.95. "
+        "The lowest cost has honest with softmax: its sets hold 4.0 classes"
+    )
+    alone = comparison(full).reason
+    assert alone.startswith("None of these has sets that say much")
+    assert "Use " not in alone
+    assert "Never advised" not in alone
+
+
 def test_coverage_clearly_below_the_aim_is_flagged():
     short, right = candidate("short", 3, 0.85), candidate("right", 4, 0.9)
     found = comparison(short, right)

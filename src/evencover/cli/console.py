@@ -18,7 +18,8 @@ Item = TypeVar("Item")
 
 def note(text: str) -> None:
     """Say something about the work; results go to stdout."""
-    print(f"note: {printable(text)}", file=sys.stderr)
+    line = f"note: {printable(text)}"
+    print(folded(line, _width()) if sys.stderr.isatty() else line, file=sys.stderr)
 
 
 def progress(
@@ -171,7 +172,11 @@ def print_table(
 
 def _terminal_width() -> int | None:
     """The width of the terminal that stdout is, or None."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return _width() if sys.stdout.isatty() else None
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns
 
 
 FOLDED_COLUMN = 20  # the first column, of words, may be made so narrow

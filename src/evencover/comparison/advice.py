@@ -8,14 +8,12 @@ from typing import Any
 def advice(found: Any) -> str:
     """Sentences about a `Comparison`: the compromise, the other points, what was left out."""
     pick = found.pick
-    sentences = [_pick(found, pick)]
-    if not found.allowed:
-        sentences = [_nothing_allowed(found), *sentences]
+    sentences = [_pick(found, pick)] if found.allowed else [_nothing_allowed(found, pick)]
     for title, other in (("Smallest sets", found.smallest), ("Most even", found.most_even)):
         if other is not pick:
             sentences.append(f"{title}: {other.name}, {_against(other, pick)}.")
     silent = [c.name for c in found.candidates if not found.is_informative(c)]
-    if silent:
+    if 0 < len(silent) < len(found.candidates):
         sentences.append(
             f"Never advised, because their sets hold more than a third of the {found.n_classes} "
             f"classes or mostly classes without a limit: {_listed(silent)}."
@@ -31,11 +29,15 @@ def advice(found: Any) -> str:
     return " ".join(sentences)
 
 
-def _pick(found: Any, pick: Any) -> str:
-    has = (
+def _has(found: Any, pick: Any) -> str:
+    return (
         f"its sets hold {pick.mean('avg_size'):.1f} classes on average, and a class is typically "
         f"{pick.mean('true_gap'):.1f} points from {1 - found.alpha:.0%}"
     )
+
+
+def _pick(found: Any, pick: Any) -> str:
+    has = _has(found, pick)
     others = [c for c in found.allowed if c is not pick]
     if not others:
         return f"Use {pick.name}: {has}."
@@ -61,17 +63,23 @@ def _against(other: Any, pick: Any) -> str:
     return f"{abs(size):.1f} classes {more} in a set for {abs(gap):.1f} points {less} gap"
 
 
-def _nothing_allowed(found: Any) -> str:
+def _nothing_allowed(found: Any, pick: Any) -> str:
     asked = []
     if found.max_size is not None:
         asked.append(f"sets of at most {found.max_size:g} classes on average")
     if found.min_coverage is not None:
         asked.append(f"a coverage of at least {found.min_coverage:g}")
     if found.confidence is not None:
-        asked.append("a promise for one calibration in sets that say something")
-    if asked:
-        return f"Nothing here has {' and '.join(asked)}; this is the nearest."
-    return "None of these has sets that say much; more calibration rows, or a better model, would."
+        asked.append("a promise for one calibration")
+    if asked and found.is_informative(pick):
+        all_say = all(found.is_informative(each) for each in found.candidates)
+        nothing = "Nothing here" if all_say else "Nothing whose sets say something"
+        what = f"{nothing} has {' and '.join(asked)}."
+    else:
+        what = (
+            "None of these has sets that say much; more calibration rows or a better model would."
+        )
+    return f"{what} The lowest cost has {pick.name}: {_has(found, pick)}."
 
 
 def _listed(names: list[str]) -> str:

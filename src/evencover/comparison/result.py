@@ -152,12 +152,18 @@ class Comparison:
             )
         ]
 
+    @property
+    def _eligible(self) -> list[Candidate]:
+        """Those allowed; if there are none, those whose sets say something; else all."""
+        informative = [each for each in self.candidates if self.is_informative(each)]
+        return self.allowed or informative or list(self.candidates)
+
     # ---- three points ------------------------------------------------------------------------
 
     @property
     def pick(self) -> Candidate:
-        """The compromise: the lowest cost among those allowed (among all, if none is)."""
-        return min(self.allowed or self.candidates, key=lambda each: each.mean("cost"))
+        """The compromise: the lowest cost among those allowed (among others, if none is)."""
+        return min(self._eligible, key=lambda each: each.mean("cost"))
 
     @property
     def best(self) -> Candidate:
@@ -167,12 +173,12 @@ class Comparison:
     @property
     def smallest(self) -> Candidate:
         """The smallest sets among those allowed."""
-        return min(self.allowed or self.candidates, key=lambda each: each.mean("avg_size"))
+        return min(self._eligible, key=lambda each: each.mean("avg_size"))
 
     @property
     def most_even(self) -> Candidate:
         """The lowest true gap among those allowed."""
-        return min(self.allowed or self.candidates, key=lambda each: each.mean("true_gap"))
+        return min(self._eligible, key=lambda each: each.mean("true_gap"))
 
     def difference_to_best(self, candidate: Candidate, metric: str = "cost") -> Difference:
         """Paired difference to the pick over the same splits.
