@@ -40,6 +40,7 @@ python_maximum_signature_line_length = 88
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
+smartquotes_action = "qe"  # two hyphens begin an option; they are no dash
 suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
 
 html_theme = "furo"

@@ -13,7 +13,8 @@ def pages() -> Iterator[tuple[str, str]]:
     from evencover.cli.commands import app, name_choices
 
     name_choices()
-    whole = app.generate_docs("markdown")
+    # cyclopts 5 says how it was run itself: python -m sphinx
+    whole = app.generate_docs("markdown").replace(" -m sphinx", "")
     for section in re.split(r"^(?=## evencover \w)", whole, flags=re.MULTILINE)[1:]:
         text = section.partition("## evencover --")[0]  # what follows are no commands
         name = text.split(maxsplit=3)[2]

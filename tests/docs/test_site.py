@@ -30,7 +30,9 @@ def test_every_public_name_has_a_page(docs):
 def test_every_command_has_a_page(docs):
     commands = {name for name in app if not name.startswith("-")}
     assert {path.stem for path in (docs / "commands").glob("*.md")} == commands
-    assert "--alpha" in (docs / "commands" / "calibrate.md").read_text("utf-8")
+    page = (docs / "commands" / "calibrate.md").read_text("utf-8")
+    assert "\nevencover calibrate --output PATH [OPTIONS] DATA\n" in page
+    assert "--alpha" in page
 
 
 def test_every_tutorial_has_a_page(docs):
