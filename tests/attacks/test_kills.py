@@ -126,9 +126,8 @@ def test_a_kill_at_any_moment(name, work):
     while n_killed < N_KILLS:
         n_rounds += 1
         assert n_rounds <= 10 * N_KILLS
-        old = begin(name, work)
+        old, how = begin(name, work), (signal.SIGKILL, signal.SIGTERM)[n_rounds % 2]
         for _ in range(moments.choice([1, 1, 3])):
-            how = moments.choice([signal.SIGKILL, signal.SIGTERM])
             done = command(COMMANDS[name], work, kill=(how, moments.uniform(0, seconds)))
             n_killed += done.code in (-how, 128 + how)
             if done.code == 143:
