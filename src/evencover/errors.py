@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 from unicodedata import category
 
 
@@ -32,6 +33,16 @@ def one_line(error: Exception, most: int = 200) -> str:
     """What an error says, in one line that a terminal can show: libraries quote whole files."""
     text = printable(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def listed(names: Iterable[object], most: int = 20) -> str:
+    r"""Names of a stranger's file, in one line and not too many.
+
+    >>> listed(["a", "b\nc"])
+    'a, b c'
+    """
+    texts = [printable(" ".join(str(name).split())) for name in names]
+    return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")
 
 
 def printable(text: str) -> str:

@@ -1,6 +1,7 @@
 """What surrounds a command is hostile: disks, pipes, devices, memory, terminals."""
 
 import ctypes
+import json
 import os
 import resource
 import subprocess
@@ -11,10 +12,11 @@ import pytest
 from attacks.children import command
 from cli.running import environment, refused, shell
 from depth import IS_DEEP
-from inputs import read
+from inputs import read, write_table
 
 from evencover import InputError, StandardPredictor, save
 from evencover.data import as_source
+from evencover.data.files import column_from_file
 from evencover.predictors import PREDICTORS, make_predictor, method_names
 
 K = 5
@@ -142,6 +144,21 @@ def test_names_that_a_terminal_would_obey_are_shown_harmless(tmp_path):
     line = refused(shell("info", path))
     assert "\x1b" not in line
     assert "[31mb.npy" in line
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_names_of_fields_stay_in_one_line(tmp_path, ending):
+    import pyarrow as pa
+
+    path, names = tmp_path / f"p.{ending}", ["a\nb", "c\td", "e"]
+    if ending == "csv":
+        path.write_text('"a\nb","c\td",e\n1,2,3\n')
+    elif ending == "jsonl":
+        path.write_text(json.dumps(dict.fromkeys(names, 1)) + "\n")
+    else:
+        write_table(path, pa.table({name: [1] for name in names}))
+    with pytest.raises(InputError, match=r"Got a b, c d, e\.$"):
+        column_from_file(path, "labels")
 
 
 def test_a_name_of_any_length_gives_a_short_sentence(tmp_path):

@@ -21,7 +21,7 @@ from evencover.data.names import (
     is_saved_index,
     is_unnamed,
 )
-from evencover.errors import InputError, warn_caller
+from evencover.errors import InputError, listed, warn_caller
 
 Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
 
@@ -113,8 +113,7 @@ def _place(names: Sequence[str], key: str | None, owner: str, parameter: str) ->
         return None
     if key not in names:
         raise InputError(
-            f"'{parameter}' must be a column of {owner}. Got {key!r}; "
-            f"there are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
+            f"'{parameter}' must be a column of {owner}. Got {key!r}; there are {listed(names)}."
         )
     return names.index(key)
 

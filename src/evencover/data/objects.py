@@ -31,7 +31,7 @@ from evencover.data.names import (
     are_samples,
     holds_logits,
 )
-from evencover.errors import InputError
+from evencover.errors import InputError, listed
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,6 @@ def found_key(
     """The name asked for, which must be there, or the first of the usual ones that is."""
     if asked is not None and asked not in held:
         raise InputError(
-            f"'{parameter}' must be an array of {owner}. Got {asked!r}; "
-            f"there are {', '.join(held)}."
+            f"'{parameter}' must be an array of {owner}. Got {asked!r}; there are {listed(held)}."
         )
     return asked or next((key for key in usual if key in held), None)

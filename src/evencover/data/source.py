@@ -21,6 +21,7 @@ from evencover._validation import (
 from evencover.data.columns import by_rank
 from evencover.data.fingerprint import Fingerprint, Sampler
 from evencover.data.objects import unpacked
+from evencover.errors import listed
 
 # About 16 MB of float32: threads that hand over smaller blocks wait for each other.
 BLOCK_ELEMENTS = 1 << 22
@@ -313,7 +314,7 @@ class IterableSource(Source):
             if found.class_names is not None and self._first_names != found.class_names:
                 raise InputError(
                     "All blocks must have the same columns in the same order. "
-                    f"Got {', '.join(found.class_names[:5])}, ... in one of them."
+                    f"Got {listed(found.class_names, 5)} in one of them."
                 )
             start = 0
             for part in slices(rows):

@@ -28,6 +28,7 @@ from evencover.data.names import (
 )
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
+from evencover.errors import listed
 
 # Row groups of up to 64 MB of float32 are read whole; larger ones in batches: lists in small ones,
 # which stay in the cache, and columns in large ones, each of which costs a call per class.
@@ -179,7 +180,7 @@ class TableSource(Source):
         if column is None and len(schema.names) == 1:
             column = schema.names[0]
         if column is None:
-            raise InputError(f"{name} must have a column {key!r}. Got {', '.join(schema.names)}.")
+            raise InputError(f"{name} must have a column {key!r}. Got {listed(schema.names)}.")
         batches = table._batches(range(len(piece_rows)), [column], 1 << 20)
         values = [batch.column(0) for batch in batches]
         chunks = import_pyarrow().chunked_array(values, schema.field(column).type)

@@ -20,6 +20,7 @@ from evencover.data.names import USUAL, Keys, are_numbers, layout_keys
 from evencover.data.objects import found_key
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
+from evencover.errors import listed
 
 N_SAMPLED = 100  # objects that tell what the fields hold
 
@@ -137,7 +138,7 @@ class JsonLinesSource(Source):
         if field is None and len(names) == 1:
             field = names[0]
         if field is None:
-            raise InputError(f"'{location}' must have a field {key!r}. Got {', '.join(names)}.")
+            raise InputError(f"'{location}' must have a field {key!r}. Got {listed(names)}.")
         return column_from_text([_plain(record.get(field, ""), record) for record in records])
 
 

@@ -19,6 +19,7 @@ from evencover.data.location import Location
 from evencover.data.names import ID_KEYS, LABEL_KEYS, USUAL, Keys, are_numbers, count_up
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
+from evencover.errors import listed
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -122,7 +123,7 @@ def text_column(location: Location, key: str) -> Array:
     first, *rest = list(_lines(location)) or [[]]
     at = next((first.index(name) for name in column_keys(key) if name in first), None)
     if at is None and len(first) != 1:
-        raise InputError(f"'{location}' must have a column {key!r}. Got {', '.join(first)}.")
+        raise InputError(f"'{location}' must have a column {key!r}. Got {listed(first)}.")
     values = [first, *rest] if at is None else rest
     short = next((row for row, line in enumerate(values) if len(line) <= (at or 0)), None)
     if short is not None:
