@@ -26,7 +26,7 @@ def test_bad_input_in_a_real_shell(folder):
         *(((f"--alpha={alpha}",), "'alpha'") for alpha in ("inf", "1/0", "0,1", "3/2")),
         (("--method", "clusterd"), "did you mean 'clustered'"),
         (("--score", "sofmax"), "did you mean 'softmax'"),
-        (("--metod", "standard"), "Did you mean --method"),
+        (("--metod", "standard"), "--method"),
         (("--seed", "-1"), "'random_state'"),
         (("--seed", "x"), "--seed"),
         (("--temperature", "0"), "'temperature'"),
