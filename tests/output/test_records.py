@@ -1,5 +1,7 @@
 """A record says what a folder is made from; leftovers go, other people's things stay."""
 
+import os
+
 import pytest
 
 from evencover import InputError
@@ -74,6 +76,17 @@ def test_what_a_living_writer_writes_is_no_leftover(tmp_path):
         other.write_text("other")
     assert (tmp_path / "a.json").read_text() == "mine"
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_signal_while_the_temporary_file_is_made_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(path, flags):
+        os.close(os.open(path, os.O_RDWR | flags))  # Python answers signals after the call
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evencover.output.atomic.claim", interrupted)
+    with pytest.raises(KeyboardInterrupt), atomic_path(tmp_path / "a.json"):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_next_writer_of_a_file_removes_what_a_kill_left(tmp_path):

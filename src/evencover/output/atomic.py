@@ -48,8 +48,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     try:
         remove_leftovers(path.parent, path.name)
-        temporary, descriptor = _new_temporary(path)
-        try:
+        with _temporary(path) as (temporary, descriptor):
             with _closed_after(descriptor):
                 yield temporary
                 os.fsync(descriptor)
@@ -58,8 +57,6 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             if not HAS_LOCKS:  # Windows renames nothing that is open
                 os.replace(temporary, path)
             flush_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"Cannot write '{path}': {reason}. Nothing was written.") from error
@@ -73,13 +70,21 @@ def _closed_after(descriptor: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _new_temporary(path: Path) -> tuple[Path, int]:
-    """An empty file that is held: nobody takes it for a leftover."""
-    while True:
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
+    """An empty file that is held: nobody takes it for a leftover. Afterwards it is gone.
+
+    A signal may arrive while the file is made, so it is taken away under a name known before that.
+    """
+    descriptor = None
+    while descriptor is None:  # else somebody looked at it before it was held
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        descriptor = claim(temporary, os.O_CREAT | os.O_EXCL)
-        if descriptor is not None:  # else somebody looked at it before it was held
-            return temporary, descriptor
+        try:
+            descriptor = claim(temporary, os.O_CREAT | os.O_EXCL)
+            if descriptor is not None:
+                yield temporary, descriptor
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def flush_folder(folder: Path) -> None:
