@@ -66,10 +66,11 @@ def test_what_is_not_allowed_is_never_advised():
     full, honest = candidate("full", 20, 1.0, cost=1), candidate("honest", 4, 0.9, cost=5)
     found = comparison(full, honest, min_coverage=0.95)
     assert found.pick is honest
+    assert found.note(honest) == ""
     assert "Use " not in found.reason
     assert found.reason.startswith(
         "Nothing whose sets say something has a coverage of at least 0.95. "
-        "The lowest cost has honest with softmax: its sets hold 4.0 classes"
+        "The lowest cost is that of honest with softmax: its sets hold 4.0 classes"
     )
     alone = comparison(full).reason
     assert alone.startswith("None of these has sets that say much")

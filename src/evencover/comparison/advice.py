@@ -79,7 +79,7 @@ def _nothing_allowed(found: Any, pick: Any) -> str:
         what = (
             "None of these has sets that say much; more calibration rows or a better model would."
         )
-    return f"{what} The lowest cost has {pick.name}: {_has(found, pick)}."
+    return f"{what} The lowest cost is that of {pick.name}: {_has(found, pick)}."
 
 
 def _listed(names: list[str]) -> str:

@@ -263,6 +263,8 @@ class Comparison:
             return "covers too little"
         if not self.promises_enough(candidate):
             return "no confidence"
+        if not self.allowed:
+            return ""  # nothing is advised
         names = {"pick": self.pick, "most even": self.most_even, "smallest": self.smallest}
         said = [name for name, point in names.items() if point is candidate]
         if said:
