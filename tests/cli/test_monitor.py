@@ -7,6 +7,7 @@ import pytest
 from cli.running import K, refused, succeeded
 
 from evencover import CoverageMonitor, load
+from evencover.output.locks import only_writer_of
 
 
 @pytest.fixture
@@ -53,6 +54,14 @@ def test_the_page_shows_periods_classes_and_since_when(folder, data, watch):
     assert "naïve 0" in page
     assert "<td>2026-01-02</td>" in page
     assert "<script" not in page
+
+
+def test_the_second_writer_of_a_state_is_refused(folder, watch):
+    """Else it would write over what the first has counted meanwhile."""
+    with only_writer_of(folder / "watch.json"):
+        assert "must have one writer at a time" in refused(watch("test.npz"))
+    succeeded(watch("test.npz"))
+    assert not list(folder.glob(".watch.json*"))
 
 
 def test_the_same_file_is_counted_once(watch):

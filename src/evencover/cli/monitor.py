@@ -13,6 +13,7 @@ from evencover.cli.shared import READ, Input, Json, Switch, print_json, refuse_s
 from evencover.data.location import as_location
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
+from evencover.output.locks import only_writer_of
 
 if TYPE_CHECKING:
     from evencover.data.joined import LabelledRows
@@ -88,18 +89,19 @@ def run(
     predictor = load(model)
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     levels = {name: value for name, value in asked.items() if value is not None}
-    monitor = CoverageMonitor.open(refuse_existing(state, force=True), predictor, **levels)
-    if data is not None:
-        _count(monitor, data, read, by_id=by_id, period=period, once=not again)
-    if reference is not None:
-        _measure_from(monitor, reference, read)
-    for other in merge or ():
-        monitor += type(monitor).load(other, predictor)
-    if report is not None:  # before the state: rows that it has counted are refused the next time
-        from evencover.report.watch_page import write_watch_page
+    with only_writer_of(refuse_existing(state, force=True)):  # or the counts of one would be lost
+        monitor = CoverageMonitor.open(state, predictor, **levels)
+        if data is not None:
+            _count(monitor, data, read, by_id=by_id, period=period, once=not again)
+        if reference is not None:
+            _measure_from(monitor, reference, read)
+        for other in merge or ():
+            monitor += type(monitor).load(other, predictor)
+        if report is not None:  # before the state: rows that it has counted are refused next time
+            from evencover.report.watch_page import write_watch_page
 
-        write_watch_page(report, monitor, title=f"Coverage of {as_location(model).name}")
-    monitor.save(state)
+            write_watch_page(report, monitor, title=f"Coverage of {as_location(model).name}")
+        monitor.save(state)
     found = summary(monitor)
     if as_json:
         print_json(found)

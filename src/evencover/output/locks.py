@@ -59,16 +59,29 @@ def _is_at(path: Path, descriptor: int) -> bool:
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
     """Hold a folder that is there; whoever comes second is refused."""
-    path = folder / LOCK
+    with _held(folder / LOCK, f"the folder '{folder}'", f"'{folder}'", "choose another folder"):
+        yield
+
+
+@contextmanager
+def only_writer_of(path: Path) -> Iterator[None]:
+    """Hold a file that is read and then replaced; whoever comes second is refused."""
+    lock = path.with_name(f".{path.name}{LOCK}")
+    with _held(lock, f"'{path}'", f"'{path}'", "choose another file"):
+        yield
+
+
+@contextmanager
+def _held(path: Path, where: str, what: str, remedy: str) -> Iterator[None]:
     try:
         descriptor = claim(path, os.O_CREAT)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(f"Cannot write to the folder '{folder}': {reason}.") from error
+        raise InputError(f"Cannot write to {where}: {reason}.") from error
     if descriptor is None:
         raise InputError(
-            f"'{folder}' must have one writer at a time. Got another process that is writing to "
-            "it; wait until that one has ended, or choose another folder."
+            f"{what} must have one writer at a time. Got another process that is writing to it; "
+            f"wait until that one has ended, or {remedy}."
         )
     try:
         yield
