@@ -7,6 +7,7 @@ import pytest
 from kernels.made import DTYPES, PLAIN, tied_rows
 from kernels.same_bits import all_same_bits, native, same_bits
 
+from evencover import InputError, StandardPredictor
 from evencover._kernels import BadRow, Draws, Limits, reference
 from evencover.scores import APS, Softmax
 
@@ -131,3 +132,25 @@ def test_a_row_is_accepted_or_refused_whatever_its_neighbours(score, k):
         expected = good.index(False) if False in good else None
         for answer in same_everywhere(score, rows[begin:end], **PLAIN):
             assert bad_row(answer) == expected
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("rows_per_block", [1, 5, 48])
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_so_it_is_for_every_block_size_and_partition(monkeypatch, rows_per_block, pieces):
+    rows = coarse_rows(48, 40)
+    monkeypatch.setattr("evencover.data.source.BLOCK_ELEMENTS", rows_per_block * rows.shape[1])
+
+    def is_good(some):
+        try:
+            parts = iter(np.array_split(some, pieces)) if pieces > 1 else some
+            StandardPredictor().fit(parts, np.zeros(len(some), dtype=int))
+        except InputError:
+            return False
+        return True
+
+    alone = np.array([bad_row(same_everywhere(Softmax(), row[None], **PLAIN)[0]) for row in rows])
+    good = rows[alone == None]  # noqa: E711
+    assert is_good(good)
+    for bad in rows[alone != None][:10]:  # noqa: E711
+        assert not is_good(np.concatenate([good[:7], bad[None], good[7:]]))

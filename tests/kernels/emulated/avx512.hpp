@@ -1,0 +1,28 @@
+// AVX-512 for machines that lack it: the _mm512_ calls of the kernels become portable code of SIMDe
+// (Debian: libsimde-dev). It comes before everything else; what follows believes that the machine has
+// AVX-512, and the compiler does not.
+#pragma once
+#include <immintrin.h>  // the compiler's own calls, before their names mean others
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+
+// What SIMDe 0.7.4 lacks.
+inline simde__m512d emulated_cvtps_pd(simde__m256 values) {
+    float from[8];
+    double to[8];
+    simde_mm256_storeu_ps(from, values);
+    for (int lane = 0; lane < 8; ++lane) to[lane] = static_cast<double>(from[lane]);
+    return simde_mm512_loadu_pd(to);
+}
+inline simde__m512 emulated_maskz_loadu_ps(simde__mmask16 kept, const float* at) {
+    float lanes[16] = {};
+    for (int lane = 0; lane < 16; ++lane) {
+        if (kept >> lane & 1) lanes[lane] = at[lane];
+    }
+    return simde_mm512_loadu_ps(lanes);
+}
+#define _mm512_cvtps_pd emulated_cvtps_pd
+#define _mm512_maskz_loadu_ps emulated_maskz_loadu_ps
+
+#define __AVX512F__ 1
