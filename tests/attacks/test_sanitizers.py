@@ -1,16 +1,12 @@
 """The C++ kernels built with sanitizers: no bad memory access, no overflow, no race."""
 
-import os
 import shutil
 import subprocess
-import sys
-import sysconfig
-from pathlib import Path
 
 import pytest
+from kernels.builds import built, run, run_kernel_tests
 
 pytestmark = pytest.mark.deep
-ROOT = Path(__file__).parents[2]
 CHECKS = {
     "address": ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"],
     "thread": ["-fsanitize=thread"],
@@ -18,7 +14,8 @@ CHECKS = {
 RACE = """
 import numpy as np
 from concurrent.futures import ThreadPoolExecutor
-from evencover._kernels import Draws, Limits, native
+from evencover._kernels import Draws, HeldOut, Limits, native
+from evencover.predictors.pooling import TABLE_REACH, _normal_table
 from evencover.scores import APS, Softmax
 
 rng = np.random.default_rng(0)
@@ -26,9 +23,17 @@ rows = rng.dirichlet(np.ones(60) / 4, 4000).astype(np.float32)
 labels, plain = rng.integers(0, 60, 4000), {"logits": False, "temperature": 1.0}
 limits, draws = Limits(np.full(60, 0.9)), Draws(0, 1, 2)
 scores, offsets, groups = np.sort(rng.random(50)), np.array([0, 50]), np.zeros(60, dtype=int)
+counts, weights = rng.integers(0, 9, (60, 16)).astype(float), rng.dirichlet(np.ones(4), 60)
+functions, bins = np.sort(rng.random((4, 257)), axis=1), rng.integers(0, 9, 4000)
+held = HeldOut(
+    rng.integers(0, 128, 600).astype(np.int16), np.arange(0, 601, 10),
+    rng.random(600), np.arange(0, 601, 10), 128, 0.9, np.array([0.5, 30.0]), np.array([0.9, 0.8]),
+)
+means, points = rng.random(60), np.linspace(-3, 3, 128)
+sets = native._native.instruction_sets()
 
 def work(number):
-    native.INSTRUCTION_SET = native._native.instruction_sets()[-1]
+    native.INSTRUCTION_SET = sets[number % len(sets)]
     given = ((Softmax(), APS())[number % 2].kernel, rows, draws)
     native.true_label_scores(*given, labels, **plain)
     native.score_matrix(*given, **plain)
@@ -37,6 +42,14 @@ def work(number):
     native.set_sizes(*given, [limits] * 3, **plain)
     native.p_values(*given, scores, offsets, groups, **plain)
     native.row_keys(rows, draws)
+    native.row_numbers(rows, draws)
+    native.true_label_ranks(rows, labels, **plain)
+    native.rank_matrix(rows, **plain)
+    native.soft_clusters(counts, weights, np.full(16, 0.3), most_steps=9, tolerance=1e-4)
+    native.mixture_levels(weights, functions, labels, rng.random(4000))
+    native.mixture_masses(weights, labels, bins, 10)
+    native.cluster_losses(held, weights, functions[:, :128])
+    native.normal_losses(held, means, 0.2 + means, points, _normal_table(), TABLE_REACH)
 
 with ThreadPoolExecutor(6) as pool:
     list(pool.map(work, range(24)))
@@ -44,56 +57,20 @@ print("done")
 """
 
 
-def built(folder, flags):
-    """The package with kernels that were compiled with these flags, in a folder of its own."""
-    settings = {
-        "cmake.define.CMAKE_CXX_FLAGS": f"{' '.join(flags)} -g -fno-omit-frame-pointer",
-        "install.strip": "false",
-        "build-dir": str(folder / "build"),
-    }
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, ROOT]
-    command += [f"--config-settings={name}={value}" for name, value in settings.items()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
-
-
-def run(folder, library, *arguments, **more):
-    """Python without the installed package: -S leaves out the links to the work tree."""
+def sanitized(folder, name, library):
+    """The package built with a sanitizer, and the library to load before everything else."""
+    flags = " ".join([*CHECKS[name], "-g", "-fno-omit-frame-pointer"])
     preload = subprocess.run(
         ["gcc", f"-print-file-name={library}"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    libraries = [folder, ROOT / "tests", sysconfig.get_paths()["purelib"]]
-    environment = os.environ | {
-        "LD_PRELOAD": preload,
-        "PYTHONPATH": os.pathsep.join(map(str, libraries)),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "EVENCOVER_THREADS": "1",
-        **more,
-    }
-    return subprocess.run(
-        [sys.executable, "-S", *arguments],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return built(folder, CMAKE_CXX_FLAGS=flags), preload
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no compiler")
 def test_memory_and_undefined_behaviour(tmp_path):
-    folder = built(tmp_path, CHECKS["address"])
+    folder, preload = sanitized(tmp_path, "address", "libasan.so")
     options = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
-    tests = [ROOT / "tests" / "kernels" / f"test_{name}.py" for name in ("native", "bad_rows")]
-    where = "import evencover._kernels._native as n; print(n.__file__)"
-    assert str(folder) in run(folder, "libasan.so", "-c", where, **options).stdout
-    done = run(
-        folder,
-        "libasan.so",
-        *("-m", "pytest", "-q", "-s", "-n0", "-p", "no:cacheprovider", f"--rootdir={ROOT}", *tests),
-        **options,
-    )
+    _, done = run_kernel_tests(folder, LD_PRELOAD=preload, **options)
     said = done.stdout + done.stderr
     assert "runtime error" not in said, said[-5000:]
     assert "AddressSanitizer" not in said, said[-5000:]
@@ -102,8 +79,9 @@ def test_memory_and_undefined_behaviour(tmp_path):
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no compiler")
 def test_races(tmp_path):
-    folder = built(tmp_path, CHECKS["thread"])
-    done = run(folder, "libtsan.so", "-c", RACE, TSAN_OPTIONS="halt_on_error=0 exitcode=66")
+    folder, preload = sanitized(tmp_path, "thread", "libtsan.so")
+    options = {"LD_PRELOAD": preload, "TSAN_OPTIONS": "halt_on_error=0 exitcode=66"}
+    done = run(folder, "-c", RACE, **options)
     ours = [line for line in done.stderr.splitlines() if "_kernels/" in line]
     assert not ours, done.stderr[-5000:]
     assert done.stdout == "done\n", done.stderr[-3000:]
