@@ -24,7 +24,8 @@ class Chooser {
 
     // Whether the row is good.
     template <class Source>
-    bool choose(const Source& source, const typename Source::Value* row, Candidates& candidates) {
+    bool choose(const Source& source, const typename Source::Value* row,
+                Candidates<typename Source::Value>& candidates) {
         const bool is_guess = score_.needs_order || largest_rank_ < n_classes_;
         // Where so many classes are wanted, rather than so much mass, they share what the top class
         // leaves to them.
@@ -42,7 +43,7 @@ class Chooser {
     // Collects and checks the row, in one pass if possible; `total` is at most the row's.
     template <class Source>
     bool collect_good(const Source& source, const typename Source::Value* row, double cut,
-                      Candidates& candidates, double& total) {
+                      Candidates<typename Source::Value>& candidates, double& total) {
         if constexpr (is_quick<Source>) {
             FloatPass pass;
             candidates.collect(row, n_classes_, cut, pass);
@@ -65,7 +66,7 @@ class Chooser {
     // If the classes above the guessed cut use up the largest limit, all others come after it.
     // The guess follows the rows: it changes the time taken, never the result.
     template <class T>
-    void lower_cut(const T* row, double cut, double total, Candidates& candidates) {
+    void lower_cut(const T* row, double cut, double total, Candidates<T>& candidates) {
         if (cut <= least_cut() || is_enough(candidates)) {
             guess_ = std::min(guess_ * 1.03, 0.25);  // against * 0.5: too high for 4% of the rows
             return;
@@ -76,7 +77,8 @@ class Chooser {
         if (!is_enough(candidates)) candidates.collect(row, n_classes_, safe);
     }
 
-    bool is_enough(const Candidates& candidates) const {
+    template <class T>
+    bool is_enough(const Candidates<T>& candidates) const {
         if (candidates.size() >= largest_rank_) return true;
         if (!score_.needs_order) return false;
         return least_score(score_, candidates.mass(), candidates.size() + 1,

@@ -11,214 +11,294 @@
 
 #include "candidates.hpp"
 #include "limits.hpp"
+#include "place_masks.hpp"
 #include "score.hpp"
 
 EVENCOVER_BEGIN
 
-struct Ranked {
+// A candidate, and what comes before it in its bucket.
+struct Placed {
     double p;
+    int64_t mass;
+    int64_t mass_before, count_before;
     int32_t candidate;  // candidates are in the order of their classes
 };
 
-struct ComesBefore {
-    bool operator()(const Ranked& a, const Ranked& b) const {
-        return a.p > b.p || (a.p == b.p && a.candidate < b.candidate);
-    }
-};
-
-inline void sort_ranked(Ranked* begin, Ranked* end) {
-    if (end - begin > 24) {
-        std::sort(begin, end, ComesBefore());
-        return;
-    }
-    for (Ranked* next = begin + 1; next < end; ++next) {
-        const Ranked moving = *next;
-        Ranked* place = next;
-        for (; place > begin && ComesBefore()(moving, place[-1]); --place) *place = place[-1];
-        *place = moving;
+// Compares all pairs: for few that is quicker than sorting, whose branches nobody can guess.
+inline void place_few(Placed* placed, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) {
+        const double p = placed[j].p;
+        int64_t mass = 0, count = 0;
+        for (int64_t k = 0; k < n; ++k) {
+            const bool is_before = (placed[k].p > p) | ((placed[k].p == p) & (k < j));
+            mass += is_before ? placed[k].mass : 0;
+            count += is_before;
+        }
+        placed[j].mass_before = mass;
+        placed[j].count_before = count;
     }
 }
 
+inline void place_many(Placed* placed, int64_t n) {
+    std::sort(placed, placed + n, [](const Placed& a, const Placed& b) {
+        return a.p > b.p || (a.p == b.p && a.candidate < b.candidate);
+    });
+    int64_t mass = 0;
+    for (int64_t j = 0; j < n; ++j) {
+        placed[j].mass_before = mass;
+        placed[j].count_before = j;
+        mass += placed[j].mass;
+    }
+}
+
+// Turns each of n amounts into the sum of those before it, and the one after them into the sum.
+inline void add_up(int64_t* amounts, int64_t n) {
+    int64_t sum = 0;
+    for (int64_t b = 0; b < n; ++b) {
+        const int64_t own = amounts[b];
+        amounts[b] = sum;
+        sum += own;
+    }
+    amounts[n] = sum;
+}
+
+template <class T>
 class OrderedSelector {
    public:
     OrderedSelector(const Score& score, const Thresholds& thresholds, int64_t n_classes)
         : score_(score),
           thresholds_(thresholds),
-          buckets_(max_buckets),
-          bounds_(max_buckets),
+          counts_(thresholds.rank_limit || score.penalty != 0.0 || score.by_rank),
+          mass_before_(max_buckets + 1),
+          count_before_(max_buckets + 1),
+          least_(max_buckets),
+          largest_(max_buckets),
           is_sorted_(max_buckets),
-          bucket_of_(n_classes),
-          next_(n_classes),
+          bucket_of_(n_classes + n_lanes),
+          flags_(n_classes + n_lanes),
+          all_(n_classes),
+          places_(n_classes + n_lanes),
+          in_bucket_(n_classes + n_lanes),
           unsure_(n_classes + 1),
-          ranked_(n_classes) {}
+          placed_(n_classes) {
+        for (int64_t i = 0; i < n_classes; ++i) all_[i] = static_cast<int32_t>(i);
+    }
 
-    // Sets is_member[i] of each candidate.
-    void select(const Candidates& candidates, double u, double coin, uint8_t* is_member) {
-        if (candidates.size() == 0) return;
-        fill_buckets(candidates);
-        bound_scores(candidates.largest());
-        const int64_t n_unsure = thresholds_.rank_limit
-                                     ? compare_ranks(candidates, coin, is_member)
-                                     : compare_bounds(candidates, coin, is_member);
-        for (int64_t i = 0; i < n_unsure; ++i) {
-            const int32_t b = bucket_of_[unsure_[i]];
-            if (!is_sorted_[b]) compare_exactly(candidates, b, u, coin, is_member);
-            is_sorted_[b] = 1;
+    // Writes the classes of the members to `classes`, with room for one more than there are
+    // candidates, and returns how many.
+    int64_t select(const Candidates<T>& candidates, double u, double coin, int32_t* classes) {
+        if (candidates.size() == 0) return 0;
+        if (counts_) {
+            fill_buckets<true>(candidates);
+        } else {
+            fill_buckets<false>(candidates);
         }
+        bound_scores(candidates.largest());
+        // Where there are many, nearly all of them are out, and are left out at once.
+        const bool are_many = candidates.size() > many;
+        const int32_t* const left = are_many ? places_.data() : all_.data();
+        const int64_t n_left = are_many ? leave_out(candidates, coin) : candidates.size();
+        const int64_t n_unsure = compare_bounds(candidates, left, n_left, coin);
+        for (int64_t l = 0; l < n_unsure; ++l) {
+            const int32_t b = bucket_of_[unsure_[l]];
+            if (!is_sorted_[b]) compare_exactly(candidates, b, u, coin);
+        }
+        const int32_t* const class_of = candidates.classes();
+        int64_t size = 0;
+        for (int64_t l = 0; l < n_left; ++l) {
+            classes[size] = class_of[left[l]];
+            size += flags_[left[l]];
+        }
+        return size;
     }
 
    private:
+    using Bits = typename Candidates<T>::Bits;
+    static constexpr int mantissa_width = sizeof(T) == 4 ? 23 : 52;
     static constexpr int64_t max_buckets = 1 << 13;
-    static constexpr int64_t many = 256;  // candidates
-
-    struct Bucket {
-        int64_t mass;
-        int32_t count;
-        int32_t last;  // one more than its last candidate; a chain of them through next_, 0 ends it
-    };
-    struct Bounds {
-        double least, largest;  // of the scores
-        int64_t mass_before;
-        int32_t count_before, count_up_to;
-    };
+    static constexpr int64_t many = 256, few = 16;  // candidates
 
     // More candidates, finer buckets; the last one takes all that is too small to matter.
-    void fill_buckets(const Candidates& candidates) {
+    template <bool with_counts>
+    void fill_buckets(const Candidates<T>& candidates) {
+        const int64_t size = candidates.size();
         int mantissa_bits = 1;
-        const int per_bucket = candidates.size() > many ? 6 : 5;
-        while (mantissa_bits < 8 && candidates.size() >> (mantissa_bits + per_bucket)) {
-            ++mantissa_bits;
-        }
-        const int shift = 52 - mantissa_bits;
-        const uint64_t top = bits(candidates.largest()) >> shift;
-        const uint64_t span = top - (bits(candidates.smallest()) >> shift) + 1;
+        const int per_bucket = size > many ? 6 : 5;
+        while (mantissa_bits < 8 && size >> (mantissa_bits + per_bucket)) ++mantissa_bits;
+        const int shift = mantissa_width - mantissa_bits;
+        const Bits top = bits(static_cast<T>(candidates.largest())) >> shift;
+        const Bits span = top - (bits(static_cast<T>(candidates.smallest())) >> shift) + 1;
         n_buckets_ = static_cast<int64_t>(span < max_buckets ? span : max_buckets);
-        std::memset(buckets_.data(), 0, static_cast<size_t>(n_buckets_) * sizeof(Bucket));
-        std::memset(is_sorted_.data(), 0, static_cast<size_t>(n_buckets_));
-        const uint64_t last = static_cast<uint64_t>(n_buckets_ - 1);
-        for (int64_t i = 0; i < candidates.size(); ++i) {
-            const uint64_t below_top = top - (bits(candidates.p(i)) >> shift);
-            const auto b = static_cast<int32_t>(below_top < last ? below_top : last);
-            Bucket& bucket = buckets_[b];
-            bucket.mass += candidates.mass_of(i);
-            bucket.count += 1;
-            next_[i] = bucket.last;
-            bucket.last = static_cast<int32_t>(i) + 1;
-            bucket_of_[i] = b;
+        const auto n_used = static_cast<size_t>(n_buckets_);
+        std::memset(mass_before_.data(), 0, n_used * sizeof(int64_t));
+        std::memset(count_before_.data(), 0, n_used * sizeof(int64_t));
+        std::memset(is_sorted_.data(), 0, n_used);
+        const auto last = static_cast<Bits>(n_buckets_ - 1);
+        const T* __restrict const values = candidates.values();
+        const int64_t* __restrict const masses = candidates.masses();
+        int32_t* __restrict const bucket_of = bucket_of_.data();
+        int64_t* __restrict const mass_in = mass_before_.data();
+        int64_t* __restrict const count_in = count_before_.data();
+        for (int64_t i = 0; i < size; ++i) {
+            const Bits below_top = top - (bits(values[i]) >> shift);
+            bucket_of[i] = static_cast<int32_t>(below_top < last ? below_top : last);
+        }
+        for (int64_t i = 0; i < size; ++i) {
+            mass_in[bucket_of[i]] += masses[i];
+            if (with_counts) count_in[bucket_of[i]] += 1;
         }
     }
 
+    // Turns what is in each bucket into what is before it.
     void bound_scores(double top) {
         const Score score = score_;  // a copy, which nothing that is written here can change
-        const Bucket* __restrict const buckets = buckets_.data();
-        Bounds* __restrict const bounds = bounds_.data();
-        int64_t mass = 0;
-        int32_t count = 0;
+        int64_t* __restrict const mass_before = mass_before_.data();
+        int64_t* __restrict const count_before = count_before_.data();
+        double* __restrict const least = least_.data();
+        double* __restrict const largest = largest_.data();
+        add_up(mass_before, n_buckets_);
+        if (counts_) add_up(count_before, n_buckets_);
+        if (score.penalty == 0.0 && !score.by_rank) {
+            for (int64_t b = 0; b < n_buckets_; ++b) {
+                least[b] = from_fixed_point(mass_before[b]);
+                largest[b] = from_fixed_point(mass_before[b + 1] + 1);
+            }
+            return;
+        }
         for (int64_t b = 0; b < n_buckets_; ++b) {
-            bounds[b].mass_before = mass;
-            bounds[b].count_before = count;
-            bounds[b].least = least_score(score, mass, count + 1, top);
-            mass += buckets[b].mass;
-            count += buckets[b].count;
-            bounds[b].count_up_to = count;
-            bounds[b].largest = largest_score(score, mass, count, top);
+            least[b] = least_score(score, mass_before[b], count_before[b] + 1, top);
+            largest[b] = largest_score(score, mass_before[b + 1], count_before[b + 1], top);
         }
     }
 
-    // Compares what is sure, and lists the candidates whose buckets are left to sort.
-    int64_t compare_bounds(const Candidates& candidates, double coin, uint8_t* is_member) {
-        const double* const upper = thresholds_.upper;
+    // Lists the candidates that may be members, and returns how many.
+    int64_t leave_out(const Candidates<T>& candidates, double coin) {
+        const double* __restrict const upper = thresholds_.upper;
         if (!thresholds_.lower) {
-            return compare(candidates, is_member, [=](int64_t y) { return upper[y]; });
+            return leave_out_beyond(candidates, [=](int32_t y) { return upper[y]; });
         }
-        return compare(candidates, is_member,
-                       [&](int64_t y) { return limit_of(thresholds_, y, coin); });
+        return leave_out_beyond(candidates,
+                                [=](int32_t y) { return limit_of(thresholds_, y, coin); });
+    }
+
+    template <class Limit>
+    int64_t leave_out_beyond(const Candidates<T>& candidates, Limit limit) {
+        const double* __restrict const least = least_.data();
+        const int64_t* __restrict const count_before = count_before_.data();
+        const T* __restrict const values = candidates.values();
+        const int64_t* __restrict const rank_limit = thresholds_.rank_limit;
+        if (!rank_limit) {
+            return leave_out(candidates, [=](int64_t, int32_t b, int32_t y) {
+                return least[b] <= limit(y);
+            });
+        }
+        if (score_.needs_order) {
+            return leave_out(candidates, [=](int64_t, int32_t b, int32_t y) {
+                return (count_before[b] < rank_limit[y]) & (least[b] <= limit(y));
+            });
+        }
+        return leave_out(candidates, [=](int64_t i, int32_t b, int32_t y) {
+            return (count_before[b] < rank_limit[y]) &
+                   (softmax_score(static_cast<double>(values[i])) <= limit(y));
+        });
+    }
+
+    template <class MayBeIn>
+    int64_t leave_out(const Candidates<T>& candidates, MayBeIn may_be_in) {
+        const int64_t size = candidates.size();
+        const int32_t* __restrict const classes = candidates.classes();
+        const int32_t* __restrict const bucket_of = bucket_of_.data();
+        uint8_t* __restrict const flags = flags_.data();
+        for (int64_t i = 0; i < size; ++i) flags[i] = may_be_in(i, bucket_of[i], classes[i]);
+        return list_places(size, places_.data(),
+                           [=](int64_t at) { return where_true(flags + at); });
+    }
+
+    // Sets the flags of those that are surely members, and lists those whose buckets are left to sort.
+    // Nothing is skipped, since a branch that is guessed wrongly costs more than a comparison.
+    int64_t compare_bounds(const Candidates<T>& candidates, const int32_t* left, int64_t n_left,
+                           double coin) {
+        const double* const upper = thresholds_.upper;
+        if (!thresholds_.lower && !thresholds_.rank_limit) {
+            return compare_bounds(candidates, left, n_left, [=](int32_t y) { return upper[y]; },
+                                  [](int64_t, int32_t) { return true; });
+        }
+        return compare_bounds(
+            candidates, left, n_left, [&](int32_t y) { return limit_of(thresholds_, y, coin); },
+            [&](int64_t rank, int32_t y) {
+                return !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
+            });
     }
 
     // Bytes may alias anything, so all that is read is told to be apart from them.
-    template <class LimitOf>
-    int64_t compare(const Candidates& candidates, uint8_t* __restrict is_member,
-                    LimitOf limit_of_class) {
-        const int64_t size = candidates.size();
-        const int32_t* __restrict const classes = candidates.classes();
-        const int32_t* __restrict const bucket_of = bucket_of_.data();
-        const Bounds* __restrict const bounds = bounds_.data();
-        int32_t* __restrict const unsure = unsure_.data();
-        int64_t n_unsure = 0;
-        const bool are_many = size > many;  // nearly all of them out, so that a branch is cheaper
-        if (are_many) std::memset(is_member, 0, static_cast<size_t>(size));
-        for (int64_t i = 0; i < size; ++i) {
-            const Bounds& own = bounds[bucket_of[i]];
-            const double limit = limit_of_class(classes[i]);
-            if (are_many && own.least > limit) continue;
-            const bool inside = own.largest <= limit;
-            is_member[i] = inside;
-            unsure[n_unsure] = static_cast<int32_t>(i);
-            n_unsure += (own.least <= limit) & !inside;
-        }
-        return n_unsure;
-    }
-
-    // The same with limits on ranks. The score 1 - p of a class is known without its rank.
-    int64_t compare_ranks(const Candidates& candidates, double coin,
-                          uint8_t* __restrict is_member) {
-        const int64_t size = candidates.size();
+    template <class Limit, class InRank>
+    int64_t compare_bounds(const Candidates<T>& candidates, const int32_t* __restrict left,
+                           int64_t n_left, Limit limit_of_class, InRank is_in_rank) {
         const bool needs_order = score_.needs_order;
-        const int32_t* __restrict const classes = candidates.classes();
+        const T* __restrict const values = candidates.values();
+        const int32_t* __restrict const class_of = candidates.classes();
         const int32_t* __restrict const bucket_of = bucket_of_.data();
-        const Bounds* __restrict const bounds = bounds_.data();
-        const int64_t* __restrict const rank_limits = thresholds_.rank_limit;
+        const double* __restrict const least_of = least_.data();
+        const double* __restrict const largest_of = largest_.data();
+        const int64_t* __restrict const count_before = count_before_.data();
+        uint8_t* __restrict const flags = flags_.data();
         int32_t* __restrict const unsure = unsure_.data();
         int64_t n_unsure = 0;
-        std::memset(is_member, 0, static_cast<size_t>(size));
-        for (int64_t i = 0; i < size; ++i) {
-            const Bounds& own = bounds[bucket_of[i]];
-            const int64_t y = classes[i], rank_limit = rank_limits[y];
-            if (own.count_before >= rank_limit) continue;
-            const double limit = limit_of(thresholds_, y, coin);
-            const double score = softmax_score(candidates.p(i));
-            const double largest = needs_order ? own.largest : score;
-            const double least = needs_order ? own.least : score;
-            const bool inside = (largest <= limit) & (own.count_up_to <= rank_limit);
-            is_member[i] = inside;
-            unsure[n_unsure] = static_cast<int32_t>(i);
-            n_unsure += !inside & (least <= limit);
+        for (int64_t l = 0; l < n_left; ++l) {
+            const int32_t i = left[l], y = class_of[i], b = bucket_of[i];
+            const double limit = limit_of_class(y);
+            double least = least_of[b], largest = largest_of[b];
+            if (!needs_order) least = largest = softmax_score(static_cast<double>(values[i]));
+            const bool is_sure = (largest <= limit) & is_in_rank(count_before[b + 1], y);
+            flags[i] = is_sure;
+            unsure[n_unsure] = i;
+            n_unsure += !is_sure & (least <= limit);
         }
         return n_unsure;
     }
 
-    void compare_exactly(const Candidates& candidates, int32_t b, double u, double coin,
-                         uint8_t* is_member) {
-        Ranked* const ranked = ranked_.data();
-        Ranked* end = ranked;
-        for (int32_t i = buckets_[b].last; i > 0; i = next_[i - 1]) {
-            *end++ = {candidates.p(i - 1), i - 1};
+    // Sets the flags of the members in one bucket, all of which have their exact place then.
+    void compare_exactly(const Candidates<T>& candidates, int32_t b, double u, double coin) {
+        const int32_t* const bucket_of = bucket_of_.data();
+        const int64_t size = list_places(
+            candidates.size(), in_bucket_.data(),
+            [=](int64_t at) { return where_equal(bucket_of + at, b); });
+        Placed* const placed = placed_.data();
+        for (int64_t j = 0; j < size; ++j) {
+            const int32_t i = in_bucket_[j];
+            placed[j] = {candidates.p(i), candidates.masses()[i], 0, 0, i};
         }
-        std::reverse(ranked, end);  // the chain is backwards; equal ones need no sorting then
-        sort_ranked(ranked, end);
-        int64_t mass = bounds_[b].mass_before, rank = int64_t{bounds_[b].count_before} + 1;
-        for (const Ranked* r = ranked; r < end; ++r, ++rank) {
-            const double s = score_.needs_order
-                                 ? ordered_score(score_, r->p, mass, rank, u, candidates.largest())
-                                 : softmax_score(r->p);
-            const int64_t y = candidates.class_of(r->candidate);
-            is_member[r->candidate] =
-                s <= limit_of(thresholds_, y, coin) &&
-                (!thresholds_.rank_limit || rank <= thresholds_.rank_limit[y]);
-            mass += candidates.mass_of(r->candidate);
+        if (size <= few) {
+            place_few(placed, size);
+        } else {
+            place_many(placed, size);
         }
+        for (int64_t j = 0; j < size; ++j) {
+            const int64_t y = candidates.classes()[placed[j].candidate];
+            const int64_t mass = mass_before_[b] + placed[j].mass_before;
+            const int64_t rank = count_before_[b] + placed[j].count_before + 1;
+            const double s = score_.needs_order ? ordered_score(score_, placed[j].p, mass, rank, u,
+                                                                candidates.largest())
+                                                : softmax_score(placed[j].p);
+            const bool in_rank = !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
+            flags_[placed[j].candidate] = (s <= limit_of(thresholds_, y, coin)) & in_rank;
+        }
+        is_sorted_[b] = 1;
     }
 
     const Score& score_;
     const Thresholds& thresholds_;
-    Buffer<Bucket> buckets_;
-    Buffer<Bounds> bounds_;
+    const bool counts_;  // whether ranks matter
+    int64_t n_buckets_ = 0;
+    Buffer<int64_t> mass_before_, count_before_;
+    Buffer<double> least_, largest_;  // scores of a bucket
     Buffer<uint8_t> is_sorted_;
     Buffer<int32_t> bucket_of_;
-    Buffer<int32_t> next_;
+    Buffer<uint8_t> flags_;
+    Buffer<int32_t> all_, places_;
+    Buffer<int32_t> in_bucket_;
     Buffer<int32_t> unsure_;
-    Buffer<Ranked> ranked_;
-    int64_t n_buckets_ = 0;
+    Buffer<Placed> placed_;
 };
 
 EVENCOVER_END

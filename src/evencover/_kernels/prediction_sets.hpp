@@ -51,7 +51,8 @@ class InfiniteLimits {
     bool exist_ = false;
 };
 
-// Writes the set of one row, for scores that go by the order.
+// Writes the set of one row of T, for scores that go by the order.
+template <class T>
 class OrderedSets {
    public:
     OrderedSets(const Score& score, const Thresholds& thresholds, int64_t n_classes, int64_t)
@@ -60,7 +61,6 @@ class OrderedSets {
           chooser_(score, largest_.value(), n_classes, largest_.rank()),
           selector_(score, thresholds, n_classes),
           candidates_(n_classes),
-          is_member_(n_classes),
           members_(n_classes) {}
 
     // The size of the set, or -1 for a bad row.
@@ -68,34 +68,22 @@ class OrderedSets {
     int64_t write(const Source& source, const typename Source::Value* row, double u, double coin,
                   int32_t* classes) {
         if (!chooser_.choose(source, row, candidates_)) return -1;
-        selector_.select(candidates_, u, coin, is_member_.data());
-        return infinite_.exist() ? list_with_infinite(coin, classes) : list(classes);
+        const int64_t size = selector_.select(candidates_, u, coin, classes);
+        return infinite_.exist() ? add_infinite(coin, classes, size) : size;
     }
 
    private:
-    int64_t list(int32_t* classes) const {
-        int64_t size = 0;
-        for (int64_t i = 0; i < candidates_.size(); ++i) {
-            classes[size] = candidates_.class_of(i);
-            size += is_member_[i];
-        }
-        return size;
-    }
-
-    int64_t list_with_infinite(double coin, int32_t* classes) {
+    int64_t add_infinite(double coin, int32_t* classes, int64_t size) {
         infinite_.put_into(members_, coin);
-        for (int64_t i = 0; i < candidates_.size(); ++i) {
-            members_.add_if(candidates_.class_of(i), is_member_[i] != 0);
-        }
+        for (int64_t i = 0; i < size; ++i) members_.add_if(classes[i], true);
         return members_.list(classes);
     }
 
     InfiniteLimits infinite_;
     LargestLimit largest_;
     Chooser chooser_;
-    OrderedSelector selector_;
-    Candidates candidates_;
-    Buffer<uint8_t> is_member_;
+    OrderedSelector<T> selector_;
+    Candidates<T> candidates_;
     ClassBits members_;
 };
 
@@ -159,7 +147,7 @@ template <class Source, class Room, class Use>
 inline int64_t each_set(Source& source, const Rows& rows, const Score& score, const Draws& draws,
                         const Thresholds& thresholds, bool allow_empty, Room room, Use use) {
     const auto by = score.needs_order || thresholds.rank_limit
-                        ? each_set_by<OrderedSets, Source, Room, Use>
+                        ? each_set_by<OrderedSets<typename Source::Value>, Source, Room, Use>
                         : each_set_by<SoftmaxSets, Source, Room, Use>;
     return by(source, rows, score, draws, thresholds, allow_empty, room, use);
 }

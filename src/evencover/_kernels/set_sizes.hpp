@@ -127,7 +127,7 @@ class CandidateScorer {
           order_(score.needs_order ? n_classes : 0),
           scores_(n_classes) {}
 
-    RowScores scores(const T* row, const Candidates& candidates, double u) {
+    RowScores scores(const T* row, const Candidates<T>& candidates, double u) {
         const int64_t size = candidates.size();
         double* const scores = scores_.data();
         if (score_.needs_order) {
@@ -156,7 +156,7 @@ inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& sco
     Chooser chooser(score, largest, n_classes, n_classes);
     CandidateScorer<typename Source::Value> scorer(score, largest, n_classes);
     VectorCounter counter(table);
-    Candidates candidates(n_classes);
+    Candidates<typename Source::Value> candidates(n_classes);
     RowNumbers numbers(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         numbers.go_to(i);
