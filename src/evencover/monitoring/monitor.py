@@ -51,7 +51,7 @@ class CoverageMonitor:
     - *Is the promise broken?* `alarms`, `any_class` and `overall` test that coverage is at least
       1 - alpha - tolerance. Of the classes in alarm, at most a share `false_alarm` is wrongly there
       (on average), and while every class keeps the promise, that there is ever any alarm has at
-      most this probability.
+      most this probability. Every class is held to it, also by methods that only aim at it.
     - *Does a class fit worse than on calibration day?* `changes`. With few calibration rows many
       classes are off the promise from the first day; this question takes that noise into account.
       It asks whether the scores of a class's new rows come like those of its calibration rows: how

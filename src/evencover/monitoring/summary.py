@@ -50,15 +50,15 @@ def _promise(monitor: CoverageMonitor, n_alarms: int) -> str:
     promised, evidence = f"{monitor.promised:.4g}", monitor.any_class()
     if n_alarms:
         whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
-        return f"ALARM: {whose} covered less than {promised}."
+        return f"ALARM: {whose} likely covered less than {promised}."
     if evidence.alarm:
-        return f"ALARM: some class is covered less than {promised}; it is not clear yet which."
+        return f"ALARM: some class is likely covered less than {promised}, not yet clear which."
     return f"No class is known to be covered less than {promised}."
 
 
 def _overall(monitor: CoverageMonitor) -> str:
     if monitor.overall().alarm:
-        return f"ALARM: all rows together are covered less than {monitor.promised:.4g}."
+        return f"ALARM: all rows together are likely covered less than {monitor.promised:.4g}."
     return f"All rows together are not known to be covered less than {monitor.promised:.4g}."
 
 
@@ -66,10 +66,10 @@ def _change(monitor: CoverageMonitor, n_changes: int) -> str:
     if monitor.change_log_e_values() is None:
         return "Whether a class fits worse than on calibration day is unknown: no rows were kept."
     if n_changes:
-        whose = "1 class fits" if n_changes == 1 else f"{n_changes:,} classes fit"
+        whose = "1 class likely fits" if n_changes == 1 else f"{n_changes:,} classes likely fit"
         return f"ALARM: {whose} worse than on calibration day."
     if monitor.any_change().alarm:
-        return "ALARM: some class fits worse than on calibration day; it is not clear yet which."
+        return "ALARM: some class likely fits worse than on calibration day, not yet clear which."
     return "No class is known to fit worse than on calibration day."
 
 

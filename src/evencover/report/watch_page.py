@@ -67,9 +67,9 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
             f"{again}<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
-            f"<p>{found['rows']:,} labelled rows; at least {monitor.promised:.4g} is promised to "
-            f"every class (alpha {escape(str(monitor.predictor.alpha))}, tolerance "
-            f"{monitor.tolerance:g}).</p>",
+            f"<p>{found['rows']:,} labelled rows; every class is held to a coverage of at "
+            f"least {monitor.promised:.4g} (alpha {escape(str(monitor.predictor.alpha))}, "
+            f"tolerance {monitor.tolerance:g}).</p>",
             *questions,
             "<h2>Coverage over time</h2>",
             _chart(monitor, moments),
@@ -139,7 +139,7 @@ def _chart(monitor: CoverageMonitor, moments: dict[str, Moment]) -> str:
         f'<div class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="Coverage by period">{"".join(marks)}</svg></div>'
         '<p class="muted">One dot for each period: the coverage of its own rows, with classes in '
-        "alarm at its end in the other colour. The dashed line is what is promised.</p>"
+        "alarm at its end in the other colour. The dashed line is what every class is held to.</p>"
     )
 
 
