@@ -28,6 +28,7 @@ def broken(folder, data):
 def test_a_kept_promise_exits_with_0_and_a_broken_one_with_3(folder, data, model, watch):
     calm = succeeded(watch("test.npz", "--period", "2026-01-01"))
     assert "300 labelled rows" in calm.out
+    assert "every class is held to 0.88 or more" in " ".join(calm.out.split())
     assert "No class is known to be covered less than 0.88." in calm.out
     broken(folder, data)
     result = watch("bad.npz", "--period", "2026-01-02")
@@ -64,6 +65,16 @@ def test_the_second_writer_of_a_state_is_refused(folder, watch):
     assert not list(folder.glob(".watch.json*"))
 
 
+def test_a_look_at_a_state_writes_nothing(folder, watch):
+    """Else the state of a service could be replaced by what it was a moment ago."""
+    succeeded(watch("test.npz"))
+    with only_writer_of(folder / "watch.json"):
+        before = (folder / "watch.json").stat().st_ino
+        succeeded(watch("--report", "page.html"))
+        assert (folder / "watch.json").stat().st_ino == before
+    assert not (folder / "watch.json.before").exists()
+
+
 def test_the_same_file_is_counted_once(watch):
     succeeded(watch("test.npz"))
     assert "counted before" in refused(watch("test.npz"))
@@ -80,7 +91,7 @@ def test_states_of_two_services_merge(folder, data, watch, model):
     both, whole = (CoverageMonitor.load(f"{n}.json", load(model)) for n in ("both", "whole"))
     both.counts.inputs = whole.counts.inputs = frozenset()
     assert both == whole
-    assert "same rows" in refused(watch("--merge", "a.json", state="both.json"))
+    assert "counted before" in refused(watch("--merge", "a.json", state="both.json"))
 
 
 def test_labels_that_come_later_join_by_id(folder, data, watch, model):

@@ -189,6 +189,33 @@ def test_slow_and_silent_clients_do_not_stop_it(data, start):
     assert server.is_up()
 
 
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/se", b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: "])
+def test_connections_that_bring_no_request_keep_nobody_out(start, sent):
+    """As many as there may be, all of them kept open; closed connections make room again."""
+    server = start("--timeout", "1", "--max-requests", "10")
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(10)]
+    for each in idle:
+        each.sendall(sent)
+    for each in idle:
+        assert each.recv(100) == b""  # the server closed it
+        each.close()
+    assert server.is_up()
+
+
+def test_connections_are_kept_for_the_next_request_but_not_for_half_of_one(start):
+    server = start("--timeout", "1")
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    for _ in range(4):
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        assert (answer.status, bool(answer.read())) == (200, True)
+        kept = connection.sock
+        time.sleep(0.4)
+    kept.sendall(b"GET /heal")
+    assert kept.recv(1000) == b""
+    connection.close()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -226,6 +253,43 @@ def test_eight_connections_get_no_error(data, start):
     with ThreadPoolExecutor(8) as pool:
         found = [status for each in pool.map(ask_often, range(8)) for status in each]
     assert found == [200] * (8 * n_each)
+
+
+def evencover(folder, *arguments):
+    command = [sys.executable, "-m", "evencover", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=folder, env=environment(), check=False
+    )
+
+
+def test_its_state_is_shown_but_not_written_by_others(folder, data, start):
+    server = start()
+    server.ask("POST", "/v1/labels", labelled(data, 0, 30))
+    np.savez(folder / "more.npz", probs=data.rows[30:60], labels=data.labels[30:60])
+    monitor = ("monitor", "model.safetensors", "--state", "watch.json", "--quiet-alarms")
+    assert "30 labelled rows" in evencover(folder, *monitor).stdout
+    refused = evencover(folder, *monitor[:2], "more.npz", *monitor[2:])
+    assert refused.returncode == 2
+    assert "must have one writer at a time" in refused.stderr
+    second = evencover(folder, "serve", "model.safetensors", "--port", "0", *monitor[2:4])
+    assert second.returncode == 2
+    assert "must have one writer at a time" in second.stderr
+    server.end()
+    assert evencover(folder, *monitor[:2], "more.npz", *monitor[2:]).returncode == 0
+    assert not list(folder.glob(".watch*"))
+
+
+def test_states_of_services_merge_once(folder, data, start):
+    """On the next day they have grown: what they had before must not count again."""
+    server = start()
+    server.ask("POST", "/v1/labels", labelled(data, 0, 30))
+    merge = ("monitor", "model.safetensors", "--quiet-alarms", "--merge", "watch.json", "--state")
+    assert "30 labelled rows" in evencover(folder, *merge, "day 1.json").stdout
+    server.ask("POST", "/v1/labels", labelled(data, 30, 40))
+    again = evencover(folder, *merge, "day 1.json")
+    assert again.returncode == 2
+    assert "Merge all states into a new --state" in again.stderr
+    assert "40 labelled rows" in evencover(folder, *merge, "day 2.json").stdout
 
 
 def test_a_port_that_is_taken_is_one_sentence(folder):

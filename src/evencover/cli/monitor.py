@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,19 +90,22 @@ def run(
     predictor = load(model)
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     levels = {name: value for name, value in asked.items() if value is not None}
-    with only_writer_of(refuse_existing(state, force=True)):  # or the counts of one would be lost
+    only_shown = data is None and reference is None and not merge and state.exists()
+    path = refuse_existing(state, force=True)
+    with nullcontext() if only_shown else only_writer_of(path):  # or counts of one would be lost
         monitor = CoverageMonitor.open(state, predictor, **levels)
         if data is not None:
             _count(monitor, data, read, by_id=by_id, period=period, once=not again)
         if reference is not None:
             _measure_from(monitor, reference, read)
         for other in merge or ():
-            monitor += type(monitor).load(other, predictor)
+            monitor += _not_merged_yet(type(monitor).load(other, predictor), other, monitor)
         if report is not None:  # before the state: rows that it has counted are refused next time
             from evencover.report.watch_page import write_watch_page
 
             write_watch_page(report, monitor, title=f"Coverage of {as_location(model).name}")
-        monitor.save(state)
+        if not only_shown:
+            monitor.save(state)
     found = summary(monitor)
     if as_json:
         print_json(found)
@@ -156,6 +160,17 @@ def _joined(data: str, read: Input) -> LabelledRows:
     return LabelledRows(source, ids, label_ids, labels)
 
 
+def _not_merged_yet(
+    other: CoverageMonitor, path: Path, monitor: CoverageMonitor
+) -> CoverageMonitor:
+    if other.counts.inputs & monitor.counts.inputs:
+        raise InputError(
+            f"'{path}' holds rows that have been counted before, perhaps by an earlier merge; "
+            "evidence counted twice gives false alarms. Merge all states into a new --state."
+        )
+    return other
+
+
 def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None:
     from dataclasses import replace
 
@@ -167,9 +182,9 @@ def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None
 
 def _show(monitor: CoverageMonitor, found: dict[str, Any], top: int) -> None:
     print_text(
-        f"{found['rows']:,} labelled rows, coverage {_share(found['coverage'])}; promised: "
-        f"{monitor.promised:.4g} or more in every class (alpha {monitor.predictor.alpha}, "
-        f"tolerance {monitor.tolerance:g})"
+        f"{found['rows']:,} labelled rows, coverage {_share(found['coverage'])}; every class is "
+        f"held to {monitor.promised:.4g} or more (alpha {monitor.predictor.alpha}, tolerance "
+        f"{monitor.tolerance:g})"
     )
     titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of\nchange", "alarm"]
     classes = [each for each in found["classes"] if each["rows"]][:top]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from evencover.cli.console import note
 from evencover.cli.shared import Switch
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
+from evencover.output.locks import only_writer_of
 
 TOKEN = "EVENCOVER_TOKEN"
 
@@ -49,7 +51,7 @@ def run(
         File with the token that whoever sends labels must have; or the environment variable
         EVENCOVER_TOKEN. Without a token no labels are taken.
     watch
-        Take up a new model when the file changes, without dropping a request.
+        Pick up a new model when the file changes, without dropping a request.
     false_alarm
         Level of each question of the monitor; 0.05 in a new state.
     tolerance
@@ -60,11 +62,12 @@ def run(
     max_rows
         The most rows in a request.
     timeout
-        Seconds in which the body of a request must arrive.
+        Seconds in which the head of a request must arrive, and its body.
     max_requests
         How many requests may be under way at once; others are told to come again (503).
     """
     from evencover.serving.http.app import make_app, require_extra
+    from evencover.serving.http.arrival import with_patience
     from evencover.serving.http.service import Limits, Service
 
     require_extra()
@@ -72,43 +75,51 @@ def run(
 
     if min(max_body, max_rows, max_requests) < 1 or timeout <= 0 or not 0 <= port < 2**16:
         raise InputError("Limits must be above 0, and the port from 0 to 65535.")
-    if state is not None:
-        refuse_existing(state, force=True)
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     options = {name: value for name, value in asked.items() if value is not None}
-    service = Service(model, state, **options)
-    app = make_app(
-        service,
-        token=_token(token_file),
-        limits=Limits(max_body, max_rows, timeout),
-        watch=watch,
-        note=note,
-    )
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        limit_concurrency=max_requests,
-        timeout_keep_alive=max(1, int(timeout)),
-        timeout_graceful_shutdown=max(1, int(timeout)),
-        server_header=False,
-    )
+    with _held(state):
+        app = make_app(
+            Service(model, state, **options),
+            token=_token(token_file),
+            limits=Limits(max_body, max_rows, timeout),
+            watch=watch,
+            note=note,
+        )
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            http=with_patience(timeout),
+            log_level="warning",
+            access_log=False,
+            limit_concurrency=max_requests,
+            timeout_keep_alive=max(1, int(timeout)),
+            timeout_graceful_shutdown=max(1, int(timeout)),
+            server_header=False,
+        )
+        listening = _listening(host, port)
+        print(f"evencover: http://{host}:{listening.getsockname()[1]}", flush=True)
+        server = uvicorn.Server(config)
+        try:
+            server.run(sockets=[listening])
+        except BaseException as stop:  # asked to end, and done: uvicorn raises the signal once more
+            if isinstance(stop, Exception) or not server.should_exit:
+                raise
+    note("stopped" if state is None else f"stopped; the state is in {state}")
+
+
+def _held(state: Path | None) -> AbstractContextManager[None]:
+    """Nobody else may write to the state while the service counts."""
+    return nullcontext() if state is None else only_writer_of(refuse_existing(state, force=True))
+
+
+def _listening(host: str, port: int) -> socket.socket:
     try:
-        listening = socket.create_server((host, port), backlog=2048)
+        return socket.create_server((host, port), backlog=2048)
     except OSError as error:
         raise InputError(
             f"Cannot listen at {host}:{port}: {error.strerror or error}; choose another --port."
         ) from error
-    print(f"evencover: http://{host}:{listening.getsockname()[1]}", flush=True)
-    server = uvicorn.Server(config)
-    try:
-        server.run(sockets=[listening])
-    except BaseException as stop:  # asked to end, and done: uvicorn raises the signal once more
-        if isinstance(stop, Exception) or not server.should_exit:
-            raise
-    note("stopped" if state is None else f"stopped; the state is in {state}")
 
 
 def _token(path: Path | None) -> str | None:

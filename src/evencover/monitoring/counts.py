@@ -34,7 +34,8 @@ class Counts:
         (2, B) sets by size, (2, K) rows by most probable class, of rows without labels; first those
         that drift is measured from, then those of now.
     inputs
-        What must not be counted twice: fingerprints of inputs, and ids of single rows.
+        What must not be counted twice: fingerprints of inputs, ids of single rows, and names of
+        services.
     """
 
     n_classes: int

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from evencover.serving.http.requests import RefusedError, Rows
 from evencover.sets import PredictionSets, decreasing_within_rows
 
 MOST_IDS = 100_000  # of labelled rows that are remembered, so that a repeated request counts once
+SERVICE = "service "  # how its name begins among the inputs of its state
 KEPT_SECONDS = 1.0  # for which a summary is given again: making it takes longer than asking for it
 
 
@@ -242,7 +244,7 @@ class Service:
                 old.stamp = stamp
                 return False
             kept = None if self.state is None else self._state_of(digest(predictor))
-            monitor = CoverageMonitor.open(kept, predictor, **self.options)
+            monitor = _signed(CoverageMonitor.open(kept, predictor, **self.options))
             if self.state is not None and kept is not None:
                 self._copy_of(old).save(self._state_of(old.monitor.model))
                 monitor.save(self.state)
@@ -259,7 +261,7 @@ class Service:
                 os.replace(self.state, self._state_of(str(model)))
                 with suppress(FileNotFoundError):
                     os.replace(self._state_of(digest(predictor)), self.state)
-        monitor = CoverageMonitor.open(self.state, predictor, **self.options)
+        monitor = _signed(CoverageMonitor.open(self.state, predictor, **self.options))
         return Loaded(predictor, monitor, stamp)
 
     def _state_of(self, model: str) -> Path:
@@ -274,3 +276,14 @@ class Service:
         except OSError as error:
             raise InputError(f"Cannot read '{self.model}': {error.strerror or error}.") from error
         return about.st_mtime_ns, about.st_size, about.st_ino
+
+
+def _signed(monitor: CoverageMonitor) -> CoverageMonitor:
+    """The monitor with the name of a service among what it has counted.
+
+    A state grows from day to day, so it cannot be told by its content; by this name it is refused
+    where it was merged before.
+    """
+    if not any(name.startswith(SERVICE) for name in monitor.counts.inputs):
+        monitor.counts.inputs |= {f"{SERVICE}{uuid4().hex}"}
+    return monitor
