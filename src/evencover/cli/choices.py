@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
+from inspect import cleandoc
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -108,7 +109,20 @@ def with_choices(help_text: str) -> str:
     }
     for name, text in choices.items():
         help_text = help_text.replace("{" + name + "}", text)
-    return help_text
+    return _unfolded(help_text)
+
+
+def _unfolded(help_text: str) -> str:
+    """A docstring with each paragraph in one line: the terminal folds it, not our editors."""
+    before, heading, after = cleandoc(help_text).partition("\n\nParameters\n")
+    paragraphs = [" ".join(each.split()) for each in before.split("\n\n")]
+    lines: list[str] = []
+    for line in after.splitlines():
+        if lines and line.startswith("    ") and lines[-1].startswith("    "):
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+    return "\n\n".join(paragraphs) + heading + "\n".join(lines)
 
 
 def _listed(summaries: Mapping[str, str]) -> str:
