@@ -1,4 +1,4 @@
-"""Prediction sets that cover every class, not just the average one."""
+"""Prediction sets that aim to cover every class, not just the average one."""
 
 from __future__ import annotations
 

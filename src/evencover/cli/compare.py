@@ -66,9 +66,9 @@ def run(
     calibration_fraction
         Share of the rows that calibrates; one half by default.
     n_per_class
-        Calibrate on so many rows of each class instead.
+        Calibrate on this many rows of each class instead.
     max_size
-        Advise only what has sets of at most so many classes on average.
+        Advise only what has sets of at most this many classes on average.
     min_coverage
         Advise only what covers at least this share of all rows.
     groups

@@ -66,7 +66,7 @@ def table(
     force: Switch = False,
     as_json: Json = False,
 ) -> None:
-    """Show the paper's table of a study, with the published numbers beside it.
+    """Show the paper's table of a study, with the published numbers next to it.
 
     Parameters
     ----------

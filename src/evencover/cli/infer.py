@@ -52,7 +52,7 @@ def run(
     workers
         How many threads read and prepare the next batches.
     limit
-        Take only so many inputs, the first ones.
+        Take only this many inputs, the first ones.
     strict
         Fail at the first input that cannot be read; otherwise such inputs are left out, counted,
         and listed in _unreadable.csv.

@@ -43,7 +43,7 @@ def run(
     as_json: Json = False,
     read: Input = READ,
 ) -> None:
-    """Count new rows, and tell which classes break the promise; exit code 3 if any does.
+    """Count new rows, and say which classes are likely covered too little; exit code 3 if any is.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def run(
     state
         Where the counts are kept (JSON); made if it does not exist.
     merge
-        States of other services with the same model, which are added to this one.
+        States of other services with the same model, which are added to this one, each once.
     by_id
         The labels of --labels have ids, too, and join the rows by id. Rows whose label is not
         there yet are left out; those that were counted under their id before are not counted
@@ -65,18 +65,17 @@ def run(
     false_alarm
         Level of each question; 0.05 in a new state.
     tolerance
-        How far below 1 - alpha coverage may be before the promise counts as broken; 0.02 in a
-        new state.
+        How far below 1 - alpha the coverage of a class may be; 0.02 in a new state.
     period
         What to call the time of these rows, for the history; today's date (UTC) by default.
     again
         Count the data even if the same rows were counted before.
     top
-        How many classes the table has, those with the strongest evidence.
+        How many classes the table shows, those with the strongest evidence.
     report
         Where to write a page (.html): coverage over time, classes in alarm, when it began.
     quiet_alarms
-        Exit with code 0 in spite of alarms.
+        Exit with code 0 even if there are alarms.
     as_json
         Print everything as JSON.
     """

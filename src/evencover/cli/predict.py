@@ -48,12 +48,13 @@ def run(
     with_probabilities
         Write the probability of each listed class too.
     top
-        List at most so many classes of each set, the most probable ones, beside its full size.
+        List at most this many classes of each set, the most probable ones; the size is still
+        that of the whole set.
     taxonomy
         Also write each set in the words of a tree of classes, such as "3 warblers, all owls": a
         table (.csv, .tsv) whose lines name a class and its groups, narrow to wide.
     parts
-        Say a set in at most so many of these words.
+        Describe a set in at most this many of these groups.
     part_format
         The kind of files in a folder: parquet, npz, jsonl or csv.
     dask

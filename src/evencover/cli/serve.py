@@ -55,8 +55,7 @@ def run(
     false_alarm
         Level of each question of the monitor; 0.05 in a new state.
     tolerance
-        How far below 1 - alpha coverage may be before the promise counts as broken; 0.02 in a new
-        state.
+        How far below 1 - alpha the coverage of a class may be; 0.02 in a new state.
     max_body
         The largest body of a request, in bytes.
     max_rows
@@ -64,7 +63,7 @@ def run(
     timeout
         Seconds in which the head of a request must arrive, and its body.
     max_requests
-        How many requests may be under way at once; others are told to come again (503).
+        How many requests may be under way at once; others are told to try again (503).
     """
     from evencover.serving.http.app import make_app, require_extra
     from evencover.serving.http.arrival import with_patience

@@ -20,7 +20,7 @@ from evencover.errors import InputError
 
 app = App(
     name="evencover",
-    help="Prediction sets that cover every class, not just the average one.",
+    help="Prediction sets that aim to cover every class, not just the average one.",
     version=f"evencover {evencover.__version__}",
     help_format="plaintext",
 )

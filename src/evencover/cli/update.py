@@ -34,7 +34,7 @@ def run(
     output
         Where to write the new model (.safetensors).
     window
-        Keep only so many rows, the newest.
+        Keep only this many rows, the newest.
     since
         Keep only the row with this id and those after it.
     dask

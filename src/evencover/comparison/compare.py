@@ -67,7 +67,7 @@ def compare(
     n_splits
         How many times the rows are split; at least 2.
     calibration_fraction, n_per_class
-        How many rows calibrate: a share of all (one half by default), or so many of each class
+        How many rows calibrate: a share of all (one half by default), or this many of each class
         (one number for all, or one per class), leaving a row to test on to every class that has
         two.
     from_logits, temperature, random_state
@@ -75,7 +75,7 @@ def compare(
     temperatures
         Several of them, for logits: every method and score is tried with each.
     max_size, min_coverage
-        Advise only what has sets of at most so many classes on average, and covers at least this
+        Advise only what has sets of at most this many classes on average, and covers at least this
         share of all rows.
 
     >>> from evencover.data import load_languages

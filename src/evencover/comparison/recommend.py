@@ -290,8 +290,9 @@ def _expect(counts: IntArray, alpha: float, method: str) -> str:
             "from the luck of the calibration rows."
         )
     return (
-        f"coverage of {1 - alpha:g} overall and near it for most classes. A classwise threshold "
-        f"from {middle} rows would miss by about {noise:.1f} points by luck alone{always}."
+        f"coverage of about {1 - alpha:g} overall, and near it for most classes: an aim, not a "
+        f"guarantee. A classwise threshold from {middle} rows would miss by about {noise:.1f} "
+        f"points by luck alone{always}."
     )
 
 

@@ -302,7 +302,8 @@ class Comparison:
         return (
             f"{self.n_splits} splits into {self.n_calibration} calibration and {self.n_test} test "
             f"rows, alpha = {self.alpha:g}{confident}.\n"
-            f"Test noise alone gives a CovGap of {self.noise_floor:.1f} here: less is no better."
+            f"Test noise alone gives a CovGap of {self.noise_floor:.1f} here; a lower one is no "
+            "better."
         )
 
     def __str__(self) -> str:

@@ -97,7 +97,7 @@ def infer(
     batch_size, workers
         How many inputs the model takes at once, and how many threads read and prepare them.
     limit
-        Take only so many inputs, the first ones.
+        Take only this many inputs, the first ones.
     strict
         Fail at the first input that cannot be read, instead of listing it in `_unreadable.csv`.
     force

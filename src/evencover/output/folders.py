@@ -70,9 +70,10 @@ def predict_to_folder(
     with_probabilities
         Write the probability of each listed class too.
     top
-        List at most so many classes of each set, the most probable ones, beside its size.
+        List at most this many classes of each set, the most probable ones; the size is
+        still that of the whole set.
     taxonomy, parts
-        Also write the smallest nodes of a tree of classes that cover each set, at most so many: a
+        Also write the smallest nodes of a tree of classes that cover each set, at most this many: a
         `Taxonomy`, or what it is read from.
     force
         Write anew what another model or input made.

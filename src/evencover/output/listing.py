@@ -87,10 +87,10 @@ class Listing:
     with_probabilities
         Whether each class comes with its probability.
     top
-        List at most so many classes of a set, the most probable ones; None lists all.
+        List at most this many classes of a set, the most probable ones; None lists all.
     taxonomy, parts
         Beside the classes, write the smallest nodes of this tree that cover the whole set, at
-        most so many.
+        most this many.
     """
 
     order: Order = "probability"

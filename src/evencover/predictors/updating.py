@@ -64,7 +64,7 @@ class Updatable(Method):
         probabilities, labels, ids, executor
             New rows, as in `fit`. If the calibration rows had ids, these must have some, too.
         window
-            Keep only so many rows, the newest.
+            Keep only this many rows, the newest.
         since
             Keep only the row with this id (without ids: this place, from 0) and those after it.
 
