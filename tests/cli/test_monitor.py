@@ -104,16 +104,20 @@ def test_labels_that_come_later_join_by_id(folder, data, watch, model):
         file.writelines(f"case {n},{labels[n]}\n" for n in later)
         file.write("case 9999,0\n")
     result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id", "--period", "p"))
-    assert "100 rows have no label yet; 1 labels have no row here" in result.err
+    assert "rows without a label yet: 100; labels without a row here: 1" in result.err
     grown = [f"case {n},{labels[n]}\n" for n in range(250)]  # most of these were counted
     (folder / "labels.csv").write_text("ids,labels\n" + "".join(grown))
     result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id", "--period", "q"))
     n_both = int((later < 250).sum())
-    assert f"{n_both} rows were counted before" in result.err
+    assert f"counted before: {n_both}" in result.err
     assert f"{450 - n_both} labelled rows" in result.out
     again = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id"))
-    assert "250 rows were counted before" in again.err
+    assert "counted before: 250" in again.err
     assert f"{450 - n_both} labelled rows" in again.out
+    (folder / "labels.csv").write_text("ids,labels\ncase 9999,0\ncase 7,0\ncase 3,oak\n")
+    wrong = watch("rows.npz", "--labels", "labels.csv", "--by-id", state="new.json")
+    assert wrong.code == 2
+    assert "Got 'oak' in row 2 of 'labels.csv'" in wrong.err
     later = np.union1d(later, np.arange(250))
     expected = CoverageMonitor(load(model))
     known = np.sort(later)

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
 
+from evencover import InputError
 from evencover.data import as_source
+from evencover.data.files import column_from_file
 
 DOUBLES = ROWS.astype(np.float64)
 
@@ -109,3 +111,13 @@ def test_the_only_column_of_labels_may_have_any_heading(tmp_path):
         path = write(tmp_path / "y.csv", [["kind"], *([value] for value in values.tolist())])
         source = as_source(tmp_path / "p.npy", path, class_names=NAMES)
         assert_holds(source, ROWS)
+
+
+@pytest.mark.parametrize("content", ["labels\nMam, Northern\n", "ids,labels\na,Mam, Northern\n"])
+def test_a_label_is_not_cut_off_at_a_comma(tmp_path, content):
+    path = tmp_path / "labels.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"Got \d in row 0; text with a comma in it needs quotes"):
+        column_from_file(path)
+    path.write_text(content.replace("Mam, Northern", '"Mam, Northern"'))
+    assert column_from_file(path).tolist() == ["Mam, Northern"]

@@ -133,8 +133,8 @@ def _count_joined(
     n_waiting, n_unused = joined.n_waiting, joined.n_unused
     if n_waiting or n_unused or n_counted:
         note(
-            f"{n_waiting:,} rows have no label yet; {n_unused:,} labels have no row here; "
-            f"{n_counted:,} rows were counted before."
+            f"rows without a label yet: {n_waiting:,}; labels without a row here: {n_unused:,}; "
+            f"rows that were counted before: {n_counted:,}."
         )
     if joined.n_rows:
         monitor.update(joined, period=period)
@@ -156,7 +156,8 @@ def _joined(data: str, read: Input) -> LabelledRows:
         raise InputError(f"--by-id needs ids. Got none with {source.name}; pass --ids.")
     labels = column_from_file(read.labels, read.labels_key or "labels")
     label_ids = column_from_file(read.labels, read.ids_key or "ids")
-    return LabelledRows(source, ids, label_ids, labels)
+    file = read.labels
+    return LabelledRows(source, ids, label_ids, labels, lambda row: f"row {row} of '{file}'")
 
 
 def _not_merged_yet(

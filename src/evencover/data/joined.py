@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,18 @@ class LabelledRows(Source):
         (N,) their ids.
     label_ids, labels
         (M,) the ids of labels that are known, in any order, and the labels.
+    label_place
+        What a message calls a label, by its place among these.
     """
 
-    def __init__(self, source: Source, ids: Any, label_ids: Any, labels: Any) -> None:
+    def __init__(
+        self,
+        source: Source,
+        ids: Any,
+        label_ids: Any,
+        labels: Any,
+        label_place: Callable[[int], str] = lambda row: f"label {row}",
+    ) -> None:
         mine = row_ids(ids, len(ids) if source.n_rows is None else source.n_rows)
         labels = plain_array(labels)
         theirs = row_ids(label_ids, len(labels))
@@ -48,7 +57,8 @@ class LabelledRows(Source):
                 f"None of the {len(labels)} labels has the id of one of the {len(mine)} rows."
             )
         self._source, self._all_keys = source, mine
-        self._all_ids, self._all_labels = plain_array(ids), labels[order[place]]
+        self._all_ids, self._labels = plain_array(ids), labels
+        self._place_of_label, self._label_place_of = order[place], label_place
         self.n_waiting = int((~self._is_known).sum())
         self.n_unused = len(labels) - int(self._is_known.sum())
         for same in ("n_classes", "class_names", "logits", "name", "numbers_are_names", "watch"):
@@ -69,7 +79,9 @@ class LabelledRows(Source):
 
     def _take_known(self) -> None:
         self.n_rows, self._ids = int(self._is_known.sum()), self._all_ids[self._is_known]
-        self.attach_labels(self._all_labels[self._is_known])
+        places = self._place_of_label[self._is_known]
+        name = self._label_place_of
+        self.attach_labels(self._labels[places], lambda row: name(int(places[row])))
         self.labels_given = True
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:

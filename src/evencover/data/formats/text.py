@@ -125,6 +125,13 @@ def text_column(location: Location, key: str) -> Array:
     if at is None and len(first) != 1:
         raise InputError(f"'{location}' must have a column {key!r}. Got {listed(first)}.")
     values = [first, *rest] if at is None else rest
+    long = next((row for row, line in enumerate(values) if len(line) > len(first)), None)
+    if long is not None:
+        raise InputError(
+            f"Every row of '{location}' must have {len(first)} value{'s'[: len(first) - 1]}. "
+            f"Got {len(values[long])} in row {long}; text with a "
+            f"{'tab' if location.suffix.lower() == '.tsv' else 'comma'} in it needs quotes."
+        )
     short = next((row for row, line in enumerate(values) if len(line) <= (at or 0)), None)
     if short is not None:
         raise InputError(f"Every row of '{location}' must have a value. Got none in row {short}.")
