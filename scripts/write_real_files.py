@@ -2,6 +2,7 @@
 
     python scripts/write_real_files.py cleanlab transformers torch scikit-learn -o FOLDER
     python scripts/write_real_files.py autogluon lm-eval lighteval -o FOLDER
+    TIMM_INFERENCE=inference.py python scripts/write_real_files.py timm -o FOLDER
 
 Each tool fits a toy model on toy data (or asks a tiny language model with random weights) and
 writes the file itself. The tools are no dependencies of evencover: install those that you ask for,
@@ -144,6 +145,48 @@ def torch_files(folder: Path) -> None:
     torch.save((logits.softmax(1), torch.tensor(labels)), folder / "torch_pair.pt")
     torch.save({"logits": logits, "labels": torch.tensor(labels)}, folder / "torch_dictionary.pt")
     torch.save({"model": layer, "logits": logits}, folder / "torch_with_a_module.pt")
+
+
+def timm(folder: Path) -> None:
+    """Results of inference.py for a tiny network with random weights and pictures of one colour.
+
+    The script is in timm's repository, not in its package: TIMM_INFERENCE is its path.
+    """
+    import timm as library
+    import torch
+    from PIL import Image
+
+    torch.manual_seed(0)
+    _, _, features, labels = trees()
+    with tempfile.TemporaryDirectory() as scratch:
+        where = Path(scratch)
+        network = library.create_model("test_vit", num_classes=len(CLASSES))
+        torch.nn.init.normal_(network.head.weight)
+        torch.save(network.state_dict(), where / "weights.pth")
+        for place, ((height, girth), y) in enumerate(zip(features, labels, strict=True)):
+            colour = tuple(int(np.clip((value + 3) * 30, 0, 255)) for value in (height, girth, y))
+            (where / "pictures" / CLASSES[y]).mkdir(parents=True, exist_ok=True)
+            picture = Image.new("RGB", (32, 32), colour)
+            picture.save(where / "pictures" / CLASSES[y] / f"{place:02}.png")
+        for name, options in TIMM_OPTIONS.items():
+            command = [sys.executable, os.environ["TIMM_INFERENCE"], where / "pictures"]
+            command += ["--model", "test_vit", "--checkpoint", where / "weights.pth"]
+            command += ["--num-classes", str(len(CLASSES)), "--device", "cpu", "--workers", "0"]
+            command += ["--no-console-results", "--results-dir", folder.resolve()]
+            command += ["--results-file", name, "--results-format", "csv", "parquet"]
+            offline([*command, *options], where)
+    kinds = sorted(CLASSES[y] for y in labels)  # folders are read in the order of their names
+    (folder / "timm_labels.txt").write_text("".join(f"{CLASSES.index(k)}\n" for k in kinds))
+
+
+TIMM_OPTIONS = {
+    "timm": ["--topk", "0"],
+    "timm_logits": ["--topk", "0", "--output-type", "logit"],
+    "timm_columns": ["--topk", "0", "--results-separate-col"],
+    "timm_best": [],
+    "timm_best_3": ["--topk", "3", "--include-index"],
+    "timm_best_3_columns": ["--topk", "3", "--include-index", "--results-separate-col"],
+}
 
 
 def language_model(folder: Path) -> Path:
@@ -313,6 +356,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "autogluon": autogluon,
     "transformers": transformers,
     "torch": torch_files,
+    "timm": timm,
     "lm-eval": lm_eval,
     "lighteval": lighteval,
     "lighteval-0.10": flat_lighteval,

@@ -172,6 +172,29 @@ def test_two_tools_that_asked_one_model_give_the_same_numbers():
     assert labels.tolist() == other_labels.tolist()
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("name", "logits"), [("timm", False), ("timm_logits", True), ("timm_columns", None)]
+)
+def test_results_of_timm_with_all_classes(name, logits, ending):
+    """A list for each picture, or a column for each class."""
+    table = pq.read_table(FOLDER / f"{name}.parquet").to_pylist()
+    columns = [each for each in table[0] if each != "filename"]
+    by_hand = [np.hstack([record[each] for each in columns]) for record in table]
+    source = as_source(FOLDER / f"{name}.{ending}", FOLDER / "timm_labels.txt")
+    rows, labels = read(source)
+    np.testing.assert_allclose(rows, by_hand, rtol=1e-6)
+    assert labels.tolist() == [int(y) for y in (FOLDER / "timm_labels.txt").read_text().split()]
+    assert source.logits is logits
+    assert StandardPredictor(alpha=0.5).fit(source).n_classes_ == len(CLASSES)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["timm_best", "timm_best_3", "timm_best_3_columns"])
+def test_results_of_timm_with_the_best_classes_are_refused(name, ending):
+    assert_refused(FOLDER / f"{name}.{ending}", r"the best classes of each row.*--topk 0")
+
+
 @pytest.mark.parametrize("name", ["torch_pair.pt", "torch_dictionary.pt"])
 def test_files_of_torch(name):
     torch = pytest.importorskip("torch")
