@@ -22,15 +22,19 @@ for name, derandomize in (("short", True), ("deep", False)):
 settings.load_profile("deep" if IS_DEEP else "short")
 
 MARKED = ("browser", "cluster", "statistical")  # folders whose tests carry their name as a mark
+SHARING = ("tests/browser", "tests/cluster")  # what they start takes seconds: it is started once
 LONGEST = (
     "cluster",
     "browser",
-    "docs",
     "predictors",
     "kernels",
-    "inference",
-    "statistical",
+    "docs",
     "experiments",
+    "cli",
+    "statistical",
+    "inference",
+    "attacks",
+    "report",
     "benchmarks",
 )
 
@@ -48,6 +52,19 @@ def folder_of(item):
     """The folder of a test below tests/, if it is one of ours."""
     is_ours = item.path.is_relative_to(TESTS)
     return item.path.relative_to(TESTS).parts[0] if is_ours else "src"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A worker takes a file at a time, or a folder whose files share a browser or a cluster."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            folder, _, _ = nodeid.partition("/test_")
+            return folder if folder in SHARING else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 class Data(NamedTuple):
