@@ -8,7 +8,9 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/evencover/_kernels/*.cpp
 # Tests of one file share their fixtures, so one worker runs them; the longest come first. There is
 # one worker more than there are cores, because some tests wait for processes that they started.
 WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
-PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Bytecode is written whatever the shell says: tests start some hundred processes, and each of them
+# would compile the package.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup demo lint test test-deep test-oldest audit bench docs wheels clean
 
