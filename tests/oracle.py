@@ -9,6 +9,7 @@ import math
 import struct
 from bisect import bisect_left, bisect_right
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -31,9 +32,14 @@ def float32_bits(value):
 
 
 def row_content(row):
+    return content_of_doubles(np.asarray(row, dtype=np.float64).tobytes())
+
+
+@lru_cache(maxsize=4096)  # of bytes: 0 and -0 differ; tests ask for the same rows again and again
+def content_of_doubles(row):
     """Products of neighbouring columns' float32 bits, shifted by the column, and what is left."""
     words, rest = [], 0
-    for column, value in enumerate(map(float, row)):
+    for column, value in enumerate(np.frombuffer(row).tolist()):
         near = float(np.float32(value))
         words.append((float32_bits(near) + (column + 1) * 0x9E3779B1) % WORD)
         left = value - near if math.isfinite(near) else 0.0
@@ -267,9 +273,10 @@ def macro_weights(labels, n_classes):
 def macro_threshold(scores, labels, n_classes, alpha):
     """The smallest score up to which the weights reach 1 - (alpha - max weight)."""
     weights = macro_weights(labels, n_classes)
-    level = 1 - (Fraction(alpha) - max(weights))
-    for q in sorted(scores):
-        if sum(w for s, w in zip(scores, weights, strict=True) if s <= q) >= level:
+    level, reached = 1 - (Fraction(alpha) - max(weights)), 0
+    for q in sorted(set(scores)):
+        reached += sum(w for s, w in zip(scores, weights, strict=True) if s == q)
+        if reached >= level:
             return q
     return INFINITY
 
