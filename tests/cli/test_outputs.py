@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.running import listing, refused, shell, succeeded
+from attacks.children import command
+from cli.running import Result, listing, refused, shell, succeeded
 
 from evencover import load
 
@@ -55,14 +56,20 @@ def small_disk():
 def test_nothing_is_left_when_the_disk_is_full(model, folder, data, name):
     np.save("many.npy", np.tile(data.rows, (20, 1)))
     before = listing(folder)
-    line = refused(shell("predict", model, "many.npy", "-o", name, preexec_fn=small_disk))
+    arguments = ("predict", model, "many.npy", "-o", name)
+    line = refused_on_a_small_disk(arguments, folder)
     assert f"Cannot write '{name}'" in line
     assert "Nothing was written" in line
     assert listing(folder) == before
     (folder / name).write_text("precious")
-    arguments = ("predict", model, "many.npy", "-o", name, "--force")
-    refused(shell(*arguments, preexec_fn=small_disk))
+    refused_on_a_small_disk([*arguments, "--force"], folder)
     assert (folder / name).read_text() == "precious"
+
+
+def refused_on_a_small_disk(arguments, folder):
+    """In a forked child, which has imported everything; the next test takes a real shell."""
+    done = command(arguments, folder, before=small_disk)
+    return refused(Result(done.code, "", done.said))
 
 
 def test_no_model_is_left_when_the_disk_is_full(folder):

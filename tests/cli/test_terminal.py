@@ -66,7 +66,7 @@ def on_terminal(width, *arguments):
 # Width ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [80, 60, 50])
+@pytest.mark.parametrize("width", [80, pytest.param(60, marks=pytest.mark.deep), 50])
 def test_evaluate_fits_the_terminal(model, width):
     lines = on_terminal(width, "evaluate", model, "test.npz")
     assert max(map(len, lines)) <= width
@@ -120,9 +120,9 @@ def test_folded_lines_stay_in_their_column():
     "arguments",
     [
         ("--help",),
-        ("calibrate", "--help"),
+        pytest.param(("calibrate", "--help"), marks=pytest.mark.deep),
         ("evaluate", "m.safetensors", "test.npz"),
-        ("info", "m.safetensors"),
+        pytest.param(("info", "m.safetensors"), marks=pytest.mark.deep),
     ],
     ids=" ".join,
 )
@@ -219,7 +219,9 @@ def test_ctrl_c_tells_what_a_folder_holds(model, tmp_path):
 # Completion -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell", ["bash", *(pytest.param(name, marks=pytest.mark.deep) for name in ("zsh", "fish"))]
+)
 def test_completion_is_installed_on_request(tmp_path, shell):
     script = tmp_path / "completion"
     done = subprocess.run(

@@ -61,7 +61,7 @@ def test_killed_at_random_and_finished(tmp_path, command):
     assert len(expected) > 4
     chance = random.Random(3)
     n_kills, run = 0, 0
-    while n_kills < size(2, 20):
+    while n_kills < size(1, 20):
         run += 1
         assert run < 100
         folder = tmp_path / f"run {run}"
