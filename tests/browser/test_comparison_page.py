@@ -62,7 +62,7 @@ def test_the_table_sorts(visit, comparison):
     assert first.startswith(smallest.name)
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.deep)])
 def test_a_phone_is_wide_enough(visit, comparison, dark):
     page = visit(comparison[0], width=390, height=844, dark=dark)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import oracle
 import pytest
-from depth import size
+from depth import IS_DEEP, size
 from scipy.stats import binom
 
 from evencover import APS, RAPS, InputError, Softmax, compare
@@ -48,9 +48,15 @@ def naive_reports(data, make, score, alpha, n_splits, **split):
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize(
-    "split", [{}, {"calibration_fraction": 0.7}, {"n_per_class": 25}], ids=lambda s: str(*s)
+    ("split", "variant"),
+    [
+        (split, variant)
+        for split in ({}, {"calibration_fraction": 0.7}, {"n_per_class": 25})
+        for variant in ({}, {"exact": True}, {"allow_empty": False})
+        if IS_DEEP or not (split and variant)
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("variant", [{}, {"exact": True}, {"allow_empty": False}], ids=str)
 def test_compare_is_the_naive_loop(data, split, variant):
     makers = {
         StandardPredictor: lambda **p: StandardPredictor(**variant, **p),

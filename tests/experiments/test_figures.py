@@ -93,8 +93,8 @@ def test_files_by_ending(small, tmp_path, ending, start):
     assert all(path.read_bytes().startswith(start) for path in paths)
 
 
-def test_randomised_variants_have_a_figure_of_their_own(results, tmp_path):
-    paths = write_figures(results, tmp_path)
+def test_randomised_variants_have_a_figure_of_their_own(make_grid, tmp_path):
+    paths = write_figures(run(make_grid(scores=["softmax"], repetitions=2)), tmp_path)
     assert [path.stem for path in paths] == ["mine", "mine-randomised", "mine-classes"]
 
 

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from depth import IS_DEEP
 from kernels.made import DTYPES, PLAIN, tied_rows
 from kernels.same_bits import all_same_bits, native, same_bits
 
@@ -45,7 +46,7 @@ def test_the_first_bad_row_is_named(dtype, value):
         (Softmax(), 4500),
         (APS(), 4500),
     ]:
-        for column in (0, k // 2, k - 1):
+        for column in (0, k // 2, k - 1) if k < 4500 or IS_DEEP else (k - 1,):
             rows = tied_rows(rng, 6, k, dtype)
             rows[[4, 2], column] = value
             for answer in same_everywhere(score, rows, **PLAIN):
