@@ -1,6 +1,10 @@
 """Damaged files of every kind are read or refused in one sentence: nothing dies, hangs, swells."""
 
+import subprocess
+import sys
+
 import pytest
+from attacks import guided
 from attacks.mutator import attack
 from attacks.seeds import ENDINGS, seeds_of
 from depth import size
@@ -22,3 +26,14 @@ def test_mutants_are_read_or_refused(kind, tmp_path):
     assert not troubles, "\n".join(f"{trouble.number}: {trouble.what}" for trouble in troubles)
     assert n_read + n_refused == n_all == len(numbers)
     assert min(n_read, n_refused) > 0  # seeds that nobody can read would prove nothing
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", guided.KINDS)
+def test_new_paths_are_read_or_refused(kind):
+    """Guided by the branches of our own code, where the mutator goes by chance."""
+    pytest.importorskip("atheris")
+    command = [sys.executable, guided.__file__, kind, "30000", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert " cov: " in done.stderr
