@@ -7,11 +7,14 @@ import shutil
 
 import h5py
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from inputs import LABELS, NAMES, ROWS, K, N, assert_refused, read, write_arrays, write_table
 
 from evencover import InputError, StandardPredictor, load, save
 from evencover.data import as_source
+from evencover.data.identity import identity_of
+from evencover.data.reading import reading
 
 
 class Bomb:
@@ -133,6 +136,21 @@ def test_a_file_that_is_replaced_after_its_opening_is_refused(tmp_path, ending):
         with pytest.raises(InputError, match="must stay as it was"):
             read(part)
     as_source(path)  # it is the other file now, from its opening on
+
+
+def test_a_file_that_is_half_written_anew_is_not_called_broken(tmp_path):
+    path = write_any(tmp_path, "parquet", ROWS, LABELS)
+    known = identity_of(path)
+
+    def read_meanwhile():
+        with reading(path, known):
+            path.write_bytes(path.read_bytes()[:99])
+            pq.read_table(path)
+
+    with pytest.raises(InputError, match="must stay as it was"):
+        read_meanwhile()
+    with pytest.raises(InputError, match="truncated"), reading(path):
+        pq.read_table(path)
 
 
 @pytest.mark.parametrize("ending", ["npz", "parquet", "csv"])

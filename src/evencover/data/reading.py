@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from evencover.data.identity import Identity, identity_of, refuse_changed
 from evencover.data.location import Location
@@ -26,6 +26,7 @@ def reading(location: Location, known: Identity | None = None) -> Iterator[Ident
     The file must be the same when the reading ends as when it begins, and the one that is `known`
     from an earlier opening. Gives what it is known by.
     """
+    identity = known
     try:
         identity = identity_of(location) if known is None else known
         if known is not None:
@@ -44,6 +45,9 @@ def reading(location: Location, known: Identity | None = None) -> Iterator[Ident
         number = error.errno if isinstance(error, OSError) else None
         if number in _SHORT_OF:
             raise FileError(f"Cannot read '{location}': {_SHORT_OF[number]}.") from error
+        if identity is not None:  # half of what is being written reads like a broken file
+            with suppress(OSError):
+                refuse_changed(location, identity)
         raise InputError(
             f"Cannot read '{location}': the file is truncated or not of the kind its ending says "
             f"({one_line(error)})."
