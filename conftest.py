@@ -3,8 +3,11 @@
 Doctests of the C++ wrapper are collected only where the kernels were built.
 """
 
+import gc
 import importlib.util
 import os
+
+import pytest
 
 # Read when NumPy is imported, which is later.
 for library in ("OMP", "OPENBLAS", "MKL"):
@@ -13,3 +16,14 @@ for library in ("OMP", "OPENBLAS", "MKL"):
 collect_ignore = []
 if importlib.util.find_spec("evencover._kernels._native") is None:
     collect_ignore.append("src/evencover/_kernels/native.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Thousands of tests live until the end: the garbage collector need not look at them again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
