@@ -17,6 +17,8 @@ pytest.importorskip("altair")
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
 
+pytestmark = pytest.mark.usefixtures("charts_once")
+
 EVIL = "<script>alert(1)</script>"
 QUOTES = "\"double\" 'single' `tick` \\ </td>"
 EMOJI = "🦊 fox & 🐺 wolf"
@@ -30,7 +32,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def languages(folder, quietly):
+def languages(folder, quietly, charts_once):
     """Half of the bundled languages calibrates, half is reported on."""
     rows, labels, names = load_languages()
     half = len(labels) // 2

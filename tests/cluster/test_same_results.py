@@ -226,6 +226,7 @@ def test_calibration_without_gathering_brings_back_bytes_for_classes(
     assert len(received) <= 64  # a pass at least halves an interval of 64-bit keys
 
 
+@pytest.mark.usefixtures("charts_once")
 @pytest.mark.parametrize("where", ["local", "address"])
 def test_the_commands_run_on_a_cluster(where, client, parts, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("EVENCOVER_THREADS", "1")

@@ -16,6 +16,8 @@ pytest.importorskip("altair")
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
 
+pytestmark = pytest.mark.usefixtures("charts_once")
+
 EVIL = "</script><script>alert(1)</script><!-- & \u2028 \"'"
 
 
@@ -31,7 +33,7 @@ def predictor(data):
 
 
 @pytest.fixture(scope="module")
-def html(predictor, data):
+def html(predictor, data, charts_once):
     return report_html(predictor, data.rows[300:], data.labels[300:], title=EVIL)
 
 
