@@ -6,6 +6,7 @@ checkers only counts like any other.
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -40,7 +41,12 @@ def module_name(path: Path) -> str:
 
 FILES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 # The package itself is only the list of public names: it names every room and has no layer.
-MODULES = {name: ast.parse(path.read_text("utf-8")) for name, path in FILES.items() if name}
+ROOMS = sorted({name.partition(".")[0] for name in FILES if name})
+
+
+@cache  # not when tests are collected, which every worker does
+def modules() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in FILES.items() if name}
 
 
 def room_of(module: str) -> str:
@@ -64,7 +70,9 @@ def imports(tree: ast.Module) -> Iterator[str]:
                 yield name.removeprefix("evencover.")
 
 
-IMPORTS = {module: set(imports(tree)) - {module} for module, tree in MODULES.items()}
+@cache
+def import_graph() -> dict[str, set[str]]:
+    return {module: set(imports(tree)) - {module} for module, tree in modules().items()}
 
 
 def assert_no_cycle(graph: dict[str, set[str]]) -> None:
@@ -75,9 +83,9 @@ def assert_no_cycle(graph: dict[str, set[str]]) -> None:
 
 
 def test_the_graph_is_read() -> None:
-    assert "data.source" in IMPORTS["data.opening"]
-    assert "_kernels" in IMPORTS["randomness"]  # from evencover import _kernels
-    assert sum(map(len, IMPORTS.values())) > 200
+    assert "data.source" in import_graph()["data.opening"]
+    assert "_kernels" in import_graph()["randomness"]  # from evencover import _kernels
+    assert sum(map(len, import_graph().values())) > 200
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
@@ -93,14 +101,14 @@ def later():
 
 
 def test_every_room_has_a_layer() -> None:
-    assert {room_of(module) for module in MODULES} <= set(LAYER_OF)
+    assert set(ROOMS) <= set(LAYER_OF)
 
 
-@pytest.mark.parametrize("room", sorted({room_of(module) for module in MODULES}))
+@pytest.mark.parametrize("room", ROOMS)
 def test_rooms_import_from_their_own_or_lower_layers(room: str) -> None:
     upwards = [
         f"{module} imports {other}"
-        for module, others in IMPORTS.items()
+        for module, others in import_graph().items()
         for other in sorted(others)
         if room_of(module) == room and LAYER_OF[room_of(other)] > LAYER_OF[room]
     ]
@@ -108,14 +116,14 @@ def test_rooms_import_from_their_own_or_lower_layers(room: str) -> None:
 
 
 def test_no_rooms_import_each_other() -> None:
-    rooms: dict[str, set[str]] = {room_of(module): set() for module in MODULES}
-    for module, others in IMPORTS.items():
+    rooms: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for module, others in import_graph().items():
         rooms[room_of(module)] |= {room_of(other) for other in others} - {room_of(module)}
     assert_no_cycle(rooms)
 
 
 def test_no_modules_import_each_other() -> None:
-    assert_no_cycle(IMPORTS)
+    assert_no_cycle(import_graph())
 
 
 @pytest.mark.parametrize("module", [pytest.param(name, id=name or "evencover") for name in FILES])
@@ -147,12 +155,12 @@ def classes_asked_for(tree: ast.Module) -> set[str]:
 
 def test_no_other_room_asks_for_one_method_or_score() -> None:
     rooms = ("predictors", "scores")
-    defined = (classes_of(tree) for name, tree in MODULES.items() if room_of(name) in rooms)
+    defined = (classes_of(tree) for name, tree in modules().items() if room_of(name) in rooms)
     concrete = set().union(*defined) - BASES
     assert "ClusteredPredictor" in concrete
     asked = {
         module: classes_asked_for(tree) & concrete
-        for module, tree in MODULES.items()
+        for module, tree in modules().items()
         if room_of(module) not in rooms
     }
     assert {module: names for module, names in asked.items() if names} == {}

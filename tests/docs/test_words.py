@@ -1,6 +1,7 @@
 """Words that readers stumbled over stay away, from pages, messages and help."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,18 @@ ENDINGS = {".md", ".py", ".j2", ".js", ".rst"}
 PLACES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "src", "examples")
 
 
+@cache
 def texts(root=ROOT):
     """Every text that somebody reads, in one line each: sentences in code are broken and quoted."""
+    found = []
     for place in PLACES:
         path = root / place
         for file in [path] if path.is_file() else sorted(path.rglob("*")):
             if file.suffix in ENDINGS and "_build" not in file.parts:
                 words = file.read_text(encoding="utf-8")
                 words = re.sub(r'"\s+f?"', "", words)
-                yield file.relative_to(root), re.sub(r"\s+", " ", words)
+                found.append((file.relative_to(root), re.sub(r"\s+", " ", words)))
+    return found
 
 
 @pytest.mark.parametrize(
