@@ -22,7 +22,7 @@ THREE = [Softmax(), APS(), RAPS()]
 @pytest.mark.parametrize("make", MAKERS)
 def test_probabilities(make, dtype):
     """The numbers of classes lie around those that fill vector registers."""
-    for k in (2, 3, 15, 16, 17, 100):
+    for k in (2, 3, 15, 16, 17, 100) if IS_DEEP else (2, 15, 16, 17):
         rng = np.random.default_rng(k)
         every = k in ((3, 17, 100) if IS_DEEP else (17,))
         all_same_bits(rng, make(rng, size(5, 8), k, dtype), scores=SCORES if every else THREE)
