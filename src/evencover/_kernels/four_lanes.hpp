@@ -20,19 +20,17 @@ inline Four all(double x) { return Four{x, x, x, x}; }
 inline Four larger(Four a, Four b) { return a > b ? a : b; }
 inline Four magnitude(Four a) { return larger(a, -a); }
 
-inline Four exp_nonpositive(Four x) {
+// exp(x) is a polynomial of `rest` times `scale`, which is 0 where x is less than -700.
+inline void reduce_exponent(Four x, Four& rest, Four& scale) {
     const Four to_integer = all(exp_to_integer), clipped = larger(x, all(-701.0));
     const Four shifted = clipped * exp_per_doubling + to_integer;
     const Four k = shifted - to_integer;
-    const Four r = (clipped - k * exp_high) - k * exp_low;
-    Four value = all(exp_coefficients[0]);
-    for (int i = 1; i < n_exp_coefficients; ++i) value = value * r + exp_coefficients[i];
+    rest = (clipped - k * exp_high) - k * exp_low;
     FourBits power;
     std::memcpy(&power, &shifted, sizeof power);
     power = (power + 1023) << 52;
-    Four scale;
     std::memcpy(&scale, &power, sizeof scale);
-    return clipped < -700.0 ? all(0.0) : value * scale;
+    scale = clipped < -700.0 ? all(0.0) : scale;
 }
 
 #else

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "buffer.hpp"
-#include "four_lanes.hpp"
+#include "eight_lanes.hpp"
 #include "kernels.hpp"
 
 EVENCOVER_BEGIN
@@ -28,8 +28,9 @@ inline double log_positive(double x) {
     return 2.0 * s * value + static_cast<double>(k) * 0.6931471805599453;
 }
 
-// The counts are kept twice: classes side by side, four at a time, for the likelihood, and bins
-// side by side for the sums over classes. Both are padded with zeros, which change no sum.
+// The counts are kept twice: classes side by side, eight at a time, for the likelihood, and bins
+// side by side for the sums over classes. Both are padded with zeros, which change no sum. An
+// addition waits for the one before, so eight sums are under way at a time.
 class SoftClustering {
    public:
     SoftClustering(const SoftClusters& mixture, const double* weights)
@@ -37,22 +38,22 @@ class SoftClustering {
           n_clusters_(mixture.n_clusters),
           n_bins_(mixture.n_bins),
           width_((n_bins_ + chunk - 1) / chunk * chunk),
-          n_groups_((mixture.n_classes + four - 1) / four),
-          by_class_(n_groups_ * n_bins_ * four),
-          by_bin_(n_groups_ * four * width_),
-          weights_(n_groups_ * n_clusters_ * four),
-          improved_(n_clusters_ * four),
+          n_groups_((mixture.n_classes + eight - 1) / eight),
+          by_class_(n_groups_ * n_bins_ * eight),
+          by_bin_(n_groups_ * eight * width_),
+          weights_(n_groups_ * n_clusters_ * eight),
+          improved_(n_clusters_ * eight),
           sizes_(n_clusters_),
           masses_(n_clusters_ * width_),
           log_sizes_(n_clusters_),
           log_shapes_(n_clusters_ * n_bins_) {
-        for (int64_t y = 0; y < n_groups_ * four; ++y) {
+        for (int64_t y = 0; y < n_groups_ * eight; ++y) {
             const bool exists = y < mixture.n_classes;
             for (int64_t b = 0; b < width_; ++b) {
                 const bool counts = exists && b < n_bins_;
                 const double count = counts ? mixture.counts[y * n_bins_ + b] : 0.0;
                 by_bin_[y * width_ + b] = count;
-                if (b < n_bins_) by_class_[(y / four * n_bins_ + b) * four + y % four] = count;
+                if (b < n_bins_) by_class_[(y / eight * n_bins_ + b) * eight + y % eight] = count;
             }
             for (int64_t m = 0; m < n_clusters_; ++m) {
                 *weight_of(y, m) = exists ? weights[y * n_clusters_ + m] : 0.0;
@@ -62,21 +63,20 @@ class SoftClustering {
 
     void run() {
         start_sums();
-        add(0, mixture_.n_classes);
+        add(0, n_groups_);
         for (int64_t step = 0; step < mixture_.most_steps; ++step) {
             describe_clusters();
             start_sums();
-            Four change = all(0.0);
-            for (int64_t y = 0; y < mixture_.n_classes; y += block) {
-                const int64_t end = y + block < mixture_.n_classes ? y + block : mixture_.n_classes;
-                for (int64_t at = y; at < end; at += four) {
-                    change = larger(change, improve(at / four));
+            double change = 0.0;
+            for (int64_t group = 0; group < n_groups_; group += block) {
+                const int64_t end = group + block < n_groups_ ? group + block : n_groups_;
+                for (int64_t g = group; g < end; ++g) {
+                    const double here = improve(g);
+                    change = here > change ? here : change;
                 }
-                add(y, end);  // while they are in the cache
+                add(group, end);  // while they are in the cache
             }
-            double largest = change[0];
-            for (int64_t l = 1; l < four; ++l) largest = change[l] > largest ? change[l] : largest;
-            if (largest < mixture_.tolerance) return;
+            if (change < mixture_.tolerance) return;
         }
     }
 
@@ -87,10 +87,10 @@ class SoftClustering {
     }
 
    private:
-    static constexpr int64_t chunk = 16, block = 64;
+    static constexpr int64_t chunk = 16, block = 8;
 
     double* weight_of(int64_t y, int64_t m) {
-        return weights_.data() + (y / four * n_clusters_ + m) * four + y % four;
+        return weights_.data() + (y / eight * n_clusters_ + m) * eight + y % eight;
     }
 
     void start_sums() {
@@ -98,28 +98,44 @@ class SoftClustering {
         for (int64_t i = 0; i < n_clusters_ * width_; ++i) masses_[i] = 0.0;
     }
 
-    // Adds classes to the clusters by their weights.
+    // Adds groups of classes to the clusters by their weights.
     void add(int64_t begin, int64_t end) {
-        for (int64_t m = 0; m < n_clusters_; ++m) {
-            double size = sizes_[m];
-            for (int64_t y = begin; y < end; ++y) size += *weight_of(y, m);
-            sizes_[m] = size;
-            for (int64_t b = 0; b < width_; b += chunk) {
-                double* const mass = masses_.data() + m * width_ + b;
-                Four first = load_four(mass), second = load_four(mass + 4);
-                Four third = load_four(mass + 8), fourth = load_four(mass + 12);
-                for (int64_t y = begin; y < end; ++y) {
-                    const Four weight = all(*weight_of(y, m));
-                    const double* const counts = by_bin_.data() + y * width_ + b;
-                    first += weight * load_four(counts);
-                    second += weight * load_four(counts + 4);
-                    third += weight * load_four(counts + 8);
-                    fourth += weight * load_four(counts + 12);
+        int64_t m = 0;
+        for (; m + 2 <= n_clusters_; m += 2) add_to<2>(m, begin, end);
+        if (m < n_clusters_) add_to<1>(m, begin, end);
+    }
+
+    // To n clusters from m on, whose sums stay in registers.
+    template <int n>
+    void add_to(int64_t m, int64_t begin, int64_t end) {
+        for (int64_t b = 0; b < width_; b += chunk) {
+            double* const mass = masses_.data() + m * width_ + b;
+            Eight low[n], high[n];
+            double size[n];
+            for (int i = 0; i < n; ++i) {
+                low[i] = load_eight(mass + i * width_);
+                high[i] = load_eight(mass + i * width_ + eight);
+                size[i] = sizes_[m + i];
+            }
+            for (int64_t group = begin; group < end; ++group) {
+                const double* const weights = weights_.data() + (group * n_clusters_ + m) * eight;
+                const double* const counts = by_bin_.data() + group * eight * width_ + b;
+                EVENCOVER_NOT_UNROLLED
+                for (int64_t l = 0; l < eight; ++l) {
+                    const Eight first = load_eight(counts + l * width_);
+                    const Eight second = load_eight(counts + l * width_ + eight);
+                    for (int i = 0; i < n; ++i) {
+                        const double weight = weights[i * eight + l];
+                        low[i] += first * weight;
+                        high[i] += second * weight;
+                        size[i] += weight;
+                    }
                 }
-                store_four(first, mass);
-                store_four(second, mass + 4);
-                store_four(third, mass + 8);
-                store_four(fourth, mass + 12);
+            }
+            for (int i = 0; i < n; ++i) {
+                store_eight(low[i], mass + i * width_);
+                store_eight(high[i], mass + i * width_ + eight);
+                if (b + chunk == width_) sizes_[m + i] = size[i];
             }
         }
     }
@@ -139,46 +155,66 @@ class SoftClustering {
         }
     }
 
-    // New weights of four classes; returns their largest changes.
-    Four improve(int64_t group) {
-        const double* const counts = by_class_.data() + group * n_bins_ * four;
-        double* const weights = weights_.data() + group * n_clusters_ * four;
+    // The logarithms of how likely eight classes are under n clusters from m on.
+    template <int n>
+    Eight likelihoods(int64_t m, const double* counts, Eight top) {
+        const double* const shape = log_shapes_.data() + m * n_bins_;
+        Eight sums[n];
+        for (int i = 0; i < n; ++i) sums[i] = all_eight(log_sizes_[m + i]);
+        for (int64_t b = 0; b < n_bins_; ++b) {
+            const Eight count = load_eight(counts + b * eight);
+            for (int i = 0; i < n; ++i) sums[i] += count * shape[i * n_bins_ + b];
+        }
+        for (int i = 0; i < n; ++i) {
+            top = larger(sums[i], top);
+            store_eight(sums[i], improved_.data() + (m + i) * eight);
+        }
+        return top;
+    }
+
+    // How likely they are, `top` being 1; adds that to the total.
+    template <int n>
+    Eight exponentials(int64_t m, Eight top, Eight total) {
+        double* const improved = improved_.data() + m * eight;
+        Eight values[n];
+        for (int i = 0; i < n; ++i) values[i] = load_eight(improved + i * eight) - top;
+        exp_nonpositive<n>(values);
+        for (int i = 0; i < n; ++i) {
+            total += values[i];
+            store_eight(values[i], improved + i * eight);
+        }
+        return total;
+    }
+
+    // New weights of eight classes; returns their largest change.
+    double improve(int64_t group) {
+        const double* const counts = by_class_.data() + group * n_bins_ * eight;
+        double* const weights = weights_.data() + group * n_clusters_ * eight;
         double* const improved = improved_.data();
-        Four top = all(-HUGE_VAL), total = all(0.0), change = all(0.0);
+        Eight top = all_eight(-HUGE_VAL), total = all_eight(0.0), change = all_eight(0.0);
         int64_t m = 0;
-        for (; m + four <= n_clusters_; m += four) {  // an addition waits for the one before
-            const double* const shape = log_shapes_.data() + m * n_bins_;
-            Four sums[four];
-            for (int64_t i = 0; i < four; ++i) sums[i] = all(log_sizes_[m + i]);
-            for (int64_t b = 0; b < n_bins_; ++b) {
-                const Four count = load_four(counts + b * four);
-                for (int64_t i = 0; i < four; ++i) sums[i] += count * shape[i * n_bins_ + b];
-            }
-            for (int64_t i = 0; i < four; ++i) {
-                top = larger(sums[i], top);
-                store_four(sums[i], improved + (m + i) * four);
-            }
-        }
-        for (; m < n_clusters_; ++m) {
-            const double* const shape = log_shapes_.data() + m * n_bins_;
-            Four sum = all(log_sizes_[m]);
-            for (int64_t b = 0; b < n_bins_; ++b) sum += load_four(counts + b * four) * shape[b];
-            top = larger(sum, top);
-            store_four(sum, improved + m * four);
-        }
+        for (; m + 4 <= n_clusters_; m += 4) top = likelihoods<4>(m, counts, top);
+        for (; m < n_clusters_; ++m) top = likelihoods<1>(m, counts, top);
+        for (m = 0; m + 4 <= n_clusters_; m += 4) total = exponentials<4>(m, top, total);
+        for (; m < n_clusters_; ++m) total = exponentials<1>(m, top, total);
+        const int64_t n_left = mixture_.n_classes - group * eight;
         for (m = 0; m < n_clusters_; ++m) {
-            const Four value = exp_nonpositive(load_four(improved + m * four) - top);
-            total += value;
-            store_four(value, improved + m * four);
+            double* const own = weights + m * eight;
+            const Eight before = load_eight(own), share = load_eight(improved + m * eight) / total;
+            change = larger(change, magnitude(share - before));
+            store_eight(share, own);
         }
-        const int64_t n_missing = (group + 1) * four - mixture_.n_classes;
-        for (m = 0; m < n_clusters_; ++m) {
-            Four share = load_four(improved + m * four) / total;
-            for (int64_t l = four - n_missing; l < four; ++l) share[l] = 0.0;
-            change = larger(change, magnitude(share - load_four(weights + m * four)));
-            store_four(share, weights + m * four);
+        double changes[eight];
+        store_eight(change, changes);
+        double largest = 0.0;
+        for (int64_t l = 0; l < eight; ++l) {
+            if (l < n_left) {
+                largest = changes[l] > largest ? changes[l] : largest;
+            } else {  // no class: it weighs nothing
+                for (m = 0; m < n_clusters_; ++m) weights[m * eight + l] = 0.0;
+            }
         }
-        return change;
+        return largest;
     }
 
     const SoftClusters& mixture_;
@@ -186,10 +222,10 @@ class SoftClustering {
     const int64_t n_bins_;
     const int64_t width_;
     const int64_t n_groups_;
-    Buffer<double> by_class_;  // (groups, bins, four)
+    Buffer<double> by_class_;  // (groups, bins, eight)
     Buffer<double> by_bin_;    // (classes, width)
-    Buffer<double> weights_;   // (groups, clusters, four)
-    Buffer<double> improved_;  // (clusters, four)
+    Buffer<double> weights_;   // (groups, clusters, eight)
+    Buffer<double> improved_;  // (clusters, eight)
     Buffer<double> sizes_;
     Buffer<double> masses_;  // (clusters, width)
     Buffer<double> log_sizes_;
