@@ -14,7 +14,7 @@ CHECKS = {
 RACE = """
 import numpy as np
 from concurrent.futures import ThreadPoolExecutor
-from evencover._kernels import Draws, HeldOut, Limits, native
+from evencover._kernels import Blends, Draws, HeldOut, Limits, native, native_cost, native_pooling
 from evencover.predictors.pooling import TABLE_REACH, _normal_table
 from evencover.scores import APS, Softmax
 
@@ -29,11 +29,14 @@ held = HeldOut(
     rng.integers(0, 128, 600).astype(np.int16), np.arange(0, 601, 10),
     rng.random(600), np.arange(0, 601, 10), 128, 0.9, np.array([0.5, 30.0]), np.array([0.9, 0.8]),
 )
+known, strengths = rng.random((4, 4000)), np.array([9.0, 30.0])
+blends = Blends(known[0], known[1], known[2:], np.array([0, 1]), strengths)
 means, points = rng.random(60), np.linspace(-3, 3, 128)
 sets = native._native.instruction_sets()
 
 def work(number):
-    native.INSTRUCTION_SET = sets[number % len(sets)]
+    for module in (native, native_cost, native_pooling):
+        module.INSTRUCTION_SET = sets[number % len(sets)]
     given = ((Softmax(), APS())[number % 2].kernel, rows, draws)
     native.true_label_scores(*given, labels, **plain)
     native.score_matrix(*given, **plain)
@@ -48,6 +51,14 @@ def work(number):
     native.soft_clusters(counts, weights, np.full(16, 0.3), most_steps=9, tolerance=1e-4)
     native.mixture_levels(weights, functions, labels, rng.random(4000))
     native.mixture_masses(weights, labels, bins, 10)
+    native.bin_counts(blends.own, labels, 60, 256, 16)
+    native.class_moments(blends.own, labels, 60)
+    native.weighted_line(means, means, means, 0.1, True)
+    native.left_out(labels, np.arange(4000), (labels % 5).astype(np.int8), 2, 60)
+    native.blended_quantile(blends, 1, 99)
+    native.blended_levels(blends, means[:2])
+    native.counts_within(functions, labels % 4, blends.own)
+    native.shortfalls(labels, labels > 3, blends.own, means)
     native.cluster_losses(held, weights, functions[:, :128])
     native.normal_losses(held, means, 0.2 + means, points, _normal_table(), TABLE_REACH)
 

@@ -1,5 +1,7 @@
 """Ask both kernels the same question: equal types, shapes and bits, on every instruction set."""
 
+import sys
+
 import numpy as np
 import pytest
 from kernels.made import KINDS, SCORES, draws_of, random_limits
@@ -9,6 +11,7 @@ from evencover._kernels import BadRow, reference
 native = pytest.importorskip(
     "evencover._kernels.native", reason="the C++ kernels were not built", exc_type=ImportError
 )
+PARTS = [sys.modules[f"evencover._kernels.native_{part}"] for part in ("cost", "pooling")]
 INSTRUCTION_SETS = native._native.instruction_sets()
 
 
@@ -35,7 +38,8 @@ def same_bits(name, *arguments, **options):
     expected = outcome(reference, name, *arguments, **options)
     with pytest.MonkeyPatch.context() as patch:
         for instruction_set in INSTRUCTION_SETS:
-            patch.setattr(native, "INSTRUCTION_SET", instruction_set)
+            for module in (native, *PARTS):
+                patch.setattr(module, "INSTRUCTION_SET", instruction_set)
             assert_same(outcome(native, name, *arguments, **options), expected)
     return expected
 

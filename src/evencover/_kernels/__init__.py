@@ -15,6 +15,7 @@ from evencover._kernels.draws import NO_DRAWS, Draws
 from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits, is_member
+from evencover._kernels.reference_folds import Blends, LeftOut
 from evencover._kernels.reference_pooling import HeldOut
 from evencover._validation import InputError
 
@@ -43,7 +44,13 @@ def _choose(wanted: str) -> ModuleType:
 if TYPE_CHECKING:
     from evencover._kernels.reference import (
         NAME,
+        bin_counts,
+        blended_levels,
+        blended_quantile,
+        class_moments,
         cluster_losses,
+        counts_within,
+        left_out,
         mixture_levels,
         mixture_masses,
         normal_losses,
@@ -58,15 +65,23 @@ if TYPE_CHECKING:
         score_matrix,
         set_coverage,
         set_sizes,
+        shortfalls,
         soft_clusters,
         true_label_ranks,
         true_label_scores,
         uniforms,
+        weighted_line,
     )
 else:
     _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
     NAME = _chosen.NAME
+    bin_counts = _chosen.bin_counts
+    blended_levels = _chosen.blended_levels
+    blended_quantile = _chosen.blended_quantile
+    class_moments = _chosen.class_moments
     cluster_losses = _chosen.cluster_losses
+    counts_within = _chosen.counts_within
+    left_out = _chosen.left_out
     mixture_levels = _chosen.mixture_levels
     mixture_masses = _chosen.mixture_masses
     normal_losses = _chosen.normal_losses
@@ -81,23 +96,33 @@ else:
     score_matrix = _chosen.score_matrix
     set_coverage = _chosen.set_coverage
     set_sizes = _chosen.set_sizes
+    shortfalls = _chosen.shortfalls
     soft_clusters = _chosen.soft_clusters
     true_label_ranks = _chosen.true_label_ranks
     true_label_scores = _chosen.true_label_scores
     uniforms = _chosen.uniforms
+    weighted_line = _chosen.weighted_line
 
 __all__ = [
     "NAME",
     "NO_DRAWS",
     "BadRow",
+    "Blends",
     "Draws",
     "Formula",
     "HeldOut",
+    "LeftOut",
     "LimitTable",
     "Limits",
     "Position",
+    "bin_counts",
+    "blended_levels",
+    "blended_quantile",
+    "class_moments",
     "cluster_losses",
+    "counts_within",
     "is_member",
+    "left_out",
     "mixture_levels",
     "mixture_masses",
     "normal_losses",
@@ -112,8 +137,10 @@ __all__ = [
     "score_matrix",
     "set_coverage",
     "set_sizes",
+    "shortfalls",
     "soft_clusters",
     "true_label_ranks",
     "true_label_scores",
     "uniforms",
+    "weighted_line",
 ]

@@ -1,6 +1,9 @@
 // The kernels of one instruction set (see isa.hpp).
 #include "kernels.hpp"
 
+#include "blended.hpp"
+#include "class_moments.hpp"
+#include "left_out.hpp"
 #include "mixture.hpp"
 #include "philox.hpp"
 #include "pinball.hpp"
@@ -11,7 +14,9 @@
 #include "score.hpp"
 #include "score_matrix.hpp"
 #include "set_sizes.hpp"
+#include "shortfalls.hpp"
 #include "soft_clusters.hpp"
+#include "weighted_line.hpp"
 
 EVENCOVER_BEGIN
 
@@ -95,6 +100,7 @@ int64_t p_values(const Rows& rows, const Score& score, const Draws& draws,
 
 const Kernels kernels = {random_bits,     uniforms,     row_keys,  true_label_scores, score_matrix,
                          prediction_sets, set_coverage, set_sizes, p_values, soft_clusters,
-                         mixture_levels,  mixture_masses, normal_losses, cluster_losses};
+                         mixture_levels,  mixture_masses, bin_counts, class_moments, weighted_line,
+                         counts_within, shortfalls, left_out, blended_quantile, blended_levels, normal_losses, cluster_losses};
 
 EVENCOVER_END

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 
 #include "dispatch.hpp"
 #include "kernels.hpp"
@@ -113,12 +114,55 @@ void cluster_losses(const std::string& instruction_set, const HeldOutArrays& arr
     const auto n_clusters = static_cast<int64_t>(weights.shape(1));
     expect(n_clusters >= 1, "there must be clusters");
     expect_shape(weights, rows.n_classes, n_clusters);
-    expect_shape(functions, n_clusters, rows.n_points);
+    expect_shape(functions, rows.n_points, n_clusters);
     expect_shape(losses, length(arrays.strengths), rows.n_classes);
     nb::gil_scoped_release release;
     kernels_for(instruction_set)
         .cluster_losses(rows, arrays.blended(), {weights.data(), functions.data(), n_clusters},
                         losses.data());
+}
+
+void bin_counts(const std::string& instruction_set, const Vector<double>& u,
+                const Vector<int64_t>& classes, int64_t n_bins, const Result<int16_t>& bins,
+                const ResultMatrix<double>& counts) {
+    const auto n_coarse = static_cast<int64_t>(counts.shape(1));
+    expect(n_coarse >= 1 && n_bins >= n_coarse && n_bins < 1 << 15 && n_bins % n_coarse == 0,
+           "bins must be parts of coarse ones");
+    expect_length(u, length(classes));
+    expect_length(bins, length(classes));
+    nb::gil_scoped_release release;
+    expect_classes(classes, length(counts));
+    for (int64_t i = 0; i < length(u); ++i) {
+        expect(u.data()[i] >= 0.0 && u.data()[i] <= 1.0, "ranks must be from 0 to 1");
+    }
+    kernels_for(instruction_set)
+        .bin_counts(u.data(), classes.data(), length(u), n_bins, n_coarse, bins.data(),
+                    counts.data());
+}
+
+void class_moments(const std::string& instruction_set, const Vector<double>& values,
+                   const Vector<int64_t>& classes, const Result<double>& counts,
+                   const Result<double>& means, const Result<double>& squares) {
+    expect_length(values, length(classes));
+    expect_length(means, length(counts));
+    expect_length(squares, length(counts));
+    nb::gil_scoped_release release;
+    expect_classes(classes, length(counts));
+    kernels_for(instruction_set)
+        .class_moments(values.data(), classes.data(), length(classes), length(counts),
+                       counts.data(), means.data(), squares.data());
+}
+
+std::tuple<double, double, double, double> weighted_line(
+    const std::string& instruction_set, const Vector<double>& x, const Vector<double>& y,
+    const Vector<double>& noise, double between, bool has_slope) {
+    expect_length(y, length(x));
+    expect_length(noise, length(x));
+    nb::gil_scoped_release release;
+    const Line line =
+        kernels_for(instruction_set)
+            .weighted_line({x.data(), y.data(), noise.data(), length(x)}, between, has_slope);
+    return {line.centre_x, line.centre_y, line.slope, line.squares};
 }
 
 void add_pooling(nb::module_& m) {
@@ -128,6 +172,9 @@ void add_pooling(nb::module_& m) {
     m.def("soft_clusters", &soft_clusters);
     m.def("mixture_levels", &mixture_levels);
     m.def("mixture_masses", &mixture_masses);
+    m.def("bin_counts", &bin_counts);
+    m.def("class_moments", &class_moments);
+    m.def("weighted_line", &weighted_line);
     m.def("normal_losses", &normal_losses);
     m.def("cluster_losses", &cluster_losses);
 }

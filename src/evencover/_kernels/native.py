@@ -17,7 +17,41 @@ from evencover._kernels.draws import NO_DRAWS, Draws
 from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits
-from evencover._kernels.reference_pooling import HeldOut
+from evencover._kernels.native_cost import counts_within as counts_within
+from evencover._kernels.native_cost import shortfalls as shortfalls
+from evencover._kernels.native_pooling import (
+    bin_counts as bin_counts,
+)
+from evencover._kernels.native_pooling import (
+    blended_levels as blended_levels,
+)
+from evencover._kernels.native_pooling import (
+    blended_quantile as blended_quantile,
+)
+from evencover._kernels.native_pooling import (
+    class_moments as class_moments,
+)
+from evencover._kernels.native_pooling import (
+    cluster_losses as cluster_losses,
+)
+from evencover._kernels.native_pooling import (
+    left_out as left_out,
+)
+from evencover._kernels.native_pooling import (
+    mixture_levels as mixture_levels,
+)
+from evencover._kernels.native_pooling import (
+    mixture_masses as mixture_masses,
+)
+from evencover._kernels.native_pooling import (
+    normal_losses as normal_losses,
+)
+from evencover._kernels.native_pooling import (
+    soft_clusters as soft_clusters,
+)
+from evencover._kernels.native_pooling import (
+    weighted_line as weighted_line,
+)
 from evencover._validation import SUM_TOLERANCE, Array, FloatArray, IntArray
 
 NAME = "c++"
@@ -251,62 +285,6 @@ def p_values(
     groups = (_floats(group_scores), _integers(group_offsets), _integers(group_of_class))
     _refuse(block.p_values(*groups, result))
     return result
-
-
-def soft_clusters(
-    counts: FloatArray,
-    start: FloatArray,
-    smoothing: FloatArray,
-    *,
-    most_steps: int,
-    tolerance: float,
-) -> FloatArray:
-    """The clusters' weights by expectation maximisation: see `reference_pooling.soft_clusters`."""
-    weights = np.array(start, dtype=np.float64, order="C")
-    options = (_floats(smoothing), int(most_steps), float(tolerance))
-    _native.soft_clusters(INSTRUCTION_SET, _floats(counts), *options, weights)
-    return weights
-
-
-def mixture_levels(
-    weights: FloatArray, functions: FloatArray, classes: IntArray, u: FloatArray
-) -> FloatArray:
-    """Mixtures' distribution functions: see `reference_pooling.mixture_levels`."""
-    levels = np.empty(len(u))
-    mixture = (_floats(weights), _floats(functions.T))
-    _native.mixture_levels(INSTRUCTION_SET, *mixture, _integers(classes), _floats(u), levels)
-    return levels
-
-
-def mixture_masses(weights: FloatArray, classes: IntArray, bins: Array, n_bins: int) -> FloatArray:
-    """Sums of weights by bin: see `reference_pooling.mixture_masses`."""
-    masses = np.zeros((n_bins, weights.shape[1]))
-    rows = (_integers(classes), np.ascontiguousarray(bins, dtype=np.int16))
-    _native.mixture_masses(INSTRUCTION_SET, _floats(weights), *rows, masses)
-    return np.ascontiguousarray(masses.T)
-
-
-def normal_losses(
-    rows: HeldOut,
-    mean: FloatArray,
-    deviation: FloatArray,
-    scores: FloatArray,
-    table: FloatArray,
-    reach: float,
-) -> FloatArray:
-    """Pinball losses under normal priors: see `reference_pooling.normal_losses`."""
-    losses = np.empty((len(rows.strengths), rows.n_classes))
-    prior = (_floats(mean), _floats(deviation), _floats(scores), _floats(table), float(reach))
-    _native.normal_losses(INSTRUCTION_SET, _native.HeldOut(*rows), *prior, losses)
-    return losses
-
-
-def cluster_losses(rows: HeldOut, weights: FloatArray, functions: FloatArray) -> FloatArray:
-    """Pinball losses under soft clusters: see `reference_pooling.cluster_losses`."""
-    losses = np.empty((len(rows.strengths), rows.n_classes))
-    prior = (_floats(weights), _floats(functions))
-    _native.cluster_losses(INSTRUCTION_SET, _native.HeldOut(*rows), *prior, losses)
-    return losses
 
 
 def _mass_and_rank(at: Position) -> Any:

@@ -15,13 +15,18 @@ from evencover._kernels.draws import Draws
 from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits, is_member
+from evencover._kernels.reference_cost import counts_within, shortfalls
+from evencover._kernels.reference_folds import blended_levels, blended_quantile, left_out
 from evencover._kernels.reference_numbers import random_bits, row_keys, row_numbers, uniforms
 from evencover._kernels.reference_pooling import (
+    bin_counts,
+    class_moments,
     cluster_losses,
     mixture_levels,
     mixture_masses,
     normal_losses,
     soft_clusters,
+    weighted_line,
 )
 from evencover._kernels.reference_rows import label_position, positions, probabilities
 from evencover._kernels.slices import in_slices
@@ -220,7 +225,13 @@ def p_values_of(
 
 __all__ = [
     "NAME",
+    "bin_counts",
+    "blended_levels",
+    "blended_quantile",
+    "class_moments",
     "cluster_losses",
+    "counts_within",
+    "left_out",
     "mixture_levels",
     "mixture_masses",
     "normal_losses",
@@ -235,8 +246,10 @@ __all__ = [
     "score_matrix",
     "set_coverage",
     "set_sizes",
+    "shortfalls",
     "soft_clusters",
     "true_label_ranks",
     "true_label_scores",
     "uniforms",
+    "weighted_line",
 ]

@@ -98,6 +98,47 @@ def mixture_masses(weights: FloatArray, classes: IntArray, bins: Array, n_bins: 
     return np.stack([np.bincount(bins, each[classes], n_bins) for each in columns])
 
 
+def bin_counts(
+    u: FloatArray, classes: IntArray, n_classes: int, n_bins: int, n_coarse: int
+) -> tuple[Array, FloatArray]:
+    """The bin of each rank (n,) in [0, 1], and rows by class and coarse bin (n_classes, n_coarse).
+
+    There are `n_bins`, of which as many make a coarse one.
+    """
+    bins = np.minimum((u * n_bins).astype(np.int16), n_bins - 1).astype(np.int16)
+    cells = classes * n_coarse + bins // (n_bins // n_coarse)
+    counts = np.bincount(cells, minlength=n_classes * n_coarse).astype(np.float64)
+    return bins, counts.reshape(n_classes, n_coarse)
+
+
+def class_moments(
+    values: FloatArray, classes: IntArray, n_classes: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How many values each class has, their mean, and the squares around it, (n_classes,) each."""
+    n = np.bincount(classes, minlength=n_classes).astype(np.float64)
+    mean = np.bincount(classes, values, n_classes) / np.maximum(n, 1.0)
+    squares = np.bincount(classes, (values - mean[classes]) ** 2, n_classes)
+    return n, mean, squares.astype(np.float64)
+
+
+def weighted_line(
+    x: FloatArray, y: FloatArray, noise: FloatArray, between: float, has_slope: bool
+) -> tuple[float, float, float, float]:
+    """A line by weighted least squares: its centre (2 numbers), slope, and the squares it leaves.
+
+    A point weighs 1 / (between + its noise).
+    """
+    add, weight = np.add.reduce, 1.0 / (between + noise)
+    total = add(weight)
+    centre_x, centre_y = add(x * weight) / total, add(y * weight) / total
+    off_x, off_y = x - centre_x, y - centre_y
+    weighted = weight * off_x
+    slope = add(weighted * off_y) / add(weighted * off_x) if has_slope else 0.0
+    off_y -= slope * off_x
+    found = (centre_x, centre_y, slope, add(weight * off_y * off_y))
+    return tuple(map(float, found))  # type: ignore[return-value]
+
+
 class HeldOut(NamedTuple):
     """Rows by class, and what thresholds are tried on them.
 
@@ -181,7 +222,12 @@ def _losses(rows: HeldOut, expected: FloatArray) -> FloatArray:
 def _crossing(levels: FloatArray, target: FloatArray) -> FloatArray:
     """The rank at which each class's level reaches its target, linear between the points."""
     classes, n_points = np.arange(len(levels)), levels.shape[1]
-    point = np.minimum((levels < target[:, None]).sum(axis=1), n_points - 1)
+    point, n = np.zeros(len(levels), dtype=np.int64), n_points
+    while n > 1:  # levels rise: by halves
+        half = n // 2
+        point += half * (levels[classes, point + half - 1] < target)
+        n -= half
+    point = np.minimum(point + (levels[classes, point] < target), n_points - 1)
     before = np.where(point > 0, levels[classes, np.maximum(point - 1, 0)], 0.0)
     rise = np.maximum(levels[classes, point] - before, 1e-12)
     return (point + np.clip((target - before) / rise, 0.0, 1.0)) / n_points

@@ -14,15 +14,17 @@ they cover.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from evencover import _kernels
 from evencover._kernels import Draws
-from evencover._threads import map_on_threads
+from evencover._threads import map_on_threads, n_threads
 from evencover._types import Array, FloatArray, IntArray
 from evencover.comparison.splitting import random_rows
 from evencover.comparison.trials import ScoredRows, Trial
@@ -39,16 +41,14 @@ MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22
 
 def costs(rows: ScoredRows, trials: Sequence[Trial], sizes: Sequence[float]) -> list[float]:
     """The cost of every trial on its test rows; `sizes` are the trials' mean set sizes."""
-    sample, bases = _sample(rows), list(rows.scorings)
-    found = map_on_threads(lambda base: Reach.of(rows.scorings[base], sample, rows, base), bases)
-    reach = dict(zip(bases, found, strict=True))
-
-    def cost(item: tuple[Trial, float]) -> float:
-        trial, size = item
-        missing = reach[trial.score.base].missing(trial.thresholds, rows, trial.is_test)
-        return size + missing / float(exact_fraction(trial.predictor.alpha))
-
-    return list(map_on_threads(cost, zip(trials, sizes, strict=True)))
+    sample, lacking = _sample(rows), np.empty(len(trials))
+    for base in rows.scorings:
+        own = [place for place, trial in enumerate(trials) if trial.score.base == base]
+        reach = Reach.of(rows.scorings[base], sample, rows, base)
+        lacking[own] = reach.missing([trials[place] for place in own], rows)
+    alphas = [float(exact_fraction(trial.predictor.alpha)) for trial in trials]
+    found = zip(sizes, lacking.tolist(), alphas, strict=True)
+    return [size + missing / alpha for size, missing, alpha in found]
 
 
 class Sample(NamedTuple):
@@ -85,79 +85,99 @@ class Take:
 class Reach:
     """How many of some rows' sets hold a class at a score.
 
-    ``scores`` and ``ranks`` (M, K) are those of the rows, ``ordered`` (K, M) the scores of each
-    class in their order; ``shares`` (N,) is, for every row of the data, the share of these rows
-    whose set holds the row's label at the row's score.
+    ``ordered`` (K, M) are the rows' scores of each class in their order; ``shares`` (N,) is, for
+    every row of the data, the share of these rows whose set holds the row's label at the row's
+    score. Where ranks have limits, ``scores`` and ``ranks`` (M, K) are those of the rows.
     """
 
-    scores: FloatArray
     ordered: FloatArray
-    ranks: IntArray | None
     shares: FloatArray
-    rank_shares: FloatArray | None
+    scores: FloatArray | None = None
+    ranks: FloatArray | None = None
+    rank_shares: FloatArray | None = None
 
     @classmethod
     def of(cls, scoring: Scoring, sample: Sample, rows: ScoredRows, base: object) -> Reach:
         """Score the sample, and look all rows up."""
-        score = scoring.score
+        score, options = scoring.score, scoring.options
         use = int(Use.SCORE) if score.is_random else None
         draws = Draws(int(scoring.random_state), use, None, sample.keys)
-        scores = _kernels.score_matrix(score.kernel, sample.rows, draws, **scoring.options)
-        true = next(found for each, found in rows.test_scores.items() if each.base == base)
-        ordered = _ordered(scores)
-        shares = _shares(ordered, rows.labels, true)
-        if not len(rows.true_ranks):
-            return cls(scores, ordered, None, shares, None)
-        ranks = _kernels.rank_matrix(sample.rows, **scoring.options)
-        rank_shares = _shares(_ordered(ranks), rows.labels, rows.true_ranks)
-        return cls(scores, ordered, ranks, shares, rank_shares)
 
-    def missing(self, limits: Thresholds, rows: ScoredRows, is_test: Array) -> float:
-        """Sum over classes of the mean over their test rows of max(v - t, 0)."""
-        held = _held(self.ordered, limits.upper)
-        if limits.lower is not None and limits.upper_probability is not None:
-            chance = limits.upper_probability
-            held = chance * held + (1 - chance) * _held(self.ordered, limits.lower)
+        def scores_of(some: slice) -> FloatArray:
+            own = draws.of_rows(some.start, some.stop)
+            return _kernels.score_matrix(score.kernel, sample.rows[some], own, **options)
+
+        def ranks_of(some: slice) -> FloatArray:
+            return _kernels.rank_matrix(sample.rows[some], **options).astype(np.float64)
+
+        true = next(found for each, found in rows.test_scores.items() if each.base == base)
+        scores = _by_class(scores_of, *sample.rows.shape)
+        if not len(rows.true_ranks):
+            ordered = _ordered(scores)
+            return cls(ordered, _shares(ordered, rows.labels, true))
+        ordered, ranks = _ordered(scores.copy()), _by_class(ranks_of, *sample.rows.shape)
+        shares = _shares(ordered, rows.labels, true)
+        rank_shares = _shares(_ordered(ranks.copy()), rows.labels, rows.true_ranks)
+        return cls(ordered, shares, scores.T, ranks.T, rank_shares)
+
+    def missing(self, trials: Sequence[Trial], rows: ScoredRows) -> list[float]:
+        """For each trial, the sum over classes of the mean over test rows of max(v - t, 0)."""
+        limits = [trial.thresholds for trial in trials]
+        upper = self._held([each.upper for each in limits])
+        pairs = [place for place, each in enumerate(limits) if each.lower is not None]
+        lower = self._held([limits[place].lower for place in pairs])
+        for place, held in zip(pairs, lower, strict=True):
+            chance = np.asarray(limits[place].upper_probability)
+            upper[place] = chance * upper[place] + (1 - chance) * held
+        every = zip(limits, upper, trials, strict=True)
+        return [self._lacking(own, held, rows, trial.is_test) for own, held, trial in every]
+
+    def _held(self, limits: Sequence[FloatArray | None]) -> FloatArray:
+        """The share of rows whose score of each class is within each limit (limits, K)."""
+        n_classes, n_rows = self.ordered.shape
+        wanted = np.array(limits, dtype=np.float64).reshape(-1, n_classes).T
+        # One class after the other: its scores are in the cache then.
+        classes = np.repeat(np.arange(n_classes), wanted.shape[1])
+        counts = _kernels.counts_within(self.ordered, classes, wanted.ravel())
+        return np.ascontiguousarray(counts.reshape(wanted.shape).T) / n_rows
+
+    def _lacking(
+        self, limits: Thresholds, held: FloatArray, rows: ScoredRows, is_test: Array
+    ) -> float:
         wanted = self.shares
         if limits.rank_limit is not None:
+            assert self.scores is not None
             assert self.ranks is not None
             assert self.rank_shares is not None
             inside = (self.scores <= limits.upper) & (self.ranks <= limits.rank_limit)
             held, wanted = inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
-        labels = rows.labels[is_test]
-        lacking = np.maximum(wanted[is_test] - held[labels], 0.0)
-        counts = np.bincount(labels, minlength=len(held))
-        sums = np.bincount(labels, weights=lacking, minlength=len(held))
+        counts, sums = _kernels.shortfalls(rows.labels, is_test, wanted, held)
         return float((sums[counts > 0] / counts[counts > 0]).sum())
 
 
-def _ordered(values: Array) -> Array:
-    """The values (M, K) of each class in their order (K, M)."""
-    ordered = np.ascontiguousarray(values.T)
-    ordered.sort(axis=1)
-    return ordered
+def _by_class(values_of: Callable[[slice], FloatArray], n_rows: int, n_classes: int) -> FloatArray:
+    """The values of all rows, some rows at a time on all cores, turned (K, M)."""
+    turned = np.empty((n_classes, n_rows))
+
+    def fill(some: slice) -> None:
+        turned[:, some] = values_of(some).T
+
+    deque(map_on_threads(fill, _slices(n_rows)), maxlen=0)
+    return turned
 
 
-def _held(ordered: FloatArray, limits: FloatArray) -> FloatArray:
-    """The share of rows whose score of each class is within the limit (K,).
-
-    A search by halves, for all classes at once.
-    """
-    classes, n = np.arange(len(ordered)), ordered.shape[1]
-    low, high = np.zeros(len(ordered), dtype=np.int64), np.full(len(ordered), n)
-    while (low < high).any():
-        middle = (low + high) // 2
-        within = (low < high) & (ordered[classes, np.minimum(middle, n - 1)] <= limits)
-        low, high = np.where(within, middle + 1, low), np.where(within, high, middle)
-    return low / n
+def _ordered(values: FloatArray) -> FloatArray:
+    """The values (K, M) themselves, each class's put in their order."""
+    deque(map_on_threads(lambda some: values[some].sort(axis=1), _slices(len(values))), maxlen=0)
+    return values
 
 
-def _shares(ordered: Array, labels: IntArray, own: Array) -> FloatArray:
+def _slices(n: int) -> list[slice]:
+    """Equal parts, enough for all cores to end at about the same time."""
+    step = max(1, ceil(n / (4 * n_threads())))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def _shares(ordered: FloatArray, labels: IntArray, own: Array) -> FloatArray:
     """For each row, the share of its class's values (K, M) that are at most its own (N,)."""
-    shares = np.empty(len(labels))
-    order = np.argsort(labels, kind="stable")
-    starts = np.searchsorted(labels[order], np.arange(len(ordered) + 1))
-    for y in np.unique(labels).tolist():
-        members = order[starts[y] : starts[y + 1]]
-        shares[members] = np.searchsorted(ordered[y], own[members], side="right") / len(ordered[y])
-    return shares
+    return _kernels.counts_within(ordered, labels, own) / ordered.shape[1]

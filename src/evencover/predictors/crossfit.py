@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import ceil, inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._kernels import HeldOut
+from evencover import _kernels
+from evencover._kernels import Blends, HeldOut, LeftOut
 from evencover._threads import map_on_threads
 from evencover._validation import Array, FloatArray, IntArray
 from evencover.predictors.calibration import CalibrationRows
@@ -20,8 +21,8 @@ from evencover.predictors.pooling import (
     NormalPrior,
     OwnRows,
     Prior,
-    blended,
     rank_of_place,
+    rank_scores,
 )
 from evencover.quantiles import Alpha, exact_fraction
 
@@ -62,32 +63,25 @@ class RankedRows(NamedTuple):
             starts = np.repeat(starts, np.diff(starts, append=len(scores)))
         return cls(labels, starts, n_classes)
 
-    def take(self, rows: Array) -> RankedRows:
-        """Some of the rows, chosen by flags; they are ranked among themselves."""
-        return RankedRows.of(self.first[rows], self.labels[rows], self.n_classes)
+    def without(self, fold_of_row: Array, number: int) -> LeftOut:
+        """Leave the rows of one fold out; the others are ranked among themselves."""
+        return _kernels.left_out(self.labels, self.first, fold_of_row, number, self.n_classes)
 
-    def own_rows(self) -> OwnRows:
-        """Where the rows of each class stand."""
-        n_rows = len(self.labels)
-        return OwnRows.of(np.arange(n_rows), self.labels, self.n_classes, n_rows)
-
-    def priors(self, kinds: Iterable[str | int]) -> Priors:
-        """What these rows lead one to expect of every class."""
-        u = middle_ranks(self.first)
-        rows = (u, self.labels, self.n_classes)
-        return Priors(
-            NormalPrior.fit(*rows) if "normal" in kinds else None,
-            {int(n): ClusterPrior.fit(*rows, int(n)) for n in kinds if n != "normal"},
-        )
+    def all(self) -> LeftOut:
+        """Leave no row out."""
+        return self.without(np.zeros(len(self.labels), dtype=np.int8), -1)
 
 
-def middle_ranks(first: IntArray) -> FloatArray:
-    """The middle of the ranks of each row and its equals, from how many rows come before."""
-    n = len(first)
-    starts = np.flatnonzero(first == np.arange(n))
-    stops = np.append(starts[1:], n)
-    u = (starts + stops) / (2 * n) if n else np.empty(0)
-    return u if len(u) == n else np.repeat(u, stops - starts)
+def priors_of(rows: LeftOut, kinds: Iterable[str | int]) -> Priors:
+    """What the rows that were kept lead one to expect of every class."""
+    n_rows, n_classes = len(rows.labels), len(rows.offsets) - 1
+    numbers = [int(kind) for kind in kinds if kind != "normal"]
+    u = rows.middles / max(1, 2 * n_rows)
+    normal = None
+    if "normal" in kinds:
+        x = rank_scores(n_rows)[rows.middles]
+        normal = NormalPrior.of_scores(x, rows.labels, n_classes)
+    return Priors(normal, ClusterPrior.fit_all(u, rows.labels, n_classes, numbers))
 
 
 class Priors(NamedTuple):
@@ -105,17 +99,14 @@ class Priors(NamedTuple):
 class Fold(NamedTuple):
     """Rows that were left out, by class and in the order of their scores, seen by the others.
 
-    ``labels`` (n,), and ``rank`` among the others; ``own_below`` and ``n_own``, how many of the
-    others' rows of the same class have a lower score, and how many there are; ``expected``, the
-    level that each kind of prior gives them.
+    ``rank`` (n,) is theirs among the others, ``n_own`` how many of the others are of their class;
+    ``expected`` (kinds, n), the level that each kind of prior gives them.
     """
 
-    labels: IntArray
+    rows: LeftOut
     rank: FloatArray
-    own_below: FloatArray
     n_own: FloatArray
-    expected: dict[str | int, FloatArray]
-    own: OwnRows
+    expected: FloatArray
     priors: dict[str | int, Prior]
 
     @classmethod
@@ -123,45 +114,41 @@ class Fold(NamedTuple):
         cls, rows: RankedRows, fold_of_row: Array, kinds: Sequence[str | int], number: int
     ) -> Fold:
         """Learn from the rows of all other folds."""
-        is_held = fold_of_row == number
-        learning, held = rows.take(~is_held), rows.take(is_held)
-        first = rows.first[is_held]
-        by_class = _by_class(held.labels, rows.n_classes)
-        labels, place = held.labels[by_class], (first - held.first)[by_class]
-        rank = rank_of_place(place, len(learning.labels))
-        priors = learning.priors(kinds).by_kind()
-        expected = {kind: prior.level(labels, rank) for kind, prior in priors.items()}
-        if 1 in expected:  # the common prior learns nothing, so it may rank among all rows
-            among_all = rank_of_place(first[by_class], len(rows.labels))
-            expected[1] = priors[1].level(labels, among_all)
-        own = learning.own_rows()
-        own_below, n_own = own.below(labels, place), np.maximum(own.counts, 1)[labels]
-        counts = (own_below.astype(np.float64), n_own.astype(np.float64))
-        return cls(labels, rank, *counts, expected, own, priors)
-
-    def levels(self, kind: str | int, strength: float) -> FloatArray:
-        """The level of each row (n,) under a blend that did not see it."""
-        return blended(self.own_below, self.n_own, self.expected[kind], strength)
+        split = rows.without(fold_of_row, number)
+        n_learning, labels = len(split.labels), split.held_labels
+        rank = rank_of_place(split.held_places, n_learning)
+        priors = priors_of(split, kinds).by_kind()
+        expected = np.empty((len(kinds), len(labels)))
+        for place, kind in enumerate(kinds):
+            prior = priors[kind]
+            if kind == 1:  # the common prior learns nothing, so it may rank among all rows
+                expected[place] = rank_of_place(split.held_first, len(rows.labels))
+            elif isinstance(prior, NormalPrior):
+                x = rank_scores(n_learning)[2 * split.held_places]
+                expected[place] = prior.level_at(labels, x)
+            else:
+                expected[place] = prior.level(labels, rank)
+        n_own = np.maximum(np.diff(split.offsets), 1)[labels].astype(np.float64)
+        return cls(split, rank, n_own, expected, priors)
 
     def losses(
         self, aim: float, ingredients: Sequence[Ingredient], targets: FloatArray
     ) -> FloatArray:
         """Pinball loss of each class's rows (ingredients, K) with thresholds at the targets."""
-        n_classes, n_rows = len(self.own.counts), self.own.n_rows
+        n_rows = len(self.rows.labels)
         stops = np.floor(np.arange(LOSS_POINTS + 1) / LOSS_POINTS * n_rows).astype(np.int64)
         point = np.repeat(np.arange(LOSS_POINTS, dtype=np.int16), np.diff(stops))
-        held = np.bincount(self.labels, minlength=n_classes)
         rows = HeldOut(
-            point[self.own.own_places()],
-            self.own.offsets,
+            point[self.rows.places],
+            self.rows.offsets,
             self.rank,
-            np.concatenate([[0], np.cumsum(held)]),
+            self.rows.held_offsets,
             LOSS_POINTS,
             aim,
             np.array([strength for _, strength in ingredients]),
             targets,
         )
-        losses = np.empty((len(ingredients), n_classes))
+        losses = np.empty((len(ingredients), len(self.rows.offsets) - 1))
         for kind, prior in self.priors.items():
             own = [place for place, (each, _) in enumerate(ingredients) if each == kind]
             strengths = rows.strengths[own]
@@ -170,34 +157,44 @@ class Fold(NamedTuple):
 
 
 class Crossfit(NamedTuple):
-    """The folds, what all rows together lead one to expect, and the ways to pool."""
+    """All rows, what they lead one to expect, the folds, and the ways to pool.
 
-    folds: list[Fold]
+    ``blends`` are these ways for the rows of one fold after the other: each row's level is one
+    under a blend that did not see it.
+    """
+
+    rows: LeftOut
     priors: Priors
+    folds: list[Fold]
     ingredients: list[Ingredient]
+    blends: Blends
 
-    def levels(self, ingredient: Ingredient) -> FloatArray:
-        """The level of each row (N,) under a blend that did not see it, fold after fold."""
-        return np.concatenate([fold.levels(*ingredient) for fold in self.folds])
-
-    def blended_levels(self, weights: FloatArray) -> FloatArray:
-        """The levels (N,) of all ingredients together."""
-        total = np.zeros(sum(len(fold.labels) for fold in self.folds))
-        for weight, ingredient in zip(weights, self.ingredients, strict=True):
-            total += weight * self.levels(ingredient)
-        return total
+    @property
+    def labels(self) -> IntArray:
+        """The class of each row (N,), fold after fold."""
+        return np.concatenate([fold.rows.held_labels for fold in self.folds])
 
 
 def crossfit(rows: RankedRows, order: IntArray, ingredients: list[Ingredient]) -> Crossfit:
     """Try every ingredient on folds of the rows; `order` is a random order of them."""
     kinds = tuple(dict.fromkeys(kind for kind, _ in ingredients))
     fold = partial(Fold.of, rows, _folds(rows, order), kinds)
-    # On all rows, too, as one job among those of the folds.
-    found: Iterator[Any] = map_on_threads(
-        lambda number: rows.priors(kinds) if number < 0 else fold(number), range(-1, N_FOLDS)
+
+    def job(number: int) -> Any:  # on all rows, too, as one job among those of the folds
+        if number >= 0:
+            return fold(number)
+        every = rows.all()
+        return every, priors_of(every, kinds)
+
+    (every, priors), *folds = map_on_threads(job, range(-1, N_FOLDS))
+    blends = Blends(
+        np.concatenate([fold.rows.held_below for fold in folds]).astype(np.float64),
+        np.concatenate([fold.n_own for fold in folds]),
+        np.concatenate([fold.expected for fold in folds], axis=1),
+        np.array([kinds.index(kind) for kind, _ in ingredients]),
+        np.array([strength for _, strength in ingredients]),
     )
-    priors, *folds = found
-    return Crossfit(folds, priors, ingredients)
+    return Crossfit(every, priors, folds, ingredients, blends)
 
 
 def _folds(rows: RankedRows, order: IntArray) -> Array:
@@ -232,7 +229,9 @@ def ingredient_weights(tried: Crossfit, alpha: Alpha) -> FloatArray:
 
 def _held_out_losses(tried: Crossfit, aim: float) -> FloatArray:
     """Pinball loss at `aim`, in ranks, of each class's rows under every ingredient."""
-    targets = np.array(list(map_on_threads(partial(_quantile, tried, aim), tried.ingredients)))
+    rank = ceil(aim * len(tried.blends.own)) - 1  # a share `aim` of the rows is within that level
+    quantile = partial(_kernels.blended_quantile, tried.blends, rank=rank)
+    targets = np.array(list(map_on_threads(quantile, range(len(tried.ingredients)))))
     parts = map_on_threads(lambda fold: fold.losses(aim, tried.ingredients, targets), tried.folds)
     total = next(parts)
     for part in parts:
@@ -240,32 +239,24 @@ def _held_out_losses(tried: Crossfit, aim: float) -> FloatArray:
     return total
 
 
-def _quantile(tried: Crossfit, aim: float, ingredient: Ingredient) -> float:
-    """The level that a share `aim` of the rows is within."""
-    levels = tried.levels(ingredient)
-    rank = ceil(aim * len(levels)) - 1
-    return float(np.partition(levels, rank)[rank])
-
-
-def blend_of(
-    rows: RankedRows, priors: Priors, weights: Sequence[tuple[Ingredient, float]]
-) -> Blend:
+def blend_of(tried: Crossfit, ingredient_weights: FloatArray) -> Blend:
     """All ingredients in one, with what is learnt from all rows."""
-    own = rows.own_rows()
+    rows, priors = tried.rows, tried.priors
+    own = OwnRows.by_class(rows.places, rows.offsets, len(rows.labels))
     n = own.counts.astype(float)
     own_weight, normal_weight = np.zeros(len(n)), np.zeros(len(n))
     # A blend has both kinds of prior, whatever they weigh.
     cluster_weights = {number: np.zeros(len(n)) for number in priors.clusters or (1,)}
-    for (kind, strength), weight in weights:
+    for (kind, strength), weight in zip(tried.ingredients, ingredient_weights, strict=True):
         own_share = np.zeros(len(n)) if strength == inf else n / np.maximum(n + strength, 1e-12)
         own_weight += weight * own_share
         prior_weight = normal_weight if kind == "normal" else cluster_weights[int(kind)]
         prior_weight += weight * (1 - own_share)
-    clusters = priors.clusters or rows.priors([1]).clusters
+    clusters = priors.clusters or {1: ClusterPrior.common(len(n))}
     merged = ClusterPrior(
         np.concatenate([clusters[m].weights * w[:, None] for m, w in cluster_weights.items()], 1),
         np.concatenate([clusters[m].functions for m in cluster_weights]),
     )
-    normal = priors.normal or rows.priors(["normal"]).normal
+    normal = priors.normal or priors_of(rows, ["normal"]).normal
     assert normal is not None
     return Blend(own, own_weight, normal, normal_weight, merged)

@@ -161,13 +161,12 @@ class PooledPredictor(TargetPredictor):
             (kind, strength, float(weight))
             for (kind, strength), weight in zip(tried.ingredients, weights, strict=True)
         ]
-        blend = blend_of(ranked, tried.priors, list(zip(tried.ingredients, weights, strict=True)))
+        blend = blend_of(tried, weights)
         if self.split == "holdout":
             place, own = np.searchsorted(scores, rows.scores[held_out]), rows.labels[held_out]
             levels = blend.level(own, place)
         else:
-            levels = tried.blended_levels(weights)
-            own = np.concatenate([fold.labels for fold in tried.folds])
+            levels, own = _kernels.blended_levels(tried.blends, weights), tried.labels
         self._keep(blend, scores, np.sort(levels))
         self._read_target()
         self.level_weights_ = None

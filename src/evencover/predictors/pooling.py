@@ -12,9 +12,9 @@ c = inf with the common prior is STANDARD's order of the scores; c = 0 is CLASSW
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from math import exp, inf, log
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache, partial
+from math import exp, log
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +31,8 @@ LOSS_POINTS = 128
 TABLE_REACH, TABLE_STEPS = 8.0, 16384
 # How many rows the spread of all classes together counts when that of one class is estimated.
 SPREAD_ROWS = 40.0
+# Normal scores of all ranks are kept for so many rows, or 16 times as many bytes.
+MOST_KEPT = 1 << 16
 
 
 class Prior(Protocol):
@@ -58,10 +60,12 @@ class NormalPrior(NamedTuple):
     @classmethod
     def fit(cls, u: FloatArray, labels: IntArray, n_classes: int) -> NormalPrior:
         """Estimate from pooled ranks in (0, 1) and labels."""
-        x = normal_score(u)
-        n = np.bincount(labels, minlength=n_classes).astype(float)
-        own_mean = np.bincount(labels, weights=x, minlength=n_classes) / np.maximum(n, 1)
-        squares = np.bincount(labels, weights=(x - own_mean[labels]) ** 2, minlength=n_classes)
+        return cls.of_scores(normal_score(u), labels, n_classes)
+
+    @classmethod
+    def of_scores(cls, x: FloatArray, labels: IntArray, n_classes: int) -> NormalPrior:
+        """The same from the ranks' normal scores."""
+        n, own_mean, squares = _kernels.class_moments(x, labels, n_classes)
         within = max(squares.sum() / max(n.sum() - (n > 0).sum(), 1), 1e-6)
         expected, between = _line(np.log1p(n), own_mean, within, n)
         pull = within / between
@@ -71,18 +75,22 @@ class NormalPrior(NamedTuple):
 
     def level(self, classes: IntArray, u: FloatArray) -> FloatArray:
         """Normal distribution function at the normal score of u."""
+        return self.level_at(classes, normal_score(u))
+
+    def level_at(self, classes: IntArray, x: FloatArray) -> FloatArray:
+        """The same from the ranks' normal scores."""
         from scipy.special import ndtr
 
-        return ndtr((normal_score(u) - self.mean[classes]) / self.deviation[classes])
+        return ndtr((x - self.mean[classes]) / self.deviation[classes])
 
     def losses(self, rows: HeldOut) -> FloatArray:
         """Under normal distribution functions from a table."""
-        scores = normal_score(_loss_ranks())
-        return _kernels.normal_losses(rows, *self, scores, _normal_table(), TABLE_REACH)
+        return _kernels.normal_losses(rows, *self, _loss_scores(), _normal_table(), TABLE_REACH)
 
 
-def _loss_ranks() -> FloatArray:
-    return np.arange(1, LOSS_POINTS + 1) / LOSS_POINTS
+@cache
+def _loss_scores() -> FloatArray:
+    return normal_score(np.arange(1, LOSS_POINTS + 1) / LOSS_POINTS)
 
 
 @cache
@@ -103,21 +111,10 @@ def _line(
     seen = n > 0
     x, y, noise = feature[seen] - feature[seen].mean(), means[seen], within / n[seen]
     has_slope = np.ptp(x) > 1e-9 and len(x) > 2
-    wanted, add = len(x) - 1 - has_slope, np.add.reduce
-
-    def fitted(between: float) -> tuple[float, float, float, float]:
-        """The line through its centre, and by how much the weighted squares exceed `wanted`."""
-        weight = 1 / (between + noise)
-        total = add(weight)
-        centre_x, centre_y = add(x * weight) / total, add(y * weight) / total
-        off_x, off_y = x - centre_x, y - centre_y
-        weighted = weight * off_x
-        slope = add(weighted * off_y) / add(weighted * off_x) if has_slope else 0.0
-        off_y -= slope * off_x
-        return centre_x, centre_y, slope, add(weight * off_y * off_y) - wanted
-
-    between = _root(lambda between: fitted(between)[3], 1e-3, 1e3)
-    centre_x, centre_y, slope, _ = fitted(between)
+    wanted = len(x) - 1 - has_slope
+    line = partial(_kernels.weighted_line, x, y, noise, has_slope=bool(has_slope))
+    between = _root(lambda between: line(between=between)[3] - wanted, 1e-3, 1e3)
+    centre_x, centre_y, slope, _ = line(between=between)
     return centre_y + slope * (feature - feature[seen].mean() - centre_x), between
 
 
@@ -156,15 +153,33 @@ class ClusterPrior(NamedTuple):
     @classmethod
     def fit(cls, u: FloatArray, labels: IntArray, n_classes: int, n_clusters: int) -> ClusterPrior:
         """Mixture of multinomials over coarse bins, by expectation maximisation."""
-        if n_clusters == 1:  # all rows together are uniform in their ranks, exactly
-            return cls(np.ones((n_classes, 1)), np.linspace(0, 1, FINE_BINS + 1)[None, :])
-        bins = np.minimum((u * FINE_BINS).astype(np.int16), FINE_BINS - 1)
-        cells = labels * COARSE_BINS + bins // (FINE_BINS // COARSE_BINS)
-        counts = np.bincount(cells, minlength=n_classes * COARSE_BINS).astype(float)
-        weights = _cluster_weights(counts.reshape(n_classes, COARSE_BINS), n_clusters)
-        mass = _kernels.mixture_masses(weights, labels, bins, FINE_BINS) + 1e-9
-        functions = np.cumsum(mass, axis=1) / mass.sum(axis=1, keepdims=True)
-        return cls(weights, np.concatenate([np.zeros((n_clusters, 1)), functions], axis=1))
+        return cls.fit_all(u, labels, n_classes, [n_clusters])[n_clusters]
+
+    @classmethod
+    def fit_all(
+        cls, u: FloatArray, labels: IntArray, n_classes: int, numbers: Iterable[int]
+    ) -> dict[int, ClusterPrior]:
+        """The same for several numbers of clusters, each of which begins alike."""
+        found = {}
+        for n_clusters in numbers:
+            if n_clusters == 1:
+                found[1] = cls.common(n_classes)
+                continue
+            if not found.keys() - {1}:
+                binned = _kernels.bin_counts(u, labels, n_classes, FINE_BINS, COARSE_BINS)
+                start = _Start.of(binned[1])
+            weights = start.cluster_weights(n_clusters)
+            mass = _kernels.mixture_masses(weights, labels, binned[0], FINE_BINS) + 1e-9
+            functions = np.zeros((n_clusters, FINE_BINS + 1))
+            np.cumsum(mass, axis=1, out=functions[:, 1:])
+            functions[:, 1:] /= mass.sum(axis=1, keepdims=True)
+            found[n_clusters] = cls(weights, functions)
+        return found
+
+    @classmethod
+    def common(cls, n_classes: int) -> ClusterPrior:
+        """One cluster: all rows together are uniform in their ranks, exactly."""
+        return cls(np.ones((n_classes, 1)), np.linspace(0, 1, FINE_BINS + 1)[None, :])
 
     def level(self, classes: IntArray, u: FloatArray) -> FloatArray:
         """The mixture's distribution function, linear between the bins' edges."""
@@ -178,6 +193,16 @@ class ClusterPrior(NamedTuple):
         return _kernels.cluster_losses(rows, self.weights, self.functions[:, every::every])
 
 
+def rank_scores(n: int) -> FloatArray:
+    """Normal scores of the ranks i / 2n, for i from 0 to 2n: middles and edges of n places."""
+    return _kept_rank_scores(n) if n <= MOST_KEPT else normal_score(np.arange(2 * n + 1) / (2 * n))
+
+
+@lru_cache(maxsize=8)  # folds have one size or two, and so have splits of the same data
+def _kept_rank_scores(n: int) -> FloatArray:
+    return normal_score(np.arange(2 * n + 1) / max(1, 2 * n))
+
+
 def normal_score(u: FloatArray) -> FloatArray:
     """Standard normal quantile of a rank; ranks 0 and 1 are kept finite."""
     from scipy.special import ndtri
@@ -185,22 +210,38 @@ def normal_score(u: FloatArray) -> FloatArray:
     return ndtri(np.clip(u, 1e-7, 1 - 1e-7))
 
 
-def _cluster_weights(counts: FloatArray, n_clusters: int) -> FloatArray:
-    """Posterior weight of each cluster for each class (K, M).
+class _Start(NamedTuple):
+    """What every number of clusters starts from: rows by class and bin, and an order of classes.
 
-    Starts from classes in the order of their mean rank, cut into M parts of equal size; each
-    cluster is smoothed with a few rows of the pooled distribution.
+    ``place`` (K,) is where the middle of a class's rows stands, in (0, 1), if classes are in the
+    order of their mean rank.
     """
-    n_classes, n_bins = counts.shape
-    n = counts.sum(axis=1)
-    pooled = (counts.sum(axis=0) + 1) / (counts.sum() + n_bins)
-    centre = (np.arange(n_bins) + 0.5) / n_bins
-    mean = ((counts * centre).sum(axis=1) + 2 * (pooled * centre).sum()) / (n + 2)
-    order = np.argsort(mean, kind="stable")
-    middle = (np.cumsum(n[order]) - n[order] / 2) / n.sum()
-    weights = np.zeros((n_classes, n_clusters))
-    weights[order, np.minimum((middle * n_clusters).astype(int), n_clusters - 1)] = 1
-    return _kernels.soft_clusters(counts, weights, 5 * pooled, most_steps=50, tolerance=1e-4)
+
+    counts: FloatArray
+    pooled: FloatArray
+    order: IntArray
+    place: FloatArray
+
+    @classmethod
+    def of(cls, counts: FloatArray) -> _Start:
+        n_bins, n = counts.shape[1], counts.sum(axis=1)
+        pooled = (counts.sum(axis=0) + 1) / (counts.sum() + n_bins)
+        centre = (np.arange(n_bins) + 0.5) / n_bins
+        mean = ((counts * centre).sum(axis=1) + 2 * (pooled * centre).sum()) / (n + 2)
+        order = np.argsort(mean, kind="stable")
+        return cls(counts, pooled, order, (np.cumsum(n[order]) - n[order] / 2) / n.sum())
+
+    def cluster_weights(self, n_clusters: int) -> FloatArray:
+        """Posterior weight of each cluster for each class (K, M).
+
+        Starts from the order of the classes, cut into M parts of equal size; each cluster is
+        smoothed with a few rows of the pooled distribution.
+        """
+        weights = np.zeros((len(self.counts), n_clusters))
+        weights[self.order, np.minimum((self.place * n_clusters).astype(int), n_clusters - 1)] = 1
+        return _kernels.soft_clusters(
+            self.counts, weights, 5 * self.pooled, most_steps=50, tolerance=1e-4
+        )
 
 
 class OwnRows(NamedTuple):
@@ -221,15 +262,16 @@ class OwnRows(NamedTuple):
         offsets = np.concatenate([[0], np.cumsum(counts)])
         return cls(np.sort(labels * (n_rows + 1) + places), offsets, n_rows)
 
+    @classmethod
+    def by_class(cls, places: IntArray, offsets: IntArray, n_rows: int) -> OwnRows:
+        """From the places of the rows of each class, ascending, one class after the other."""
+        first = np.arange(len(offsets) - 1) * (n_rows + 1)
+        return cls(places + np.repeat(first, np.diff(offsets)), offsets, n_rows)
+
     @property
     def counts(self) -> IntArray:
         """Rows of each class."""
         return np.diff(self.offsets)
-
-    def own_places(self) -> IntArray:
-        """The places of the rows of each class, one class after the other."""
-        first = np.arange(len(self.counts)) * (self.n_rows + 1)
-        return self.places - np.repeat(first, self.counts)
 
     def below(self, classes: IntArray, place: Array) -> IntArray:
         """How many rows of ``classes[i]`` stand before ``place[i]``."""
@@ -252,8 +294,8 @@ class Blend(NamedTuple):
 
     def level(self, classes: IntArray, place: Array) -> FloatArray:
         """The level of ``classes[i]`` at a score that ``place[i]`` of the N scores are below."""
-        u = rank_of_place(place, self.own.n_rows)
-        own = self.own.below(classes, place) / np.maximum(self.own.counts, 1)[classes]
+        u, own_rows = rank_of_place(place, self.own.n_rows), np.maximum(self.own.counts, 1)
+        own = self.own.below(classes, place) / own_rows[classes]
         total = self.own_weight[classes] * own + self.clusters.level(classes, u)
         if self.normal_weight.any():
             total = total + self.normal_weight[classes] * self.normal.level(classes, u)
@@ -281,10 +323,3 @@ def rank_of_place(place: Array, n_rows: int) -> FloatArray:
     It lies half-way between its neighbours, whose middle ranks are (place -+ 0.5) / n.
     """
     return place / max(1, n_rows)
-
-
-def blended(own: Array, n: Array, prior: FloatArray, strength: float) -> FloatArray:
-    """(own + c prior) / (n + c)."""
-    if strength == inf:
-        return prior
-    return (own + strength * prior) / (n + strength)
