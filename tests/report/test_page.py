@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from depth import size
 
 from evencover import EvencoverWarning, InputError, compare, save
 from evencover.predictors import make_predictor
@@ -128,9 +129,9 @@ def test_the_page_holds_the_content(html, predictor, data):
 
 
 def test_a_thousand_classes_stay_below_two_megabytes(quietly, simulate):
-    data = simulate(20_000, 1000, dtype=np.float32)
+    half = size(short=3_000, deep=10_000)
+    data = simulate(2 * half, 1000, dtype=np.float32)
     names = [f"A class with a name of usual length, {k}" for k in range(1000)]
-    half = 10_000
     predictor = quietly(
         make_predictor("classwise"), data.rows[:half], data.labels[:half], class_names=names
     )
