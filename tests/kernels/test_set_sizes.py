@@ -19,7 +19,7 @@ from evencover.scores import APS, Softmax
         for maker, score in product(MAKERS, SCORES)
         if IS_DEEP or maker is softmax_rows or score in (Softmax(), APS())
     ],
-    ids=str,
+    ids=lambda each: getattr(each, "__name__", str(each)),  # the same on every worker
 )
 def test_hundreds_of_vectors_at_once(score, maker):
     """So many that scores reach more limits than the table lists, and some a few of them."""

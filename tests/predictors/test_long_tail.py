@@ -405,3 +405,12 @@ def test_rc3p_needs_ranks():
 def test_unknown_parameters_are_refused_by_name():
     with pytest.raises(InputError, match="did you mean 'tau'"):
         make_predictor("interpolated", tua=0.5)
+
+
+def test_interpolated_p_values_when_rounding_takes_scores_beyond_their_maximum(simulate, quietly):
+    rows, labels = simulate(250, 6, 0)
+    predictor = quietly(InterpolatedPredictor(tau=0.7, score=APS(randomize=False)), rows, labels)
+    assert predictor.own_scores_.max() > 1
+    together = predictor.predict_p(rows)
+    assert (predictor.predict_p(rows[::-1])[::-1] == together).all()
+    assert (np.concatenate([predictor.predict_p(row[None]) for row in rows]) == together).all()

@@ -63,7 +63,8 @@ class InterpolatedPredictor(ByClassPredictor):
         )
 
     def _between(self, own: FloatArray, common: FloatArray) -> FloatArray:
-        largest = make_score(self.score).maximum(self.n_classes_)
+        # Rounding may take a score beyond its maximum, but limits must not rise again after it.
+        largest = max(make_score(self.score).maximum(self.n_classes_), *self.everyone_.of(0)[-1:])
         no_own, no_common = own == np.inf, common == np.inf
         own, common = np.where(no_own, largest, own), np.where(no_common, largest, common)
         always = (no_own | (self.tau == 0)) & (no_common | (self.tau == 1))
