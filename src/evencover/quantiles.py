@@ -10,6 +10,7 @@ from __future__ import annotations
 import numbers
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor, log
 from typing import Any, NamedTuple, Protocol
 
@@ -37,13 +38,14 @@ def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -
     Fraction(1, 3)
     """
     number: Fraction | None = None
+    real: Any = value
     try:
         if _is_endless(value):
             number = None
         elif isinstance(value, str | numbers.Rational | Decimal) and not isinstance(value, bool):
             number = Fraction(value)
         elif isinstance(value, numbers.Real) and not isinstance(value, bool):
-            number = _meant_by_float(value)
+            number = _meant_by_float(real)
     except (ValueError, OverflowError, ZeroDivisionError):
         pass
     if number is None or not 0 < number < 1:
@@ -63,7 +65,8 @@ def _is_endless(value: Any) -> bool:
     return len(value) > MOST_DIGITS or (exponent.isdecimal() and int(exponent[:9]) > MOST_DIGITS)
 
 
-def _meant_by_float(value: numbers.Real) -> Fraction:
+@lru_cache(maxsize=64, typed=True)  # every fit asks several times for the same alpha
+def _meant_by_float(value: Any) -> Fraction:
     decimal = Fraction(str(value))  # str of a NumPy float32 0.1 is 0.1, as the user wrote it
     if len(str(value).partition(".")[2].lstrip("0")) <= 15:
         return decimal
@@ -87,11 +90,20 @@ def _rank(n: int, level: Fraction) -> int:
 def conformal_ranks(counts: Array, alpha: Alpha, confidence: Alpha | None = None) -> IntArray:
     """`conformal_rank` of every count; with a `confidence`, `confident_rank`."""
     level = 1 - exact_fraction(alpha)
+    if confidence is None and _fits(counts, level):
+        return -(-(counts.astype(np.int64) + 1) * level.numerator // level.denominator)
     distinct, inverse = np.unique(counts, return_inverse=True)
     if confidence is not None:
         doubt = 1 - exact_fraction(confidence, name="confidence")
         return _confident_ranks(distinct.astype(np.int64), level, doubt)[inverse]
     return np.array([_rank(int(n), level) for n in distinct], dtype=np.int64)[inverse]
+
+
+def _fits(counts: Array, level: Fraction) -> bool:
+    """Whether `_rank` of all of them can be computed at once, in 64 bits."""
+    if not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
+        return False
+    return (int(counts.max()) + 1) * level.numerator < 2**63
 
 
 # ---- ranks for this calibration, not only on average over calibrations -------------------------

@@ -6,8 +6,8 @@ sizes of the sets need the rows again, and one pass counts them for every trial 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from evencover import _kernels
 from evencover._kernels import LimitTable
 from evencover._validation import Array, FloatArray, InputError, IntArray
 from evencover.data.source import Block, IterableSource, Source
-from evencover.engine.blocks import map_blocks, map_source
+from evencover.engine.blocks import blocks_of, known_ids, map_blocks, map_source
 from evencover.engine.merging import joined
 from evencover.evaluation.tally import Tally
 from evencover.predictors import BasePredictor
@@ -24,6 +24,7 @@ from evencover.predictors.scoring import Scoring
 from evencover.quantiles import Thresholds
 from evencover.scores import Score
 
+ROWS_AT_ONCE = 2048  # whose set sizes are counted by one task
 USES = ("calibration", "test")  # what a row can be for, with random numbers of its own
 
 
@@ -183,12 +184,24 @@ class ScoredRows:
             np.stack(list(split_of.values())),
         )
         totals = np.zeros((len(trials), self.source.n_classes + 1), dtype=np.int64)
-        for counts, mended in map_source(self.source, None, count, total_sizes, self.executor):
+        for counts, mended in self._map_sizes(count):
             for places_of_pass, part in counts:
                 totals[places_of_pass] += part
             for place, labels in mended:
                 np.add.at(class_tallies[place][1], labels, 1)
         return totals
+
+    def _map_sizes(self, count: SizeCount) -> Iterator[Sizes]:
+        """The counts, part by part; on threads, of one score and some rows at a time.
+
+        There are few blocks, and some scores take longer than others: cores would stand idle.
+        """
+        if self.executor is not None:
+            return map_source(self.source, None, count, total_sizes, self.executor)
+        counts = [replace(count, passes=[each]) for each in count.passes]
+        blocks = blocks_of(self.source, known_ids(self.source, None))
+        jobs = ((one, *some) for block in blocks for some in _pieces(*block) for one in counts)
+        return map_blocks(lambda job: job[0](*job[1:]), jobs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,6 +228,16 @@ class TrueLabels:
         if self.with_coins:
             coins = any_scoring.coins(block, ids)
         return block.labels, ranks, coins, *values
+
+
+def _pieces(block: Block, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:
+    """Some rows of a block at a time."""
+    assert block.labels is not None
+    for at in range(0, len(block.rows), ROWS_AT_ONCE):
+        some = slice(at, at + ROWS_AT_ONCE)
+        rows, labels = block.rows[some], block.labels[some]
+        piece = block._replace(start=block.start + at, rows=rows, labels=labels)
+        yield piece, None if ids is None else ids[some]
 
 
 def _scores(scoring: Scoring, block: Block, ids: Array | None) -> list[FloatArray]:

@@ -130,7 +130,7 @@ def map_source(
     """
     known = known_ids(source, ids)
     if executor is None:
-        return map_blocks(lambda item: function(*item), _as_one_part(source, known))
+        return map_blocks(lambda item: function(*item), blocks_of(source, known))
     assert merge is not None
     return _map_parts(source, known, Work(function, merge), as_workers(executor))
 
@@ -167,8 +167,8 @@ def _finish_first(
     return finish(folded[0]), folded[1]
 
 
-def _as_one_part(source: Source, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:
-    """The whole input as one part."""
+def blocks_of(source: Source, ids: Array | None = None) -> Iterator[tuple[Block, Array | None]]:
+    """The blocks of the whole input, and the ids of their rows."""
     stop = 0
     for block, block_ids in Part(source, ids).blocks():
         stop = block.start + len(block.rows)

@@ -49,11 +49,14 @@ def cluster_embeddings(
     embedding: FloatArray, weights: FloatArray, n_clusters: int, random_state: int
 ) -> IntArray:
     """Weighted k-means; clusters are numbered from the easiest classes to the hardest."""
+    from sklearn import config_context
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
     # One thread: the order of k-means' sums, and so its result, must not depend on the machine.
-    with _libraries().limit(limits=1), warnings.catch_warnings():
+    # Our own numbers need no checks, which take as long as k-means.
+    unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
+    with unchecked, _libraries().limit(limits=1), warnings.catch_warnings():
         # Points that differ in the last bit only make fewer clusters, which is all right.
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Else scikit-learn's defaults, as the paper uses them.
@@ -203,14 +206,18 @@ def _medians_of_largest_ks(
 
     members = np.flatnonzero(cluster_of_class >= 0)
     cluster = cluster_of_class[members]
-    n, m = class_counts[members], np.maximum(cluster_counts[cluster], 1)
+    # Kolmogorov's function is what takes time: once for all classes of a cluster with as many rows.
+    width = int(class_counts.max(initial=0)) + 1
+    kinds, kind = np.unique(cluster * width + class_counts[members], return_inverse=True)
+    cluster_of_kind, n = kinds // width, kinds % width
+    m = np.maximum(cluster_counts[cluster_of_kind], 1)
     root = np.sqrt(n * m / (n + m))
     stephens = root + 0.12 + 0.11 / root  # makes the asymptotic law accurate for small samples
     low, high = np.zeros(len(cluster_counts)), np.ones(len(cluster_counts))
     for _ in range(20):  # to one in a million
         middle = (low + high) / 2
-        above = np.minimum(kolmogorov(stephens * middle[cluster]), 1 - 1e-16)
-        below = np.bincount(cluster, np.log1p(-above), len(cluster_counts))
+        above = np.minimum(kolmogorov(stephens * middle[cluster_of_kind]), 1 - 1e-16)
+        below = np.bincount(cluster, np.log1p(-above)[kind], len(cluster_counts))
         low, high = np.where(below < np.log(0.5), [middle, high], [low, middle])
     return high
 

@@ -79,7 +79,7 @@ def priors_of(rows: LeftOut, kinds: Iterable[str | int]) -> Priors:
     u = rows.middles / max(1, 2 * n_rows)
     normal = None
     if "normal" in kinds:
-        x = rank_scores(n_rows)[rows.middles]
+        x = rank_scores(rows.middles, n_rows)
         normal = NormalPrior.of_scores(x, rows.labels, n_classes)
     return Priors(normal, ClusterPrior.fit_all(u, rows.labels, n_classes, numbers))
 
@@ -124,7 +124,7 @@ class Fold(NamedTuple):
             if kind == 1:  # the common prior learns nothing, so it may rank among all rows
                 expected[place] = rank_of_place(split.held_first, len(rows.labels))
             elif isinstance(prior, NormalPrior):
-                x = rank_scores(n_learning)[2 * split.held_places]
+                x = rank_scores(2 * split.held_places, n_learning)
                 expected[place] = prior.level_at(labels, x)
             else:
                 expected[place] = prior.level(labels, rank)

@@ -31,7 +31,7 @@ LOSS_POINTS = 128
 TABLE_REACH, TABLE_STEPS = 8.0, 16384
 # How many rows the spread of all classes together counts when that of one class is estimated.
 SPREAD_ROWS = 40.0
-# Normal scores of all ranks are kept for so many rows, or 16 times as many bytes.
+# Normal scores of all ranks of up to so many rows are kept, 16 bytes for each.
 MOST_KEPT = 1 << 16
 
 
@@ -77,7 +77,7 @@ class NormalPrior(NamedTuple):
         """Normal distribution function at the normal score of u."""
         return self.level_at(classes, normal_score(u))
 
-    def level_at(self, classes: IntArray, x: FloatArray) -> FloatArray:
+    def level_at(self, classes: IntArray | slice, x: FloatArray) -> FloatArray:
         """The same from the ranks' normal scores."""
         from scipy.special import ndtr
 
@@ -193,13 +193,13 @@ class ClusterPrior(NamedTuple):
         return _kernels.cluster_losses(rows, self.weights, self.functions[:, every::every])
 
 
-def rank_scores(n: int) -> FloatArray:
-    """Normal scores of the ranks i / 2n, for i from 0 to 2n: middles and edges of n places."""
-    return _kept_rank_scores(n) if n <= MOST_KEPT else normal_score(np.arange(2 * n + 1) / (2 * n))
+def rank_scores(twice: IntArray, n: int) -> FloatArray:
+    """Normal scores of the ranks twice / 2n: middles and edges of n places."""
+    return _all_rank_scores(n)[twice] if n <= MOST_KEPT else normal_score(twice / (2 * n))
 
 
 @lru_cache(maxsize=8)  # folds have one size or two, and so have splits of the same data
-def _kept_rank_scores(n: int) -> FloatArray:
+def _all_rank_scores(n: int) -> FloatArray:
     return normal_score(np.arange(2 * n + 1) / max(1, 2 * n))
 
 
@@ -306,15 +306,34 @@ class Blend(NamedTuple):
 
         Levels rise with the place, so this is a search by halves, for all classes at once.
         """
-        classes = np.arange(len(self.own_weight))
-        low = np.full(len(classes), -1)
-        high = np.full(len(classes), self.own.n_rows + 1)
+        level_at = self._levels_of_classes()
+        low = np.full(len(self.own_weight), -1)
+        high = np.full(len(self.own_weight), self.own.n_rows + 1)
         while (high - low > 1).any():
             middle = (low + high) // 2
-            within = self.level(classes, np.maximum(middle, 0)) <= level
+            within = level_at(np.maximum(middle, 0)) <= level
             within |= middle < 0
             low, high = np.where(within, middle, low), np.where(within, high, middle)
         return low
+
+    def _levels_of_classes(self) -> Callable[[IntArray], FloatArray]:
+        """`level` of all classes in turn, prepared to be asked more than once."""
+        classes, n_rows = np.arange(len(self.own_weight)), self.own.n_rows
+        own_rows, first = np.maximum(self.own.counts, 1), classes * (n_rows + 1)
+        weights, functions = self.clusters.weights, np.asfortranarray(self.clusters.functions)
+        has_normal = self.normal_weight.any()
+
+        def level_at(place: IntArray) -> FloatArray:
+            below = np.searchsorted(self.own.places, first + place) - self.own.offsets[:-1]
+            u = rank_of_place(place, n_rows)
+            total = self.own_weight * (below / own_rows)
+            total += _kernels.mixture_levels(weights, functions, classes, u)
+            if has_normal:
+                x = rank_scores(2 * place, n_rows)
+                total += self.normal_weight * self.normal.level_at(slice(None), x)
+            return total
+
+        return level_at
 
 
 def rank_of_place(place: Array, n_rows: int) -> FloatArray:

@@ -38,10 +38,13 @@ class ScoreBins(NamedTuple):
     @classmethod
     def of(cls, scores: FloatArray) -> ScoreBins:
         """From the calibration scores; of many, evenly spaced ones tell as much as all."""
-        scores = scores[:: max(1, len(scores) // ENOUGH)]
+        scores = np.sort(scores[:: max(1, len(scores) // ENOUGH)])
         ranks = (np.arange(1, N_BINS) * len(scores)) // N_BINS
-        edges = np.unique(np.partition(scores, ranks)[ranks])
-        return cls(edges, cls.histogram(edges, scores))
+        edges = scores[ranks]
+        edges = edges[np.append(True, edges[1:] != edges[:-1])]
+        # As `histogram` counts, but the scores are sorted.
+        within = np.searchsorted(scores, edges, side="right")
+        return cls(edges, np.diff(within, prepend=0, append=len(scores)))
 
     @staticmethod
     def histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
