@@ -4,6 +4,7 @@ import numpy as np
 import oracle
 import pytest
 
+import evencover.comparison.trials as trials_module
 import evencover.data.source as source_module
 from evencover import APS, PAS, RAPS, SAPS, InputError, PredictionSets, Softmax
 from evencover.comparison.trials import ScoredRows, Trial
@@ -120,6 +121,21 @@ def test_blocks_do_not_matter(data, monkeypatch):
     for score in SCORES:
         np.testing.assert_array_equal(small.test_scores[score], rows.test_scores[score])
     assert_equal(small.tally(trials), whole)
+
+
+def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path):
+    monkeypatch.setattr(trials_module, "ROWS_AT_ONCE", 23)
+    monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 40)
+    ids = np.arange(300)[::-1] + 7
+    np.savez(tmp_path / "rows.npz", probabilities=data.rows, labels=data.labels, ids=ids)
+    about = {"from_logits": False, "temperature": 1.0, "random_state": SEED, "with_coins": True}
+    rows = ScoredRows(as_source(tmp_path / "rows.npz"), SCORES, **about)
+    np.testing.assert_array_equal(rows.source.ids, ids)
+    trials = trials_of(rows, data, exact=True)
+    tested = np.flatnonzero(trials[0].is_test)
+    sets = [trial.predictor.predict_set(data.rows[tested], ids=ids[tested]) for trial in trials]
+    sizes = [np.bincount(each.sizes, minlength=8) for each in sets]
+    np.testing.assert_array_equal([tally.sizes for tally in rows.tally(trials)], sizes)
 
 
 def test_logits_are_softened_first(data):

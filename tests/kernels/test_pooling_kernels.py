@@ -136,3 +136,38 @@ def test_losses_under_normal_priors():
             expected = [erfc((mean[y] - z) / deviation[y] / sqrt(2)) / 2 for z in scores]
             wanted = plain_loss(rows, y, strength, target, expected)
             assert losses[s, y] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_rows_by_class_and_bin():
+    rng = np.random.default_rng(4)
+    u, classes = np.concatenate([[0.0, 1.0], rng.random(498)]), rng.integers(0, 9, 500)
+    bins, counts = same_bits("bin_counts", u, classes, 10, 256, 16)
+    np.testing.assert_array_equal(bins, np.minimum(np.floor(u * 256), 255))
+    assert counts[3, 5] == ((classes == 3) & (bins // 16 == 5)).sum()
+    assert counts[9].sum() == 0
+
+
+def test_moments_by_class():
+    rng = np.random.default_rng(5)
+    values, classes = rng.normal(size=300), rng.integers(0, 7, 300)
+    n, mean, squares = same_bits("class_moments", values, classes, 8)
+    own = values[classes == 2]
+    assert (n[2], n[7], mean[7], squares[7]) == (len(own), 0, 0, 0)
+    assert mean[2] == pytest.approx(own.mean())
+    assert squares[2] == pytest.approx(((own - own.mean()) ** 2).sum())
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 127, 128, 129, 500, 1000, 4097])
+def test_a_weighted_line(n):
+    """Its sums are taken in NumPy's order, whatever their length."""
+    rng = np.random.default_rng(n)
+    x, y, noise = rng.normal(size=n), rng.normal(size=n), rng.random(n)
+    same_bits("weighted_line", x, y, noise, 0.25, False)
+    if n > 2:
+        centre_x, centre_y, slope, squares = same_bits("weighted_line", x, y, noise, 0.25, True)
+        weight = np.sqrt(1 / (0.25 + noise))
+        wanted = np.polyfit(x, y, 1, w=weight)
+        assert slope == pytest.approx(wanted[0], abs=1e-9)
+        left = weight * (y - np.polyval(wanted, x))
+        assert squares == pytest.approx((left**2).sum())
+        assert centre_y == pytest.approx(np.polyval(wanted, centre_x))
