@@ -83,7 +83,8 @@ def conformal_rank(n: int, alpha: Alpha) -> int:
     return _rank(int(n), 1 - exact_fraction(alpha))
 
 
-def _rank(n: int, level: Fraction) -> int:
+def _rank(n: Any, level: Fraction) -> Any:
+    """Of a whole number, or of an array of them that `_fits`."""
     return -(-(n + 1) * level.numerator // level.denominator)
 
 
@@ -91,7 +92,7 @@ def conformal_ranks(counts: Array, alpha: Alpha, confidence: Alpha | None = None
     """`conformal_rank` of every count; with a `confidence`, `confident_rank`."""
     level = 1 - exact_fraction(alpha)
     if confidence is None and _fits(counts, level):
-        return -(-(counts.astype(np.int64) + 1) * level.numerator // level.denominator)
+        return _rank(counts.astype(np.int64), level)
     distinct, inverse = np.unique(counts, return_inverse=True)
     if confidence is not None:
         doubt = 1 - exact_fraction(confidence, name="confidence")
