@@ -232,10 +232,7 @@ class Block {
    private:
     void expect_labels(const Vector<int64_t>& labels) const {
         expect_length(labels, rows_.n_rows);
-        for (int64_t i = 0; i < rows_.n_rows; ++i) {
-            expect(labels.data()[i] >= 0 && labels.data()[i] < rows_.n_classes,
-                   "labels must be class indices");
-        }
+        expect_classes(labels, rows_.n_classes);
     }
 
     const Kernels& kernels_;

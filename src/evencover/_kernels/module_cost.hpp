@@ -17,9 +17,7 @@ void counts_within(const std::string& instruction_set, const Matrix<double>& ord
     expect_length(values, length(classes));
     expect_length(counts, length(classes));
     nb::gil_scoped_release release;
-    for (int64_t i = 0; i < length(classes); ++i) {
-        expect(classes.data()[i] >= 0 && classes.data()[i] < length(ordered), "classes must exist");
-    }
+    expect_classes(classes, length(ordered));
     kernels_for(instruction_set)
         .counts_within(ordered.data(), static_cast<int64_t>(ordered.shape(1)), classes.data(),
                        values.data(), length(classes), counts.data());
@@ -34,9 +32,7 @@ void shortfalls(const std::string& instruction_set, const Vector<int64_t>& class
     expect_length(counts, n_classes);
     expect_length(sums, n_classes);
     nb::gil_scoped_release release;
-    for (int64_t i = 0; i < n; ++i) {
-        expect(classes.data()[i] >= 0 && classes.data()[i] < n_classes, "classes must exist");
-    }
+    expect_classes(classes, n_classes);
     kernels_for(instruction_set)
         .shortfalls({classes.data(), flags.data(), wanted.data(), n, has.data(), n_classes},
                     counts.data(), sums.data());

@@ -24,11 +24,9 @@ void left_out(const std::string& instruction_set, const Vector<int64_t>& labels,
     expect_shape(held, 4, n_held);
     expect_length(offsets, 2);
     nb::gil_scoped_release release;
+    expect_classes(labels, n_classes);
     int64_t n_left = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        expect(labels.data()[i] >= 0 && labels.data()[i] < n_classes, "classes must exist");
-        n_left += fold.data()[i] == number;
-    }
+    for (int64_t i = 0; i < n; ++i) n_left += fold.data()[i] == number;
     expect(n_left == n_held, "there must be as many rows as are left out");
     int64_t* const k = kept.data();
     int64_t* const h = held.data();

@@ -27,12 +27,6 @@ void soft_clusters(const std::string& instruction_set, const Matrix<double>& cou
                        weights.data());
 }
 
-void expect_classes(const Vector<int64_t>& classes, int64_t n_classes) {
-    for (int64_t i = 0; i < length(classes); ++i) {
-        expect(classes.data()[i] >= 0 && classes.data()[i] < n_classes, "classes must exist");
-    }
-}
-
 void mixture_levels(const std::string& instruction_set, const Matrix<double>& weights,
                     const Matrix<double>& functions, const Vector<int64_t>& classes,
                     const Vector<double>& u, const Result<double>& levels) {

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from evencover._types import Array, IntArray
 from evencover.randomness import places
@@ -78,9 +79,8 @@ class Sampler:
             chosen, own, labels = chosen[thin], own[thin], labels[thin]
         width = min(MOST_NUMBERS, rows.shape[1])
         first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
-        self._waiting.append(
-            (own, rows[chosen[:, None], first[:, None] + np.arange(width)], labels)
-        )
+        around = sliding_window_view(rows, width, axis=1)[chosen, first]
+        self._waiting.append((own, around, labels))
         self._n_waiting += len(chosen)
         if self._n_waiting > MOST_WAITING:
             self._hash()
@@ -103,7 +103,7 @@ class Sampler:
 def _bits(numbers: Array) -> Array:
     """The bits of numbers as float32; whether they make sense is judged elsewhere."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
+        return numbers.astype(np.float32, copy=False).view(np.uint32).astype(np.uint64)
 
 
 @lru_cache(maxsize=8)

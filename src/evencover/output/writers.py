@@ -183,36 +183,36 @@ def _copy_member(archive: zipfile.ZipFile, name: str, numbers: IO[bytes], kind: 
         shutil.copyfileobj(numbers, member)
 
 
-def _records(blocks: Iterable[Listed], about: _Rows) -> Iterator[dict[str, Any]]:
-    """Each row as ``row``, ``id``, ``size``, ``set``, ``names``, ``probabilities``."""
+def _columns(blocks: Iterable[Listed], about: _Rows) -> Iterator[dict[str, Sequence[Any]]]:
+    """Of each block ``row``, ``id``, ``size``, ``set``, and what else is known or wanted."""
     row = about.first
     for listed, ids in _with_ids(blocks, about.ids):
-        bounds = pairwise(_bounds(listed.counts).tolist())
-        classes, sizes = listed.classes.tolist(), listed.sizes.tolist()
-        values = None if listed.probabilities is None else listed.probabilities.tolist()
-        names = None if ids is None else ids.tolist()
-        for place, (a, b) in enumerate(bounds):
-            record: dict[str, Any] = {"row": row}
-            if names is not None:
-                record["id"] = names[place]
-            record |= {"size": sizes[place], "set": classes[a:b]}
-            if about.names is not None:
-                record["names"] = [about.names[index] for index in classes[a:b]]
-            if listed.summaries is not None:
-                record["summary"] = listed.summaries[place]
-            if values is not None:
-                record["probabilities"] = [float(f"{value:.6g}") for value in values[a:b]]
-            yield record
-            row += 1
+        bounds = list(pairwise(_bounds(listed.counts).tolist()))
+        classes = listed.classes.tolist()
+        columns: dict[str, Sequence[Any]] = {"row": range(row, row + len(listed))}
+        if ids is not None:
+            columns["id"] = ids.tolist()
+        columns |= {"size": listed.sizes.tolist(), "set": [classes[a:b] for a, b in bounds]}
+        if about.names is not None:
+            names = [about.names[index] for index in classes]
+            columns["names"] = [names[a:b] for a, b in bounds]
+        if listed.summaries is not None:
+            columns["summary"] = listed.summaries
+        if listed.probabilities is not None:
+            values = [float(f"{value:.6g}") for value in listed.probabilities.tolist()]
+            columns["probabilities"] = [values[a:b] for a, b in bounds]
+        yield columns
+        row += len(listed)
 
 
 def _write_jsonl(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
     """One object per row; probabilities have six digits."""
-    n_rows = 0
+    n_rows, encode = 0, json.JSONEncoder(ensure_ascii=False).encode
     with path.open("w", encoding="utf-8") as file:
-        for record in _records(blocks, about):
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-            n_rows += 1
+        for columns in _columns(blocks, about):
+            for row in zip(*columns.values(), strict=True):
+                file.write(encode(dict(zip(columns, row, strict=True))) + "\n")
+            n_rows += len(columns["row"])
     return n_rows
 
 
@@ -222,24 +222,27 @@ def _write_csv(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
     A bar in a name is written as ``\|``, a backslash as two; what a spreadsheet would take for
     a formula begins with an apostrophe.
     """
+    if about.names is not None:
+        escaped = [name.replace("\\", r"\\").replace("|", r"\|") for name in about.names]
+        about = about._replace(names=escaped)
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        for record in _records(blocks, about):
+        for columns in _columns(blocks, about):
             if n_rows == 0:
-                writer.writerow(record)
-            writer.writerow(_cell(name, value) for name, value in record.items())
-            n_rows += 1
+                writer.writerow(columns)
+            cells = (_cells(name, values) for name, values in columns.items())
+            writer.writerows(zip(*cells, strict=True))
+            n_rows += len(columns["row"])
     return n_rows
 
 
-def _cell(name: str, value: Any) -> Any:
-    if not isinstance(value, list):
-        return safe_cell(value)
-    if name != "names":
-        return " ".join(map(str, value))
-    escaped = (text.replace("\\", r"\\").replace("|", r"\|") for text in value)
-    return safe_cell("|".join(escaped))
+def _cells(name: str, values: Sequence[Any]) -> Iterable[Any]:
+    if name in ("row", "size"):
+        return values
+    if name in ("set", "probabilities"):
+        return (" ".join(map(str, each)) for each in values)
+    return map(safe_cell, map("|".join, values) if name == "names" else values)
 
 
 WRITERS: dict[str, Callable[[Path, Iterable[Listed], _Rows], int]] = {
