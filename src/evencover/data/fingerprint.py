@@ -42,7 +42,9 @@ class Fingerprint(NamedTuple):
         return cls(first, int(_mixed(keys).sum(dtype=np.uint64)))
 
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
-        sample = np.sort(np.concatenate([self.sample, other.sample]))[:MOST_KEPT]
+        sample = self.sample
+        if len(other.sample):
+            sample = np.sort(np.concatenate([sample, other.sample]))[:MOST_KEPT]
         total = (self.total + other.total) % 2**64
         return Fingerprint(self.first_row or other.first_row, total, sample)
 
