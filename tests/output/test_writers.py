@@ -81,6 +81,13 @@ def test_sets_may_all_be_empty(tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+def test_a_block_may_have_no_rows(tmp_path, ending):
+    path, none = tmp_path / f"sets.{ending}", sets_of([])
+    assert write_sets(path, [none, sets_of(LISTS), none, sets_of(LISTS)]) == 2 * len(LISTS)
+    assert read_back(path) == (2 * LISTS, None)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_indices_of_any_integer_type(tmp_path, ending):
     sets = PredictionSets(np.array([0, 1, 3]), np.array([4, 0, 2], dtype=np.int64), 5)
     write_sets(tmp_path / f"sets.{ending}", [sets])

@@ -228,8 +228,8 @@ def _write_csv(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
     n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        for columns in _columns(blocks, about):
-            if n_rows == 0:
+        for number, columns in enumerate(_columns(blocks, about)):
+            if number == 0:
                 writer.writerow(columns)
             cells = (_cells(name, values) for name, values in columns.items())
             writer.writerows(zip(*cells, strict=True))
