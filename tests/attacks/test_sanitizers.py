@@ -69,12 +69,18 @@ print("done")
 
 
 def sanitized(folder, name, library):
-    """The package built with a sanitizer, and the library to load before everything else."""
+    """The package built with a sanitizer, and the libraries to load before everything else.
+
+    A sanitizer looks for what throws exceptions when it is loaded, so that must be there too.
+    """
     flags = " ".join([*CHECKS[name], "-g", "-fno-omit-frame-pointer"])
-    preload = subprocess.run(
-        ["gcc", f"-print-file-name={library}"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    return built(folder, CMAKE_CXX_FLAGS=flags), preload
+    paths = [
+        subprocess.run(
+            ["gcc", f"-print-file-name={each}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for each in (library, "libstdc++.so")
+    ]
+    return built(folder, CMAKE_CXX_FLAGS=flags), " ".join(paths)
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no compiler")

@@ -55,7 +55,7 @@ void expect_offsets(const Vector<int64_t>& offsets, int64_t n_parts, int64_t siz
 
 void expect_classes(const Vector<int64_t>& classes, int64_t n_classes) {
     for (int64_t i = 0; i < length(classes); ++i) {
-        expect(classes.data()[i] >= 0 && classes.data()[i] < n_classes, "classes must exist");
+        expect(classes.data()[i] >= 0 && classes.data()[i] < n_classes, "class indices must exist");
     }
 }
 
