@@ -50,6 +50,9 @@ def plain_array(values: Any) -> Array:
     if hasattr(values, "detach"):  # a torch tensor, perhaps on a device or with a gradient
         tensor = values.detach().cpu()
         return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)
+    nullable = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
+    if nullable is not None and not values.isna().any():
+        return np.asarray(values.to_numpy(nullable))  # older versions of pandas make objects of it
     try:
         return np.asarray(values)
     except ValueError:

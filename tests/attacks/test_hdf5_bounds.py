@@ -1,5 +1,6 @@
 """What an HDF5 file says is larger than it is refused before anybody takes the memory."""
 
+import re
 import struct
 import zlib
 
@@ -80,6 +81,22 @@ def test_so_is_one_in_an_attribute(tmp_path, libver):
     content[entry : entry + 4] = struct.pack("<I", HUGE)
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"its texts have|checksum"):  # newer headers have a sum
+        as_source(path)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_damaged_header_is_refused(tmp_path, number):
+    path = tmp_path / "p.h5"
+    with h5py.File(path, "w", libver="latest") as file:  # whose headers have a checksum
+        file["labels"], file["probs"] = np.zeros(len(ROWS), dtype=int), ROWS
+        file["nowhere"] = h5py.SoftLink("/gone")
+    assert as_source(path).has_labels
+    content = bytearray(path.read_bytes())
+    headers = [found.start() for found in re.finditer(b"OHDR", content)]
+    assert len(headers) == 3  # of the file and of both arrays: no array may seem not to be there
+    content[headers[number] + 20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="checksum"):
         as_source(path)
 
 

@@ -58,7 +58,7 @@ def row_contents(rows: Array) -> Array:
     first, second = words[:, 0 : n_columns - 1 : 2].astype(np.uint64), words[:, 1::2]
     contents = (first * second).sum(axis=1, dtype=np.uint64)
     if n_columns % 2:
-        contents += words[:, -1] * np.uint64(_COLUMN_STEP)
+        contents += words[:, -1].astype(np.uint64) * np.uint64(_COLUMN_STEP)
     return contents + _rest_contents(rows, near) if rows.dtype == np.float64 else contents
 
 

@@ -75,21 +75,24 @@ class WorkBar:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        self._is_shown = sys.stderr.isatty()
         self._bar = Progress(
             *columns,
             console=Console(stderr=True),
             transient=True,
-            disable=not sys.stderr.isatty(),
+            disable=not self._is_shown,
             speed_estimate_period=600,
         )
         self._task = self._bar.add_task(what, total=0)
 
     def __enter__(self) -> WorkBar:
-        self._bar.start()
+        if self._is_shown:
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._is_shown:  # older versions of rich end a bar that nobody saw with an empty line
+            self._bar.stop()
 
     def expect(self, n_numbers: int) -> None:
         """So much work is to come: rows x classes, over all readings."""

@@ -56,6 +56,9 @@ class LazyArrays(Mapping[str, Any]):
             raise KeyError(key)
         return self._get(key)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys  # one that cannot be read is there all the same
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 

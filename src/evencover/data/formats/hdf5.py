@@ -30,10 +30,10 @@ def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         raise needs("HDF5 files", "h5py", "hdf5") from None
     is_local = isinstance(location, Path)
     with nullcontext(location) if is_local else location.open() as where, h5py.File(where) as file:
+        # First of all: later, older versions of HDF5 find no attributes in a damaged header.
+        attributes = [NAMES_KEY] if NAMES_KEY in file.attrs else []
         _refuse_links(file, location)
-        names = [key for key, item in file.items() if isinstance(item, h5py.Dataset)]
-        if NAMES_KEY in file.attrs:
-            names.append(NAMES_KEY)
+        names = [key for key in file if _is_dataset(file, key)] + attributes
         look = cache(refuse_endless_heaps)  # once per opening
         yield LazyArrays(names, lambda key: _array(file, key, location, look))
 
@@ -46,6 +46,15 @@ def _refuse_links(file: Any, location: Location) -> None:
         link = file.get(key, getlink=True)
         if isinstance(link, h5py.ExternalLink):
             raise _elsewhere(location, key, link.filename)
+
+
+def _is_dataset(file: Any, key: str) -> bool:
+    """A link by name may lead nowhere; what is in the file must be readable."""
+    import h5py
+
+    link = file.get(key, getlink=True)
+    item = file[key] if isinstance(link, h5py.HardLink) else file.get(key)
+    return isinstance(item, h5py.Dataset)
 
 
 def _elsewhere(location: Location, key: str, other: str) -> InputError:
