@@ -20,7 +20,11 @@ BLOCK_ELEMENTS = 4_000 * N_CLASSES
 @pytest.fixture(scope="session")
 def client():
     distributed = pytest.importorskip("distributed")
-    with local_cluster(2) as cluster, distributed.Client(cluster) as connected:
+    # Not the default of this process, as a command's is not: nothing may rely on there being one.
+    with (
+        local_cluster(2) as cluster,
+        distributed.Client(cluster, set_as_default=False) as connected,
+    ):
         connected.register_plugin(small_blocks())
         yield connected
 

@@ -106,7 +106,8 @@ def wait_for(client: Any, futures: Sequence[Any]) -> None:
     was_empty = False
     while True:
         try:
-            distributed.wait(futures, timeout=WORKER_SECONDS)
+            with client.as_current():  # it may not be this process's default
+                distributed.wait(futures, timeout=WORKER_SECONDS)
             return
         except TimeoutError:
             is_empty = not client.nthreads()
