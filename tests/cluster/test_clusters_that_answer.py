@@ -171,10 +171,7 @@ def test_tls_addresses_work(tmp_path, monkeypatch):
     )
     subprocess.run(["openssl", *made.split()], cwd=tmp_path, check=True, capture_output=True)
     own = {"cert": str(tmp_path / "ca.pem"), "key": str(tmp_path / "key.pem")}
-    tls = {
-        "ca-file": str(tmp_path / "ca.pem"),
-        **dict.fromkeys(("scheduler", "worker", "client"), own),
-    }
+    ours = {"ca-file": own["cert"], "client.cert": own["cert"], "client.key": own["key"]}
     for name in (
         "CA_FILE",
         *(f"{who}__{what}" for who in ("SCHEDULER", "WORKER") for what in ("CERT", "KEY")),
@@ -185,7 +182,7 @@ def test_tls_addresses_work(tmp_path, monkeypatch):
     with (
         process(SCHEDULER.replace("port=0", "port=0, protocol='tls'")) as (_, address),
         process(WORKER.format(before="").replace("nthreads", "protocol='tls', nthreads"), address),
-        dask.config.set({"distributed.comm.tls": tls}),
+        dask.config.set({f"distributed.comm.tls.{name}": path for name, path in ours.items()}),
         dask_client(address) as client,
     ):
         assert address.startswith("tls://")
