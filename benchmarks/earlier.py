@@ -35,7 +35,7 @@ from benchmarks.report import table
 LIMIT = 1.05
 READ = ("p.npy", "p.npz", "fixed.parquet", "columns.parquet", "p.zarr", "chunks.h5", "p.csv")
 WRITTEN = ("sets.parquet", "sets.npz", "sets.csv", "sets.jsonl", "sets")  # the last is a folder
-VERSIONS = ("seconds", "earlier_seconds")
+VERSIONS = ("seconds", "earlier_seconds")  # this one, and 0.1.0
 MANY, ONE = "new.npy", "one.npy"  # rows whose sets are written
 SMALL = "model"  # a file of a few kilobytes
 PROGRAM = """
@@ -162,7 +162,7 @@ def _work(what: str, folder: Path, version: str, repeat: str, rows: str = MANY) 
         return ["command", *given, "-o", model, "--force"]
     output = str(folder / f"{version}-{repeat}-{what}")
     given = ["predict", str(folder / f"{version}-model.safetensors"), str(folder / rows)]
-    order = ["--order", "index"] if version == "seconds" else []
+    order = ["--order", "index"] if version == VERSIONS[0] else []
     return ["command", *given, "-o", output, *order]
 
 

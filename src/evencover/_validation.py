@@ -51,7 +51,7 @@ def plain_array(values: Any) -> Array:
         tensor = values.detach().cpu()
         return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)
     nullable = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
-    if nullable is not None and not values.isna().any():
+    if nullable is not None and hasattr(values, "isna") and not values.isna().any():
         return np.asarray(values.to_numpy(nullable))  # older versions of pandas make objects of it
     try:
         return np.asarray(values)

@@ -77,7 +77,7 @@ class NormalPrior(NamedTuple):
         """Normal distribution function at the normal score of u."""
         return self.level_at(classes, normal_score(u))
 
-    def level_at(self, classes: IntArray | slice, x: FloatArray) -> FloatArray:
+    def level_at(self, classes: IntArray, x: FloatArray) -> FloatArray:
         """The same from the ranks' normal scores."""
         from scipy.special import ndtr
 
@@ -298,7 +298,8 @@ class Blend(NamedTuple):
         own = self.own.below(classes, place) / own_rows[classes]
         total = self.own_weight[classes] * own + self.clusters.level(classes, u)
         if self.normal_weight.any():
-            total = total + self.normal_weight[classes] * self.normal.level(classes, u)
+            x = rank_scores(2 * place, self.own.n_rows)
+            total = total + self.normal_weight[classes] * self.normal.level_at(classes, x)
         return total
 
     def last_place(self, level: FloatArray) -> IntArray:
@@ -306,34 +307,15 @@ class Blend(NamedTuple):
 
         Levels rise with the place, so this is a search by halves, for all classes at once.
         """
-        level_at = self._levels_of_classes()
-        low = np.full(len(self.own_weight), -1)
-        high = np.full(len(self.own_weight), self.own.n_rows + 1)
+        classes = np.arange(len(self.own_weight))
+        low = np.full(len(classes), -1)
+        high = np.full(len(classes), self.own.n_rows + 1)
         while (high - low > 1).any():
             middle = (low + high) // 2
-            within = level_at(np.maximum(middle, 0)) <= level
+            within = self.level(classes, np.maximum(middle, 0)) <= level
             within |= middle < 0
             low, high = np.where(within, middle, low), np.where(within, high, middle)
         return low
-
-    def _levels_of_classes(self) -> Callable[[IntArray], FloatArray]:
-        """`level` of all classes in turn, prepared to be asked more than once."""
-        classes, n_rows = np.arange(len(self.own_weight)), self.own.n_rows
-        own_rows, first = np.maximum(self.own.counts, 1), classes * (n_rows + 1)
-        weights, functions = self.clusters.weights, np.asfortranarray(self.clusters.functions)
-        has_normal = self.normal_weight.any()
-
-        def level_at(place: IntArray) -> FloatArray:
-            below = np.searchsorted(self.own.places, first + place) - self.own.offsets[:-1]
-            u = rank_of_place(place, n_rows)
-            total = self.own_weight * (below / own_rows)
-            total += _kernels.mixture_levels(weights, functions, classes, u)
-            if has_normal:
-                x = rank_scores(2 * place, n_rows)
-                total += self.normal_weight * self.normal.level_at(slice(None), x)
-            return total
-
-        return level_at
 
 
 def rank_of_place(place: Array, n_rows: int) -> FloatArray:
