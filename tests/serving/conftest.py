@@ -1,0 +1,50 @@
+"""A service on data of five classes, and clients of it."""
+
+import pytest
+from serving.service import NAMES, TOKEN, K
+
+from evencover import ClasswisePredictor, save
+
+
+@pytest.fixture(scope="module")
+def data(simulate):
+    return simulate(600, K, seed=17)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    predictor = ClasswisePredictor(score="aps")
+    return predictor.fit(data.rows[:300], data.labels[:300], class_names=NAMES)
+
+
+@pytest.fixture
+def model(fitted, tmp_path):
+    save(fitted, tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+@pytest.fixture
+def serve(model, tmp_path):
+    """A client of a service with a state, a token and limits."""
+    from starlette.testclient import TestClient
+
+    from evencover.serving.http.app import make_app
+    from evencover.serving.http.service import Limits, Service
+
+    clients = []
+
+    def start(path=model, token=TOKEN, state=tmp_path / "watch.json", **limits):
+        service = Service(path, state)
+        client = TestClient(make_app(service, token=token, limits=Limits(**limits)))
+        client.service = service
+        clients.append(client.__enter__())
+        return client
+
+    yield start
+    for client in clients:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(serve):
+    return serve()
