@@ -6,8 +6,10 @@ A message names the parameter, the rule, what was found, and the remedy.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -41,10 +43,55 @@ def is_near_one(off: FloatArray, rows: Array) -> Array:
     return near
 
 
-def plain_array(values: Any) -> Array:
-    """A NumPy, torch, pandas, polars or Arrow object as a NumPy array, uncopied if possible."""
+def are_probabilities(rows: Array) -> bool:
+    """Whether the first rows (n, K), at most 16, pass as probabilities, each of them.
+
+    Logits do so by chance where they are few: fewer than 8 numbers must sum to 1 within 1e-6, and
+    a single row of two classes decides nothing.
+    """
+    some = rows[:16]
+    # Two numbers tell most logits at 0.2 us; all of them take 2 us.
+    if some.size < 3 or not (0 <= some[0, 0] <= 1 and 0 <= some[-1, -1] <= 1):
+        return False
+    if not (some.min() >= 0 and some.max() <= 1):
+        return False
+    off = np.abs(some.sum(axis=1, dtype=np.float64) - 1)
+    return bool((off <= 1e-6).all() if some.size < 8 else is_near_one(off, some).all())
+
+
+def parse_json(text: bytes | str, owner: str) -> Any:
+    """Parse JSON; raise InputError if an object has the same key twice. Messages say `owner`."""
+    return json.loads(text, object_pairs_hook=partial(unique_keys, owner))
+
+
+def unique_keys(owner: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dictionary of the pairs; raise InputError if two have the same key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InputError(f"Every key of {owner} must be there once. Got {twice!r} twice.")
+    return found
+
+
+def are_json_numbers(values: Iterable[Any]) -> bool:
+    """Whether all values from JSON are numbers; true and false are none."""
+    return {int, float}.issuperset(map(type, values))
+
+
+def plain_array(values: Any, name: str = "The array") -> Array:
+    """Convert a NumPy, torch, pandas, polars or Arrow object to NumPy, uncopied if possible.
+
+    Messages call it `name`. Masked entries are an error.
+    """
+    masked = _first_masked(values)
+    if masked is not None:
+        raise InputError(
+            f"{name} must have a value in every entry. Got a masked one in row {masked}; leave "
+            "such rows out."
+        )
     if isinstance(values, np.ndarray):
-        return values
+        return np.asarray(values) if hasattr(values, "mask") else values
     if type(values).__module__.startswith("pyarrow"):
         return matrix_from_arrow(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps on a device or with a gradient
@@ -54,17 +101,30 @@ def plain_array(values: Any) -> Array:
     if nullable is not None and hasattr(values, "isna") and not values.isna().any():
         return np.asarray(values.to_numpy(nullable))  # older versions of pandas make objects of it
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
+        # NumPy's text drops zeros at the end: "a" and "a\0" would be the same.
+        is_cut = array.dtype.kind == "U" and any(str(v).endswith("\0") for v in values)
+        return np.array(values, dtype=object) if is_cut else array
     except ValueError:
         raise InputError(
-            "The array must be rectangular. Got rows of different lengths instead; "
+            f"{name} must be rectangular. Got rows of different lengths instead; "
             "give one number per class in every row."
         ) from None
 
 
+def _first_masked(values: Any) -> int | None:
+    """Return the first row with a masked entry, if any; `numpy.ma` itself is slow to import."""
+    if isinstance(values, list | tuple):
+        arrays = ((row, v) for row, v in enumerate(values) if isinstance(v, np.ndarray))
+        return next((row for row, each in arrays if _first_masked(each) is not None), None)
+    if not isinstance(values, np.ndarray) or not hasattr(values, "mask") or not values.mask.any():
+        return None
+    return int(np.argwhere(np.atleast_1d(values.mask))[0, 0])
+
+
 def score_rows(values: Any, name: str = "probabilities") -> Array:
     """Check that `values` is a real (n, K) matrix, K >= 2, and return it as floating-point rows."""
-    rows = plain_array(values)
+    rows = plain_array(values, f"'{name}'")
     if rows.ndim != 2:
         raise InputError(
             f"'{name}' must be a matrix with one row per example and one column per class. "
@@ -101,7 +161,7 @@ def class_labels(
 
     Messages call them `name`, and a row by what `place` makes of its number.
     """
-    labels = plain_array(values)
+    labels = plain_array(values, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -129,7 +189,7 @@ def class_labels(
 
 def list_of_labels(values: Any) -> Array:
     """Labels as an array with one entry per row, not one number for all."""
-    labels = plain_array(values)
+    labels = plain_array(values, "'labels'")
     if labels.ndim == 0:
         raise InputError(f"'labels' must have one entry per row. Got only {labels.item()!r}.")
     return labels
@@ -160,7 +220,7 @@ def label_indices(
     >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
     [1, 0]
     """
-    values = plain_array(labels)
+    values = plain_array(labels, name)
     is_text = values.size > 0 and is_text_array(values)
     is_number = values.dtype.kind in "iu"
     if not is_text and not (numbers_are_names and is_number and class_names is not None):

@@ -69,7 +69,7 @@ def row_ids(ids: Any, n_rows: int) -> Array:
     >>> row_ids(["patient 7", "patient 8"], 2).dtype
     dtype('uint64')
     """
-    values = plain_array(ids)
+    values = plain_array(ids, "'ids'")
     if values.shape != (n_rows,):
         raise InputError(
             f"'ids' must have one entry per row. Got shape {values.shape} for {n_rows} rows."

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import ceil, sqrt
 from typing import Any
 
@@ -130,8 +132,8 @@ def recommend(
             raise InputError(f"Advice needs labels. Got none with {source.name}; pass 'labels'.")
         rows, indices = _some_rows(source)
         n_classes = source.n_classes
-        logits = from_logits if source.logits is None else source.logits
-        sizes = _sizes(rows, indices, alpha, confidence, logits)
+        read = partial(as_source, logits=source.logits)
+        sizes = _sizes(rows, indices, alpha, confidence, from_logits, read)
     counts = np.bincount(indices, minlength=n_classes)
     regime = _regime(counts, level)
     paper_method = _paper_method(counts, alpha, regime)
@@ -188,7 +190,12 @@ def _some_rows(source: Source) -> tuple[Array, IntArray]:
 
 
 def _sizes(
-    rows: Array, labels: IntArray, alpha: Alpha, confidence: Alpha | None, logits: bool
+    rows: Array,
+    labels: IntArray,
+    alpha: Alpha,
+    confidence: Alpha | None,
+    from_logits: bool,
+    read: Callable[[Array], Source],
 ) -> dict[str, float]:
     """Mean set sizes on rows that did not calibrate: half of these rows calibrate at a time."""
     known, found = labels[: len(rows)], {}
@@ -200,9 +207,9 @@ def _sizes(
         warnings.simplefilter("ignore", EvencoverWarning)
         for method in ("standard", "classwise", "pooled" if confidence is None else "clustered"):
             own = {} if confidence is None else {"confidence": confidence}
-            predictor = make_predictor(method, alpha=alpha, from_logits=logits, **own)
-            predictor.fit(rows[first], known[first])
-            found[method] = float(predictor.predict_set(rows[others]).sizes.mean())
+            predictor = make_predictor(method, alpha=alpha, from_logits=from_logits, **own)
+            predictor.fit(read(rows[first]), known[first])
+            found[method] = float(predictor.predict_set(read(rows[others])).sizes.mean())
     return found
 
 

@@ -103,7 +103,8 @@ class ScoredRows:
         self.source, self.executor = source, executor
         logits = from_logits if source.logits is None else source.logits
         bases = list(dict.fromkeys(score.base for score in scores))
-        self.scorings = {base: Scoring(base, logits, temperature, random_state) for base in bases}
+        about = (logits, temperature, random_state, source.logits is None)
+        self.scorings = {base: Scoring(base, *about) for base in bases}
         read = TrueLabels(list(self.scorings.values()), with_ranks, with_coins)
         self.arrays = self._read(read) if known is None or set(known) != set(read.names) else known
         self.labels, self.true_ranks = self.arrays["labels"], self.arrays["ranks"]

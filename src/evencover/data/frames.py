@@ -99,7 +99,9 @@ def matrix_of(frame: Any, layout: Layout) -> Array:
     together = places == list(range(places[0], places[0] + len(places)))
     chosen = frame.iloc[:, places[0] : places[-1] + 1] if together else frame.iloc[:, places]
     values = np.asarray(chosen)
-    return values.astype(np.float64) if values.dtype.kind == "O" else values  # nullable numbers
+    if values.dtype.kind != "O":
+        return values
+    return np.asarray(chosen.to_numpy(np.float64, na_value=np.nan))  # nullable numbers
 
 
 def _lists_of(frame: Any, place: int) -> Array:

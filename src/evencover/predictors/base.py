@@ -243,16 +243,19 @@ class BasePredictor(Updatable):
     # ---- prediction --------------------------------------------------------------------------
 
     def rule(self, *, logits: bool | None = None, groups: Any = None) -> Rule:
-        """The frozen rule that turns rows and ids into sets; `logits` overrides `from_logits`."""
+        """Build the frozen rule that turns rows and ids into sets.
+
+        `logits` states what the rows hold; by default `from_logits` does, and rows that are
+        probabilities where logits are expected are rejected.
+        """
         require_fitted(self)
         self._check_groups(groups)
         return self._rule(self.limits_, logits)
 
     def _rule(self, limits: Thresholds, logits: bool | None) -> Rule:
         """The rule with these limits of the score."""
-        logits, score = self.from_logits if logits is None else logits, self.score_
-        scoring = Scoring(score, logits, self.used_temperature, self.random_state)
-        limits = score.base_thresholds(limits)
+        scoring = self.scoring(logits, self.score_)
+        limits = scoring.score.base_thresholds(limits)
         return Rule(scoring, limits, self.exact, self.allow_empty, self.class_names_)
 
     def predict_set(
@@ -298,7 +301,7 @@ class BasePredictor(Updatable):
         self, source: Source, groups: Any
     ) -> Callable[[Block, Array | None], FloatArray]:
         """What turns a block and its ids into p-values."""
-        return partial(self._p_block, self.scoring(source, self.score_))
+        return partial(self._p_block, self.scoring(source.logits, self.score_))
 
     def _p_block(self, scoring: Scoring, block: Block, ids: Array | None) -> FloatArray:
         scores = scoring.matrix(block, scoring.draws(block, ids))

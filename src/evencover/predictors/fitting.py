@@ -62,7 +62,7 @@ def base_rows(
 ) -> CalibrationRows:
     """Read all rows, and bring the base scores of their labels here."""
     ids = known_ids(source, ids)
-    score = TrueLabels(method.scoring(source), "ranks" in method.needs, check)
+    score = TrueLabels(method.scoring(source.logits), "ranks" in method.needs, check)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *ranks = gathered(parts, source.n_rows)
     found = ranks[0] if ranks else None
@@ -98,7 +98,7 @@ def scattered_rows(
             "rows of each class before any score."
         )
     with workers_of(executor) as workers:
-        work = Work(TrueLabels(method.scoring(source), False, check), joined)
+        work = Work(TrueLabels(method.scoring(source.logits), False, check), joined)
         yield ScatteredRows.score(workers, work, cut(source, known_ids(source, ids)))
 
 

@@ -25,7 +25,7 @@ from evencover.predictors.prevalence import (
     weighted_p_values,
     weighted_thresholds,
 )
-from evencover.predictors.scoring import Scoring, naming_bad_rows
+from evencover.predictors.scoring import Scoring
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, RankedScores, Thresholds, group_thresholds
 
@@ -95,7 +95,7 @@ class GroupPredictor(ConfidentPredictor):
         if scoring.score.base is not scoring.score:
             return super()._p_block(scoring, block, ids)
         draws = scoring.draws(block, ids, exact=self.exact)
-        with naming_bad_rows(block, logits=scoring.logits):
+        with scoring.checking(block):
             return _kernels.p_values(
                 scoring.score.kernel,
                 block.rows,

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from evencover._kernels import BadRow
+from evencover._kernels.reference_rows import probabilities as probabilities_of
 from evencover._validation import FloatArray, InputError
 from evencover.data.source import Source
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.matching import like_calibration
+from evencover.predictors.scoring import Scoring
 
 # Of more numbers than this some rows are taken; the estimate ends when it moves no further.
 MOST_NUMBERS, MOST_STEPS, STILL = 1 << 22, 1000, 1e-6
@@ -42,8 +45,7 @@ def estimate_prevalence(predictor: BasePredictor, probabilities: Any) -> FloatAr
     [0.97, 0.03]
     """
     source = like_calibration(predictor, probabilities)
-    logits = predictor.from_logits if source.logits is None else source.logits
-    rows = _some_rows(source, predictor.used_temperature if logits else None)
+    rows = _some_rows(source, predictor.scoring(source.logits))
     prior = predictor.class_counts_ / predictor.n_calibration_
     known = np.flatnonzero(prior)
     ratios = rows[:, known] / prior[known]
@@ -64,16 +66,19 @@ def estimate_prevalence(predictor: BasePredictor, probabilities: Any) -> FloatAr
     return target
 
 
-def _some_rows(source: Source, temperature: float | None) -> FloatArray:
-    """Probabilities of evenly spaced rows; of logits unless `temperature` is None."""
+def _some_rows(source: Source, scoring: Scoring) -> FloatArray:
+    """Compute the probabilities of evenly spaced rows."""
     every = 1
     if source.n_rows is not None:
         every = max(1, source.n_rows * source.n_classes // MOST_NUMBERS)
     blocks, n_numbers = [], 0
     for block in source.blocks():
-        rows = block.rows[-block.start % every :: every].astype(np.float64)
-        if temperature is not None:
-            rows = np.exp((rows - rows.max(axis=1, keepdims=True)) / temperature)
+        first = -block.start % every
+        with scoring.checking(block):
+            try:
+                rows = probabilities_of(block.rows[first::every], **scoring.options)
+            except BadRow as bad:
+                raise BadRow(first + every * bad.row) from None
         blocks.append(rows / rows.sum(axis=1, keepdims=True))
         n_numbers += rows.size
         if n_numbers > 4 * MOST_NUMBERS:  # a stream of unknown length

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from evencover._validation import FloatArray, InputError, IntArray
-from evencover.data.source import Source
 from evencover.predictors.explanation import CALIBRATION_ROWS, Details, Needs, Sharing, ways_out
 from evencover.predictors.parameters import Parameters
 from evencover.predictors.scoring import Scoring
@@ -184,8 +183,14 @@ class Method(Parameters):
             return self.temperature_
         return self.temperature
 
-    def scoring(self, source: Source, score: Score | None = None) -> Scoring:
-        """How the rows of a source are scored."""
-        logits = self.from_logits if source.logits is None else source.logits
+    def scoring(self, logits: bool | None, score: Score | None = None) -> Scoring:
+        """Build the scoring of an input that states whether it holds `logits`, or does not."""
+        assumed = logits is None
+        logits = self.from_logits if assumed else logits
+        if self.from_logits and not logits and self.used_temperature != 1:
+            raise InputError(
+                f"The input must hold logits, which temperature={self.used_temperature:g} divides. "
+                "Got probabilities; pass logits."
+            )
         score = make_score(self.score) if score is None else score
-        return Scoring(score, logits, self.used_temperature, self.random_state)
+        return Scoring(score, bool(logits), self.used_temperature, self.random_state, assumed)

@@ -179,7 +179,7 @@ class RowGroupedPredictor(OverGroups):
     def _p_function(
         self, source: Source, groups: Any
     ) -> Callable[[Block, Array | None], FloatArray]:
-        scoring = self.scoring(source, self.score_)
+        scoring = self.scoring(source.logits, self.score_)
         return partial(self._p_of_groups, scoring, self._group_of_row(groups))
 
     def _p_of_groups(

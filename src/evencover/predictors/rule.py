@@ -19,7 +19,7 @@ from evencover._validation import (
 from evencover.data.source import Block
 from evencover.evaluation.confusions import Confusions
 from evencover.evaluation.tally import Tally
-from evencover.predictors.scoring import Scoring, naming_bad_rows
+from evencover.predictors.scoring import Scoring
 from evencover.quantiles import Thresholds
 from evencover.randomness import row_ids
 from evencover.sets import PredictionSets
@@ -68,6 +68,7 @@ class Rule:
                 f"'rows' must have at least one row and the {n_classes} classes of the calibration "
                 f"data. Got an array of shape {matrix.shape} instead."
             )
+        self.scoring.refuse_probabilities(matrix)
         keys = None if ids is None else row_ids(ids, len(matrix))
         try:
             return self._few(matrix, keys)
@@ -97,12 +98,12 @@ class Rule:
 
     def sets(self, block: Block, ids: Array | None = None) -> PredictionSets:
         """The prediction set of each row."""
-        with naming_bad_rows(block, logits=self.scoring.logits):
+        with self.scoring.checking(block):
             return self._sets(block, ids)
 
     def coverage(self, block: Block, ids: Array | None = None) -> tuple[IntArray, Array, IntArray]:
         """Set sizes, whether the sets hold the rows' labels, and the most probable classes."""
-        with naming_bad_rows(block, logits=self.scoring.logits):
+        with self.scoring.checking(block):
             return self._coverage(block, ids)
 
     def tally(self, block: Block, ids: Array | None = None) -> tuple[Tally, Confusions]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,22 +11,20 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._kernels import NO_DRAWS, BadRow, Draws, Formula, Position
-from evencover._validation import SUM_TOLERANCE, Array, FloatArray, IntArray, raise_bad_row
+from evencover._validation import (
+    SUM_TOLERANCE,
+    Array,
+    FloatArray,
+    InputError,
+    IntArray,
+    are_probabilities,
+    raise_bad_row,
+)
 from evencover.data.source import Block
 from evencover.scores import Score
 
 CHECKS = ("all", "sample", "none")  # which rows are looked at whole
 SAMPLE_STEP = 64
-
-
-@contextmanager
-def naming_bad_rows(block: Block, *, logits: bool) -> Iterator[None]:
-    """Turn a row that a kernel refuses into the sentence that says what is wrong with it."""
-    try:
-        yield
-    except BadRow as bad:
-        row, where = block.rows[bad.row], block.place(bad.row)
-        raise_bad_row(row, block.start + bad.row, logits=logits, place=where)
 
 
 def _own_scores(kernel: Formula, rows: Array, labels: IntArray, check: str) -> FloatArray:
@@ -46,12 +44,39 @@ def _own_scores(kernel: Formula, rows: Array, labels: IntArray, check: str) -> F
 
 @dataclass(frozen=True)
 class Scoring:
-    """A score, what the numbers are, and where its random numbers come from."""
+    """A score, what the numbers are, and where its random numbers come from.
+
+    `assumed` logits are known from the model only, not from the input: rows that are probabilities
+    are rejected.
+    """
 
     score: Score
     logits: bool
     temperature: float
     random_state: int
+    assumed: bool = False
+
+    @contextmanager
+    def checking(self, block: Block) -> Iterator[None]:
+        """Raise InputError for rows that are probabilities instead of logits, or a bad row."""
+        self.refuse_probabilities(block.rows, block.place)
+        try:
+            yield
+        except BadRow as bad:
+            row, where = block.rows[bad.row], block.place(bad.row)
+            raise_bad_row(row, block.start + bad.row, logits=self.logits, place=where)
+
+    def refuse_probabilities(
+        self, rows: Array, place: Callable[[int], str] = "row {}".format
+    ) -> None:
+        """Raise InputError if the rows were assumed to be logits and are probabilities."""
+        if self.logits and self.assumed and are_probabilities(rows):
+            raise InputError(
+                "'logits' must be a model's output before the softmax. Got probabilities from "
+                f"{place(0)} on (between 0 and 1, with sum 1); pass logits, or use "
+                "from_logits=False in calibration. If these are logits nevertheless, pass "
+                "{'logits': rows} (--logits on the command line)."
+            )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -84,10 +109,10 @@ class Scoring:
         assert block.labels is not None
         kernel = self.score.base.kernel
         if check != "all" and kernel.is_native and not (kernel.needs_order or self.logits):
-            with naming_bad_rows(block, logits=False):
+            with self.checking(block):
                 return _own_scores(kernel, block.rows, block.labels, check)
         draws = self.draws(block, ids, calibrating=calibrating)
-        with naming_bad_rows(block, logits=self.logits):
+        with self.checking(block):
             return _kernels.true_label_scores(
                 self.score.base.kernel, block.rows, draws, block.labels, **self.options
             )
@@ -95,12 +120,12 @@ class Scoring:
     def true_ranks(self, block: Block) -> IntArray:
         """Ranks of the true labels (n,)."""
         assert block.labels is not None
-        with naming_bad_rows(block, logits=self.logits):
+        with self.checking(block):
             return _kernels.true_label_ranks(block.rows, block.labels, **self.options)
 
     def matrix(self, block: Block, draws: Draws) -> FloatArray:
         """Scores of every class (n, K)."""
-        with naming_bad_rows(block, logits=self.logits):
+        with self.checking(block):
             scores = _kernels.score_matrix(
                 self.score.base.kernel, block.rows, draws, **self.options
             )
@@ -108,5 +133,5 @@ class Scoring:
 
     def ranks(self, block: Block) -> IntArray:
         """Ranks of every class (n, K)."""
-        with naming_bad_rows(block, logits=self.logits):
+        with self.checking(block):
             return _kernels.rank_matrix(block.rows, **self.options)

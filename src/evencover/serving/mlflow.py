@@ -4,8 +4,8 @@
     sets.log_model(predictor, name="sets")              # or save_model(predictor, "folder")
     mlflow.pyfunc.load_model(uri).predict(frame)        # or sets.load_model(folder): the predictor
 
-A row is a list of numbers in the column `probabilities`, with its id, if it has one, in the column
-`id`; its set comes back as a list.
+A row is a list of numbers in the column `probabilities` (`logits`, if the model was calibrated with
+them), with its id, if it has one, in the column `id`; its set comes back as a list.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def signature(predictor: BasePredictor) -> Any:
     return ModelSignature(
         Schema(
             [
-                ColSpec(Array(DataType.double), "probabilities"),
+                ColSpec(Array(DataType.double), _column(predictor)),
                 ColSpec(DataType.string, "id", required=False),
             ]
         ),
@@ -101,17 +101,22 @@ class SetsModel:
         import pandas as pd
 
         if isinstance(model_input, pd.DataFrame):
-            if "probabilities" not in model_input:
-                raise InputError("The input must have the column 'probabilities', of lists.")
-            lists, ids = model_input["probabilities"], model_input.get("id")
+            column = _column(self.predictor)
+            if column not in model_input:
+                raise InputError(f"The input must have the column {column!r}, of lists.")
+            lists, ids = model_input[column], model_input.get("id")
             rows = np.array([np.asarray(each, dtype=np.float64) for each in lists])
             ids = None if ids is None or ids.isna().any() else ids.tolist()
         else:
-            rows, ids = np.asarray(model_input), None
+            rows, ids = model_input, None
         sets = self.predictor.predict_set(rows, ids=ids)
         names = self.predictor.class_names_
         listed = sets.to_lists(names=names is not None)
         return pd.DataFrame({"set": listed, "size": sets.sizes})
+
+
+def _column(predictor: BasePredictor) -> str:
+    return "logits" if predictor.from_logits else "probabilities"
 
 
 def _require_mlflow() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evencover._validation import Array, InputError
+from evencover._validation import Array, InputError, plain_array
 from evencover.data.identity import identity_of
 from evencover.data.location import Location
 from evencover.data.names import (
@@ -97,7 +97,7 @@ class ArraysSource(Source):
             labels = None if label_key is None else whole(arrays, label_key, size)
             id_key = found_key(arrays, keys.ids, ID_KEYS, self.name, "ids_key")
             ids = None if id_key is None else whole(arrays, id_key, size)
-            if ids is not None and (ids.shape != (self.n_rows,) or ids.dtype.kind not in "iuU"):
+            if ids is not None and (ids.shape != (self.n_rows,) or ids.dtype.kind not in "iuUO"):
                 id_key = ids = None  # of something else
             self._ids = ids
             self._describe_use(list(arrays), label_key, id_key)
@@ -186,7 +186,9 @@ def whole(arrays: Mapping[str, Any], key: str, file_size: int) -> Array | None:
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")
     if values.dtype.kind in "OT":
-        return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist()])
+        return plain_array(
+            [v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist()]
+        )
     if values.dtype.kind == "U":
         _refuse_no_text(values, key)
     return values

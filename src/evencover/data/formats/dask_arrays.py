@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array, InputError
+from evencover._validation import Array, InputError, plain_array
 from evencover.data.columns import choose, note_left_out
 from evencover.data.frames import frame_columns
 from evencover.data.names import USUAL, Keys, are_numbers
@@ -34,7 +34,7 @@ class DaskArraySource(Source):
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """Blocks of one chunk after the other."""
         for chunk in self.array.blocks:
-            yield from ((rows, None) for rows in slices(np.asarray(chunk.compute())))
+            yield from ((rows, None) for rows in slices(plain_array(chunk.compute())))
 
     def split(self) -> list[Source]:
         """The row chunks."""
@@ -85,4 +85,4 @@ class DaskChunkSource(Source):
         rows = self.chunk
         if hasattr(rows, "compute"):
             rows = rows.compute(scheduler="synchronous")
-        return ((part, None) for part in slices(np.asarray(rows)))
+        return ((part, None) for part in slices(plain_array(rows)))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array, InputError
+from evencover._validation import Array, InputError, are_json_numbers, parse_json, unique_keys
 from evencover.data.columns import Column, Kind, choose, note_left_out
 from evencover.data.formats import lm_eval
 from evencover.data.formats.arrays import column_keys
 from evencover.data.formats.text_cells import column_from_text
 from evencover.data.location import Location
-from evencover.data.names import USUAL, Keys, are_numbers, layout_keys
+from evencover.data.names import ID_KEYS, USUAL, Keys, are_numbers, layout_keys
 from evencover.data.objects import found_key
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
@@ -51,8 +51,14 @@ class JsonLinesSource(Source):
             labels: list[str] = []
             found_ids: list[str] = []
             self.n_rows = 0
+            known = {name for each in sample for name, value in each.items() if value is not None}
             for row, record in enumerate(_records(location)):
                 self.n_rows += 1
+                late = record.keys() - known if self._read is None else ()
+                for name in late:  # perhaps of a class that the first rows lack
+                    is_class = fnmatchcase(name, keys.probabilities or "*")
+                    if is_class and are_json_numbers([record[name]]):
+                        self._get(sample[0], name, 0)
                 if label is not None:
                     labels.append(read_label(self._get(record, label, row), record))
                 if ids is not None:
@@ -75,8 +81,9 @@ class JsonLinesSource(Source):
             uses = {"numbers": responses, "labels": label, "ids": ids}
             self.used = {use: field for use, field in uses.items() if field is not None}
             return label, ids, lm_eval.right_choice
-        columns = [Column(name, _kind([r.get(name) for r in sample])) for name in first]
-        layout = choose(columns, layout_keys(first, keys), self.name)
+        names = list(dict.fromkeys(name for record in sample for name in record))
+        columns = [Column(name, _kind([r.get(name) for r in sample], name)) for name in names]
+        layout = choose(columns, layout_keys(names, keys), self.name)
         note_left_out(layout, self.name)
         self._fields = [columns[place].name for place in layout.matrix]
         is_list = columns[layout.matrix[0]].kind.endswith("list")
@@ -101,12 +108,17 @@ class JsonLinesSource(Source):
         values = [self._get(record, field, row) for field in self._fields]
         try:
             found = values if self._read is None else self._read(values[0], record)
-            return [float(value) for value in found]
-        except (TypeError, ValueError):
-            raise InputError(
-                f"{self._fields[0]!r} of {self.name} must hold one number per class. "
-                f"Got {str(values[0])[:40]!r} in row {row}."
-            ) from None
+            if are_json_numbers(found):
+                return found
+        except (TypeError, ValueError):  # of what is no list of responses
+            found = values
+        bad_ones = ((i, value) for i, value in enumerate(found) if not are_json_numbers([value]))
+        place, bad = next(bad_ones, (0, values[0]))
+        field = self._fields[place if self._read is None else 0]
+        raise InputError(
+            f"{field!r} of {self.name} must hold numbers, one per class. "
+            f"Got {str(bad)[:40]!r} in row {row}."
+        )
 
     def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
         """As many lines as make a block."""
@@ -144,30 +156,26 @@ class JsonLinesSource(Source):
 
 def _records(location: Location) -> Iterator[Record]:
     with location.open("rb") as file:
-        for row, line in enumerate(file):
-            if not line.strip():
-                continue
-            record = json.loads(line)
+        for row, line in enumerate(line for line in file if line.strip()):
+            owner = f"row {row} of '{location}'"
+            record = parse_json(line, owner)
             if not isinstance(record, dict):
                 raise InputError(
-                    f"Every line of '{location}' must be a JSON object. "
-                    f"Got {type(record).__name__} in row {row}."
+                    f"Every line must be a JSON object. Got {type(record).__name__} in {owner}."
                 )
-            yield _flat(record)
+            yield unique_keys(owner, list(_flat(record)))
 
 
-def _flat(record: Record, before: str = "") -> Record:
-    flat: Record = {}
+def _flat(record: Record, before: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in record.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{before}{name}.")
+            yield from _flat(value, f"{before}{name}.")
         else:
-            flat[f"{before}{name}"] = value
-    return flat
+            yield f"{before}{name}", value
 
 
 def _whole(values: Any, _: Record) -> list[Any]:
-    return list(values)
+    return values if isinstance(values, list) else [values]
 
 
 def _plain(value: Any, _: Record) -> str:
@@ -177,19 +185,19 @@ def _plain(value: Any, _: Record) -> str:
     return str(value)
 
 
-def _kind(values: list[Any]) -> Kind:
+def _kind(values: list[Any], name: str = "") -> Kind:
+    """Tell what a field holds; one number makes it numbers, so that no other value hides a class.
+
+    Ids may be numbers and text.
+    """
     values = [value for value in values if value is not None]
-    if not values:
-        return "other"
-    if all(isinstance(value, bool) for value in values):
-        return "flag"
-    if all(isinstance(value, int | float) for value in values):
-        is_whole = all(isinstance(value, int) for value in values) and any(values)
-        return "integer" if is_whole else "float"
-    if all(isinstance(value, str) for value in values):
+    types = set(map(type, values))
+    if types == {str} or (types == {int, str} and name in ID_KEYS):
         return "text"
-    if not all(isinstance(value, list) and value for value in values):
-        return "other"
-    inner = _kind([value for each in values[:5] for value in each])
+    if types & {int, float}:
+        return "integer" if types == {int} and any(values) else "float"
+    if types == {bool}:
+        return "flag"
+    inside = [value for each in values if isinstance(each, list) for value in each[:1000]]
     kinds: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
-    return kinds.get(inner, "other")
+    return kinds.get(_kind(inside), "other") if inside else "other"

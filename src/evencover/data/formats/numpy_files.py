@@ -31,6 +31,8 @@ def npz_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
     """The arrays of an .npz archive."""
     with location.open("rb") as file, zipfile.ZipFile(file) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if len(members) < len(archive.infolist()):
+            raise ValueError("it holds two arrays of the same name")
         yield LazyArrays(members, lambda key: _member(location, file, archive, members[key]))
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import InputError
+from evencover._validation import InputError, parse_json
 from evencover.data.formats.plain_array import BFLOAT16, PlainArray
-from evencover.data.location import Location
+from evencover.data.location import Location, size_of
 from evencover.data.names import NAMES_KEY
 
 _TYPES = {
@@ -38,7 +38,9 @@ def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     begin, header = _header(location)
     metadata = header.pop("__metadata__", {})
     arrays: dict[str, Any] = {}
-    _refuse_overlaps([tuple(about["data_offsets"]) for about in header.values()])
+    end = _refuse_overlaps([tuple(about["data_offsets"]) for about in header.values()])
+    if begin + end != size_of(location):
+        raise ValueError(f"its tensors end at byte {begin + end} of {size_of(location)}")
     for key, about in header.items():
         if about["dtype"] not in _TYPES:
             raise InputError(
@@ -56,8 +58,8 @@ def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     yield arrays
 
 
-def _refuse_overlaps(ranges: list[tuple[Any, ...]]) -> None:
-    """Tensors follow each other without gaps, as the format has it: no byte has two meanings."""
+def _refuse_overlaps(ranges: list[tuple[Any, ...]]) -> int:
+    """Return where the last tensor ends; raise if tensors overlap or leave gaps."""
     if any(len(pair) != 2 or any(type(n) is not int for n in pair) for pair in ranges):
         raise ValueError("its offsets are no pairs of whole numbers")
     at = 0
@@ -65,6 +67,7 @@ def _refuse_overlaps(ranges: list[tuple[Any, ...]]) -> None:
         if start != at or end < start:
             raise ValueError("its tensors overlap, or leave gaps")
         at = end
+    return at
 
 
 def safetensors_metadata(location: Location) -> dict[str, str]:
@@ -81,7 +84,7 @@ def _header(location: Location) -> tuple[int, dict[str, Any]]:
         text = file.read(length)
     if len(text) < length:
         raise ValueError("its header ends early")
-    header = json.loads(text)
+    header = parse_json(text, f"the header of '{location}'")
     if not isinstance(header, dict):
         raise ValueError("its header is no object")
     return 8 + length, header

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from evencover._validation import Array
+from evencover._validation import Array, plain_array
 from evencover.data.columns import Kind
 
 N_SAMPLED = 200  # lines that tell what kind a column is; only whole numbers are followed further
@@ -80,7 +80,7 @@ def column_from_text(values: list[str]) -> Array:
     if all(map(_is_whole, values)):
         with suppress(ValueError, OverflowError):  # of more digits than 64 bits hold
             return np.array([int(value) for value in values], dtype=np.int64)
-    return np.array(values)
+    return plain_array(values)
 
 
 def is_number(cell: str) -> bool:

@@ -80,8 +80,7 @@ def make_app(
         return text.encode("utf-8", "replace"), "text/html; charset=utf-8"
 
     async def description(request: Any) -> Answer:
-        about = service.describe()
-        return _json(openapi(about["n_classes"], limits, needs_groups=about["needs_groups"]))
+        return _json(openapi(service.describe(), limits))
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:

@@ -9,8 +9,8 @@ from evencover.serving.http.requests import ARROW, JSON
 from evencover.serving.http.service import Limits
 
 
-def openapi(n_classes: int, limits: Limits, *, needs_groups: bool) -> dict[str, Any]:
-    """Addresses, bodies and answers, for a model with so many classes."""
+def openapi(about: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """Describe the endpoints of a service whose model is as `about` says."""
     return {
         "openapi": "3.0.3",
         "info": {"title": "evencover", "version": evencover.__version__},
@@ -18,14 +18,14 @@ def openapi(n_classes: int, limits: Limits, *, needs_groups: bool) -> dict[str, 
             "/v1/sets": {
                 "post": _post(
                     "The prediction set of each row, the most probable class first.",
-                    _body(n_classes, limits, needs_groups=needs_groups, with_labels=False),
+                    _body(about, limits, with_labels=False),
                     "Sets",
                 )
             },
             "/v1/labels": {
                 "post": _post(
                     "Labelled rows, which the monitor counts as covered or not.",
-                    _body(n_classes, limits, needs_groups=needs_groups, with_labels=True),
+                    _body(about, limits, with_labels=True),
                     "Counted",
                 )
                 | {"security": [{"token": []}]}
@@ -62,16 +62,15 @@ def openapi(n_classes: int, limits: Limits, *, needs_groups: bool) -> dict[str, 
     }
 
 
-def _body(
-    n_classes: int, limits: Limits, *, needs_groups: bool, with_labels: bool
-) -> dict[str, Any]:
-    number = {"type": "number"}
-    row = _list(number) | {"minItems": n_classes, "maxItems": n_classes}
+def _body(about: dict[str, Any], limits: Limits, *, with_labels: bool) -> dict[str, Any]:
+    n_classes = about["n_classes"]
+    row = _list({"type": "number"}) | {"minItems": n_classes, "maxItems": n_classes}
+    row |= {"description": f"The {about['reads']} of the classes."}
     some = {"minItems": 1, "maxItems": limits.rows}
     text_or_number = {"anyOf": [{"type": "string"}, {"type": "integer", "format": "int64"}]}
     fields = {"rows": _list(row) | some, "ids": _list(text_or_number) | some}
     required = ["rows"]
-    if needs_groups:
+    if about["needs_groups"]:
         fields["groups"] = _list(text_or_number) | some
         required.append("groups")
     if with_labels:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evencover._types import Array
+from evencover._validation import are_json_numbers, parse_json
 from evencover.errors import InputError
 
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
@@ -62,7 +62,9 @@ def read_rows(body: bytes, kind: str, *, most_rows: int, with_labels: bool) -> R
 
 def _from_json(body: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(body)
+        content = parse_json(body, "the body")
+    except InputError as error:
+        raise RefusedError(422, str(error)) from None
     except (ValueError, RecursionError):
         raise RefusedError(400, "The body is not JSON.") from None
     if not isinstance(content, dict):
@@ -114,7 +116,7 @@ def _matrix(values: Any) -> Array:
     """Rows of numbers; the predictor says what else is wrong with them."""
     sentence = "Every row must be a list with one number for each class."
     if isinstance(values, list):
-        if not all(isinstance(row, list) for row in values):
+        if not all(isinstance(row, list) and are_json_numbers(row) for row in values):
             raise RefusedError(422, sentence)
         try:
             rows = np.array(values)
