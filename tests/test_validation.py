@@ -275,6 +275,39 @@ def test_ids_are_one_per_row(ids, sentence):
             call()
 
 
+@pytest.mark.parametrize("kind", [np.ma.array, lambda *a, **k: list(np.ma.array(*a, **k))])
+def test_masked_entries_are_refused_in_rows_labels_and_ids(kind):
+    hidden = [False, True, False, False]
+    rows = kind(GOOD, mask=np.outer(hidden, [0, 0, 1]))
+    labels, ids = kind(LABELS, mask=hidden), kind([1, 2, 3, 4], mask=hidden)
+    fitted = StandardPredictor().fit(GOOD, LABELS)
+    for name, entry in {
+        "probabilities": lambda: fitted.predict_set(rows),
+        "labels": lambda: fitted.evaluate(GOOD, labels),
+        "ids": lambda: fitted.predict_set(GOOD, ids=ids),
+    }.items():
+        with refused(f"'{name}'", "masked .* row 1"):
+            entry()
+    with refused("'probabilities'", "masked .* row 1"):
+        fitted.rule().predict_set(rows)
+    with refused("'probabilities'", "masked .* row 1"):
+        StandardPredictor().fit(iter([(rows, LABELS)]))
+    open_rows, open_labels = np.ma.array(GOOD), np.ma.array(LABELS, mask=False)
+    same = StandardPredictor().fit(open_rows, open_labels)
+    assert same.predict_set(open_rows) == fitted.predict_set(GOOD)
+
+
+def test_ids_that_end_in_a_zero_character_are_ids_of_their_own(simulate):
+    rows, labels = simulate(200, 5)
+    fitted = StandardPredictor(score="aps").fit(rows, labels)
+    one = np.full((40, 5), 0.2)
+    ids = [f"{n}" for n in range(20)] + [f"{n}\0" for n in range(20)]
+    sets = fitted.predict_set(one, ids=ids)
+    assert sets.sizes[:20].tolist() != sets.sizes[20:].tolist()
+    alone = [fitted.predict_set(one[:1], ids=[each]).sizes[0] for each in ids]
+    assert sets.sizes.tolist() == alone
+
+
 def test_class_names_are_one_per_class():
     with refused("'class_names' must have one entry per class", "Got 2 names for 3 classes"):
         StandardPredictor().fit(GOOD, LABELS, class_names=["a", "b"])

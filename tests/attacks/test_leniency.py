@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from cli.running import environment
+from safetensors.numpy import save_file
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
@@ -43,6 +44,26 @@ def test_tensors_lie_where_their_shapes_say_and_nowhere_else(tmp_path, offsets):
         assert as_source(path).n_rows == 2
         return
     with pytest.raises(InputError, match="truncated or not of the kind"):
+        as_source(path)
+
+
+@pytest.mark.parametrize("more", [b"\0", bytes(16)])
+def test_bytes_after_the_last_tensor_are_refused(tmp_path, more):
+    path = tmp_path / "p.safetensors"
+    save_file({"probs": np.full((2, 2), 0.5)}, path)
+    assert as_source(path).n_rows == 2
+    path.write_bytes(path.read_bytes() + more)
+    with pytest.raises(InputError, match=r"p\.safetensors"):
+        as_source(path)
+
+
+def test_a_tensor_that_is_described_twice_is_refused(tmp_path):
+    about = '"probs": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}'
+    header = f"{{{about}, {about}}}".encode()
+    path = tmp_path / "p.safetensors"
+    numbers = np.full(4, 0.5, dtype="<f4").tobytes()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + numbers)
+    with pytest.raises(InputError, match=r"p\.safetensors.* Got 'probs' twice"):
         as_source(path)
 
 

@@ -9,6 +9,7 @@ from cli.running import K, listing, refused, shell, succeeded
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 
@@ -192,3 +193,22 @@ def test_unreadable_files(model, folder, run):
 def test_a_bad_number_of_threads(model, run, monkeypatch):
     monkeypatch.setenv("EVENCOVER_THREADS", "many")
     assert "EVENCOVER_THREADS" in refused(run("predict", model, "new.npy", "-o", "sets.csv"))
+
+
+@pytest.mark.parametrize("ending", ["npy", "csv", "parquet"])
+def test_probabilities_for_a_model_of_logits(folder, run, data, ending):
+    logits = np.log(data.rows)
+    np.savez("logits.npz", logits=logits[:300], labels=data.labels[:300])
+    succeeded(run("calibrate", "logits.npz", "-o", "m.safetensors"))
+    new = f"new.{ending}"
+    if ending == "csv":
+        np.savetxt(new, data.rows[300:], delimiter=",")
+    elif ending == "parquet":
+        columns = {f"c{n}": column for n, column in enumerate(data.rows[300:].T)}
+        pq.write_table(pa.table(columns), new)
+    before = listing(folder)
+    line = refused(run("predict", "m.safetensors", new, "-o", "sets.jsonl"))
+    assert "--logits" in line
+    assert new in line
+    assert listing(folder) == before
+    succeeded(run("predict", "m.safetensors", new, "-o", "sets.jsonl", "--logits"))

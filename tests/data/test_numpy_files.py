@@ -189,3 +189,14 @@ def test_damage_in_a_compressed_npz_is_noticed(tmp_path):
     damaged[len(damaged) // 2] ^= 255
     (tmp_path / "p.npz").write_bytes(damaged)
     assert_refused(tmp_path / "p.npz", "truncated")
+
+
+@pytest.mark.parametrize("names", [("probs.npy", "probs.npy"), ("probs.npy", "probs")])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_array_that_is_there_twice_is_refused(tmp_path, names):
+    with zipfile.ZipFile(tmp_path / "p.npz", "w") as archive:
+        for name, rows in zip(names, (ROWS, ROWS[::-1]), strict=True):
+            held = io.BytesIO()
+            np.save(held, rows)
+            archive.writestr(name, held.getvalue())
+    assert_refused(tmp_path / "p.npz", "'probs'")

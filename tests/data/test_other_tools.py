@@ -227,7 +227,9 @@ def test_json_lines(tmp_path, block_elements, layout):
     [
         ({"probs": [0.5, 0.5]}, "Got 4 in row 0 and 2 in row 9"),
         ({"probs": None}, "must have 'probs'. Got none in row 9"),
-        ({"probs": ["a", "b", "c", "d"]}, "one number per class.*row 9"),
+        ({"probs": ["a", "b", "c", "d"]}, "'probs' .* must hold numbers.*Got 'a' in row 9"),
+        ({"probs": "n/a"}, "'probs' .* must hold numbers.*Got 'n/a' in row 9"),
+        ({"probs": [True, 0.0, 0.0, 0.0]}, "'probs' .* must hold numbers.*Got 'True' in row 9"),
         ({"label": 4}, r"Got 4 in row 9 of '.*p\.jsonl'"),
     ],
 )
@@ -238,6 +240,48 @@ def test_json_lines_that_break_a_rule(tmp_path, change, words):
     records[9] |= change
     with pytest.raises(InputError, match=words):
         read(as_source(write_lines(tmp_path / "p.jsonl", records)))
+
+
+@pytest.mark.parametrize("row", [0, 9, 150])
+@pytest.mark.parametrize("cell", ["n/a", "0.5", True, None, [0.5], ...])
+def test_a_cell_of_json_lines_that_is_no_number_is_named(tmp_path, row, cell):
+    """It removed its class, and moved the labels of all later ones."""
+    records = [
+        dict(zip(NAMES, values, strict=True)) | {"label": NAMES[y]}
+        for values, y in zip(ROWS.tolist() * 8, LABELS.tolist() * 8, strict=True)
+    ]
+    records[row]["bee"] = cell
+    if cell is ...:
+        del records[row]["bee"]
+    path = write_lines(tmp_path / "p.jsonl", records)
+    with pytest.raises(InputError, match=rf"'bee'.* in row {row}\b"):
+        StandardPredictor().fit(path)
+
+
+@pytest.mark.filterwarnings("ignore:1 column of .* left out")
+@pytest.mark.parametrize("is_null", [True, False])
+def test_a_class_that_only_later_rows_have_is_named(tmp_path, is_null):
+    records = [dict(zip(NAMES, values, strict=True)) for values in ROWS.tolist() * 8]
+    for record in records[:150]:
+        record.pop("bee")
+        record.update({"bee": None} if is_null else {})
+    with pytest.raises(InputError, match="must have 'bee'"):
+        as_source(write_lines(tmp_path / "p.jsonl", records))
+
+
+@pytest.mark.parametrize("twice", ['"bee": 0.5, "bee": 0.1', '"x.a": 0.5, "x": {"a": 0.1}'])
+def test_a_key_that_is_there_twice_is_named(tmp_path, twice):
+    path = tmp_path / "p.jsonl"
+    path.write_text(f'{{"ant": 0.5, {twice}}}\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"row 0 of '.*p\.jsonl'.* Got '(bee|x.a)' twice"):
+        as_source(path)
+
+
+def test_ids_of_json_lines_may_be_numbers_and_text(tmp_path):
+    ids = [7, "7b", "a", "a\0", *range(N - 4)]
+    records = [{"id": i, "probs": row} for i, row in zip(ids, ROWS.tolist(), strict=True)]
+    source = as_source(write_lines(tmp_path / "p.jsonl", records))
+    assert list(source.ids) == list(map(str, ids))
 
 
 def test_json_that_is_broken(tmp_path):

@@ -71,7 +71,7 @@ def changed(row, cell, value):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (changed(9, 2, "many"), "must hold numbers, .* Got 'many' in row 9"),
+        (changed(9, 2, "many"), "must hold numbers, .* Got 'many' in row 9, 'bee'"),
         (changed(9, 2, ""), "Got '' in row 9"),
         (changed(9, 0, "wasp"), "one of the 4 class names. Got '.*' in row 0"),
         (changed(9, 0, "4"), r"Got 4 in row 9 of '.*bad\.csv'"),

@@ -184,3 +184,14 @@ def test_a_note_when_alpha_seems_to_be_the_coverage(languages):
     p, y, _ = languages
     with pytest.warns(EvencoverWarning, match="alpha is 0.9, the share .* use alpha=0.1"):
         StandardPredictor(alpha=0.9).fit(p, y)
+
+
+@pytest.mark.parametrize("kind", ["Float64", "Float32", "double[pyarrow]"])
+def test_nullable_numbers_must_not_be_missing(kind):
+    frame = pd.DataFrame({"ant": [0.5, 0.25, 0.75], "bee": [0.5, 0.75, 0.25]}, dtype=kind)
+    fitted = StandardPredictor(alpha=0.5).fit(frame, [0, 1, 0])
+    assert len(fitted.predict_set(frame)) == 3
+    frame.iloc[1, 1] = pd.NA
+    for entry in (fitted.predict_set, lambda each: StandardPredictor().fit(each, [0, 1, 0])):
+        with pytest.raises(InputError, match="row 1"):
+            entry(frame)

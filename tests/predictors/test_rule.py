@@ -5,7 +5,18 @@ import pickle
 import numpy as np
 import pytest
 
-from evencover import RowGroupedPredictor, predict_to_folder, write_report
+from evencover import (
+    ClasswisePredictor,
+    CoverageMonitor,
+    InputError,
+    RowGroupedPredictor,
+    StandardPredictor,
+    compare,
+    estimate_prevalence,
+    predict_to_folder,
+    recommend,
+    write_report,
+)
 from evencover.data import as_source
 from evencover.predictors import make_predictor, method_names
 
@@ -91,3 +102,90 @@ def test_a_grouped_model_is_restored_not_made_by_a_check(data, tmp_path, monkeyp
     monkeypatch.setattr(GroupedPredictor, "_check_state", lambda self: None)
     loaded = load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(loaded.predict_p(data.rows), fitted.predict_p(data.rows))
+
+
+# Logits or probabilities --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def on_logits(data):
+    return ClasswisePredictor(from_logits=True).fit(np.log(data.rows[:300]), data.labels[:300])
+
+
+ENTRIES = {
+    "fit": lambda fitted, rows, labels: fitted.fit(rows, labels),
+    "gather": lambda fitted, rows, labels: fitted.fit(rows, labels, gather=False),
+    "partial_fit": lambda fitted, rows, labels: fitted.partial_fit(rows, labels),
+    "predict_set": lambda fitted, rows, labels: fitted.predict_set(rows),
+    "one row": lambda fitted, rows, labels: fitted.predict_set(rows[:1]),
+    "float16": lambda fitted, rows, labels: fitted.predict_set(rows.astype("f2")),
+    "lists": lambda fitted, rows, labels: fitted.predict_set(rows.tolist()),
+    "blocks": lambda fitted, rows, labels: fitted.predict_set(iter([rows[:90], rows[90:]])),
+    "rule": lambda fitted, rows, labels: fitted.rule().predict_set(rows[:1]),
+    "predict_p": lambda fitted, rows, labels: fitted.predict_p(rows),
+    "evaluate": lambda fitted, rows, labels: fitted.evaluate(rows, labels),
+    "monitor": lambda fitted, rows, labels: CoverageMonitor(fitted).update(rows, labels),
+    "compare": lambda fitted, rows, labels: compare(rows, labels, from_logits=True),
+    "recommend": lambda fitted, rows, labels: recommend(rows, labels, from_logits=True),
+    "prevalence": lambda fitted, rows, labels: estimate_prevalence(fitted, rows),
+}
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_probabilities_are_no_logits_unless_the_input_says_so(on_logits, data, entry):
+    fitted = pickle.loads(pickle.dumps(on_logits))
+    with pytest.raises(InputError, match=r"'logits' .* Got probabilities from row 0 on"):
+        entry(fitted, data.rows[300:], data.labels[300:])
+    entry(fitted, np.log(data.rows[300:]), data.labels[300:])
+
+
+def test_an_input_that_is_stated_to_hold_logits_is_read_as_logits(on_logits, data):
+    rows, labels = data.rows[300:], data.labels[300:]
+    stated = [{"logits": rows}, as_source(rows, logits=True)]
+    one, other = (on_logits.predict_set(each) for each in stated)
+    assert one == other == on_logits.rule(logits=True).predict_set(rows)
+    assert one.sizes.mean() > on_logits.predict_set(np.log(rows)).sizes.mean()
+    assert recommend(as_source(rows, labels, logits=True), from_logits=True).expected_sizes
+    assert on_logits.predict_set({"probs": rows}).sizes.tolist() == (
+        on_logits.predict_set(np.log(rows)).sizes.tolist()
+    )
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("scale", ["normal", "uniform"])
+@pytest.mark.parametrize("n_classes", [2, 3, 4, 8, 100])
+def test_random_logits_are_never_taken_for_probabilities(n_classes, scale):
+    rng = np.random.default_rng(n_classes)
+    logits = getattr(rng, scale)(size=(20_000, n_classes))
+    fitted = StandardPredictor(from_logits=True).fit(logits, rng.integers(0, n_classes, 20_000))
+    rule = fitted.rule()
+    for row in range(3000):
+        rule.predict_set(logits[row : row + 1])
+    for start in range(0, 3000, 4):
+        rule.predict_set(logits[start : start + 4])
+
+
+def test_one_row_of_two_classes_decides_nothing():
+    fitted = StandardPredictor(from_logits=True).fit([[2.0, 0.0], [0.0, 3.0]] * 9, [0, 1] * 9)
+    assert len(fitted.predict_set(np.array([[0.25, 0.75]]))) == 1
+    with pytest.raises(InputError, match="Got probabilities"):
+        fitted.predict_set(np.array([[0.25, 0.75], [0.5, 0.5]]))
+
+
+def test_logits_are_no_probabilities_and_the_message_says_what_to_do(data):
+    fitted = StandardPredictor().fit(*data)
+    for logits in (np.log(data.rows), 9 + np.log(data.rows)):
+        for entry in (fitted.predict_set, fitted.rule().predict_set):
+            with pytest.raises(InputError, match="from_logits=True"):
+                entry(logits[:5])
+        with pytest.raises(InputError, match="from_logits=True"):
+            estimate_prevalence(fitted, logits)
+
+
+def test_a_temperature_needs_logits(data):
+    fitted = StandardPredictor(from_logits=True, temperature=2.0).fit(
+        np.log(data.rows), data.labels
+    )
+    with pytest.raises(InputError, match="temperature=2"):
+        fitted.predict_set({"probs": data.rows})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from serving.service import BEARER, NAMES, K, body
 
-from evencover import RowGroupedPredictor, save
+from evencover import ClasswisePredictor, RowGroupedPredictor, save
 
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx", "pyarrow"):
     pytest.importorskip(library)
@@ -82,6 +82,24 @@ def test_the_model_is_described(client, fitted):
     assert found["guarantee"] == fitted.guarantee
 
 
+def test_a_model_of_logits_refuses_probabilities(data, serve, tmp_path):
+    logits = np.log(data.rows)
+    fitted = ClasswisePredictor(from_logits=True).fit(logits[:300], data.labels[:300])
+    save(fitted, tmp_path / "logits.safetensors")
+    client = serve(tmp_path / "logits.safetensors", state=None)
+    one = slice(300, 301)
+    for part in (one, slice(300, 400)):
+        given = body(data, part, labels=True)
+        answers = [
+            client.post("/v1/sets", json={"rows": given["rows"]}),
+            client.post("/v1/labels", json=given, headers=BEARER),
+        ]
+        assert [answer.status_code for answer in answers] == [422, 422]
+        assert "Got probabilities" in answers[0].json()["error"]
+    assert client.post("/v1/sets", json={"rows": logits[one].tolist()}).status_code == 200
+    assert "logits" in client.get("/openapi.json").text
+
+
 # Bad requests -----------------------------------------------------------------------------------
 
 
@@ -107,6 +125,8 @@ def nested(depth):
         (b'{"rows": [[0.2, 0.2, 0.2, 0.2, 0.2], [1]]}', 422),
         (b'{"rows": [["0.2", "0.2", "0.2", "0.2", "0.2"]]}', 422),
         (b'{"rows": [[0.2, 0.2, 0.2, 0.2, null]]}', 422),
+        (b'{"rows": [[true, 0.0, 0.0, 0.0, 0.0]]}', 422),
+        (b'{"rows": [[0.2, 0.2, 0.2, 0.2, 0.2]], "rows": [[1.0, 0, 0, 0, 0]]}', 422),
         (b'{"rows": [[NaN, 0.2, 0.2, 0.2, 0.2]]}', 422),
         (b'{"rows": [[1e999, 0, 0, 0, 0]]}', 422),
         (b'{"rows": [[%s, 0, 0, 0, 0]]}' % (b"9" * 400), 422),

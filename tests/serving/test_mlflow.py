@@ -17,10 +17,10 @@ def data(simulate):
     return simulate(300, len(NAMES), seed=30)
 
 
-def frame(rows, ids=None):
+def frame(rows, ids=None, column="probabilities"):
     import pandas as pd
 
-    columns = {"probabilities": rows.tolist()} | ({} if ids is None else {"id": ids})
+    columns = {column: rows.tolist()} | ({} if ids is None else {"id": ids})
     return pd.DataFrame(columns)
 
 
@@ -88,3 +88,21 @@ def test_another_folder_is_refused(tmp_path):
 
     with pytest.raises(InputError, match="must be the folder of a model"):
         flavour.load_model(tmp_path)
+
+
+def test_a_model_of_logits_asks_for_logits(data, tmp_path):
+    import mlflow
+
+    from evencover.serving import mlflow as flavour
+
+    logits = np.log(data.rows)
+    fitted = StandardPredictor(from_logits=True).fit(logits, data.labels)
+    flavour.save_model(fitted, tmp_path / "model")
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    assert loaded.metadata.signature.inputs.input_names() == ["logits", "id"]
+    found = loaded.predict(frame(logits, column="logits"))
+    assert found["set"].tolist() == fitted.predict_set(logits).to_lists()
+    with pytest.raises(mlflow.exceptions.MlflowException):
+        loaded.predict(frame(data.rows))
+    with pytest.raises(InputError, match="Got probabilities"):
+        loaded.predict(frame(data.rows, column="logits"))

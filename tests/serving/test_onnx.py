@@ -227,7 +227,8 @@ def test_appended_to_a_classifier(tmp_path, score, opset):
 
 
 def test_which_output_and_which_names(simulate, tmp_path):
-    fitted = StandardPredictor(from_logits=True).fit(*simulate(100, K, seed=1))
+    rows, labels = simulate(100, K, seed=1)
+    fitted = StandardPredictor(from_logits=True).fit(np.log(rows), labels)
     path, after = tmp_path / "both.onnx", tmp_path / "linear.onnx"
     classifier(after, K, 17, more=("copy", "classes"))
     with pytest.raises(InputError, match="Got scores, copy, classes; name it with after_output"):

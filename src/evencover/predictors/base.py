@@ -74,7 +74,8 @@ class BasePredictor(Updatable):
     allow_empty
         If False, an empty set is given the most probable class.
     from_logits
-        The input holds logits; a softmax is applied to ``logits / temperature``.
+        The input holds logits; a softmax is applied to ``logits / temperature``. Rows that are
+        probabilities are rejected, unless the input states that they are logits.
     temperature
         Divides logits; only used with them. "fit" learns it by likelihood from a fifth of the
         rows, at most 2000, which then do not calibrate.

@@ -49,7 +49,8 @@ def to_onnx(
     Its input `rows` (N, K) holds probabilities (logits, if the predictor was calibrated with them).
     Its outputs: `membership` (N, K), whether a class is in the row's set; `sizes` (N,); `classes`
     (N, K), the classes of the set, the most probable first, then -1; `valid` (N,), whether the row
-    held probabilities (`predict_set` refuses a row that does not).
+    held probabilities (`predict_set` refuses a row that does not). A graph of logits cannot reject
+    probabilities as `predict_set` does: `valid` is true for them.
 
     Scores are computed in float64 and 64-bit fixed point, as the package does, so the sets are
     those of `predict_set`, bit for bit, from logits, too. Where they are random, there are inputs

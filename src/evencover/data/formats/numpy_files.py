@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from evencover._validation import Array, InputError
+from evencover._validation import Array, InputError, unique_keys
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays, StoredArray
 from evencover.data.formats.plain_array import PlainArray, widened
 from evencover.data.location import Location
@@ -30,9 +30,8 @@ def npy_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
 def npz_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
     """The arrays of an .npz archive."""
     with location.open("rb") as file, zipfile.ZipFile(file) as archive:
-        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        if len(members) < len(archive.infolist()):
-            raise ValueError("it holds two arrays of the same name")
+        named = [(info.filename.removesuffix(".npy"), info) for info in archive.infolist()]
+        members = unique_keys(f"'{location}'", named)
         yield LazyArrays(members, lambda key: _member(location, file, archive, members[key]))
 
 

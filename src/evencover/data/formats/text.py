@@ -51,7 +51,7 @@ class TextSource(Source):
         columns = [Column(*pair) for pair in zip(names, scan.kinds, strict=True)]
         layout = choose(columns, keys, self.name, named=self._has_header)
         note_left_out(layout, self.name)
-        self._columns = layout.matrix
+        self._columns, self._names = layout.matrix, names
         self._is_list = columns[layout.matrix[0]].kind.endswith("list")
         self.n_classes = scan.list_length(layout.matrix[0]) if self._is_list else len(self._columns)
         if self.n_classes < 2:
@@ -102,15 +102,16 @@ class TextSource(Source):
             return np.array(cells, dtype=np.float64)
         except ValueError:
             pass
-        row, cell = next(
-            (row, cell)
+        row, place, cell = next(
+            (row, place, cell)
             for row, line in enumerate(cells, start)
-            for cell in line
+            for place, cell in enumerate(line)
             if not is_number(cell)
         )
+        column = self._names[self._columns[0 if self._is_list else place]]
         raise InputError(
             f"Every column of {self.name} but 'labels' and 'id' must hold numbers, one per class. "
-            f"Got {cell!r} in row {row}."
+            f"Got {cell!r} in row {row}, {column!r}."
         )
 
 
