@@ -10,8 +10,7 @@ from inference.made import NAMES, matrix, read, write_model, write_pictures, wri
 
 from evencover import InputError
 from evencover.inference import infer
-from evencover.inference.opening import open_inputs
-from evencover.inference.tables import Columns
+from evencover.inference.inputs import Columns, open_inputs
 
 USUAL = Columns()
 
