@@ -77,9 +77,9 @@ def run(capsys, folder):
     [
         ("none.onnx", "data", (), "none.onnx': there is no such file or folder"),
         ("notes.txt", "data", (), "notes.txt': it is none of these"),
-        ("none.py:f", "data", (), "there is no file 'none.py'"),
-        ("nowhere:f", "data", (), "no module 'nowhere'"),
-        ("mine.py:f", "data", (), "'mine' has no 'f'"),
+        ("none.py:f", "data", (), "none.py"),
+        ("nowhere:f", "data", (), "No module named .nowhere."),
+        ("mine.py:f", "data", (), "has no attribute .f."),
         ("broken.py:f", "data", (), "raised ModuleNotFoundError"),
         ("bad.py:Unready", "data", (), "Cannot load the model .*: it raised KeyError: 'WEIGHTS'"),
         ("bad.py:number", "data", (), "must be a function. Got int"),

@@ -368,7 +368,7 @@ def test_bad_onnx_models(tmp_path):
     for model, sentence in sentences.items():
         with pytest.raises(InputError, match=sentence):
             infer(tmp_path / model, tmp_path / "data", tmp_path / "s")
-    with pytest.raises(InputError, match="cannot take the 8 inputs from 'blue/000.png' on"):
+    with pytest.raises(InputError, match=r"cannot take the 8 inputs from 'blue/000.png' on"):
         infer(tmp_path / "sizeless.onnx", tmp_path / "data", tmp_path / "s", size=8)
     with pytest.raises(InputError, match=r"--device must be one .* cpu. Got 'tpu'"):
         infer(tmp_path / "names.onnx", tmp_path / "data", tmp_path / "s", device="tpu")

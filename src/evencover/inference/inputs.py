@@ -9,7 +9,7 @@ import json
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
@@ -45,48 +45,22 @@ BATCH_ROWS = 256  # of Parquet and Arrow: rows may contain whole images
 
 
 class Example(NamedTuple):
-    """One input.
+    """One input."""
 
-    Attributes
-    ----------
-    id
-        Its path or row number, or its cell in the column of ids.
-    value
-        A path, the bytes of a file, or a text.
-    label
-        The name or index of its class; None if unknown.
-    """
-
-    id: str | int
-    value: Any
-    label: str | int | None
+    id: str | int  # its path or row number, or its cell in the column of ids
+    value: Any  # a path, the bytes of a file, or a text
+    label: str | int | None  # the name or index of its class
 
 
 class Inputs(ABC):
-    """Inputs in a fixed order, read as they are needed.
+    """Inputs in a fixed order, read as they are needed."""
 
-    Attributes
-    ----------
-    name
-        Their name in messages.
-    kind
-        Whether they are images or texts.
-    n_inputs
-        The number of inputs.
-    labels
-        Every label that occurs, once; None without labels.
-    class_names
-        The classes in the order of the data, if it states one.
-    identity
-        A digest that changes with the inputs.
-    """
-
-    name: str
+    name: str  # in messages
     kind: Kind
     n_inputs: int
-    labels: set[str] | set[int] | None
-    class_names: Sequence[str] | None = None
-    identity: str
+    labels: set[str] | set[int] | None  # every label that occurs, once
+    class_names: Sequence[str] | None = None  # in the order of the data, if it states one
+    identity: str  # a digest that changes with the inputs
 
     @abstractmethod
     def examples(self, start: int) -> Iterator[Example]:
@@ -128,15 +102,7 @@ def open_inputs(path: str | os.PathLike[str], kind: Kind | None, columns: Column
 
 
 class FolderInputs(Inputs):
-    """Files by class, both in the order of their names.
-
-    Parameters
-    ----------
-    folder
-        Its sub-folders are the classes; without any, its own files are inputs without labels.
-    kind
-        Whether to take images or texts; None takes the first that occurs.
-    """
+    """Files by class, both in the order of their names; without sub-folders there are no labels."""
 
     def __init__(self, folder: Path, kind: Kind | None = None) -> None:
         self.folder, self.name = folder, f"'{folder}'"
@@ -190,17 +156,7 @@ class FolderInputs(Inputs):
 
 
 class TableInputs(Inputs):
-    """The rows of a table.
-
-    Parameters
-    ----------
-    records
-        The reader of the rows.
-    kind
-        Whether the inputs are images or texts; None goes by the name of their column.
-    columns
-        The columns to take.
-    """
+    """The rows of a table; without `kind`, the name of a column tells images from texts."""
 
     def __init__(self, records: Records, kind: Kind | None, columns: Columns) -> None:
         self.records, self.name = records, records.name
@@ -209,7 +165,7 @@ class TableInputs(Inputs):
         self._ids = self._find(columns.ids, ID_KEYS, "ids_key (--ids-key)")
         if self._label == self._input:
             self._label = None
-        self.class_names = records.class_names.get(self._label or "")
+        self.class_names = (records.features.get(self._label or "") or {}).get("names")
         labels: set[Any] = set()
         digest = hashlib.blake2b(digest_size=16)
         self.n_inputs = 0
@@ -236,7 +192,9 @@ class TableInputs(Inputs):
         return key
 
     def _find_input(self, kind: Kind | None, key: str | None) -> tuple[Kind, str]:
-        names, pictures = self.records.columns, self.records.image_columns
+        names = self.records.columns
+        features = self.records.features.items()
+        pictures = [name for name, about in features if (about or {}).get("_type") == "Image"]
         if key is not None:
             self._find(key, (), "input_key (--input-key)")
             is_picture = key in pictures or key in INPUT_KEYS["images"]
@@ -285,44 +243,30 @@ class TableInputs(Inputs):
         return label if isinstance(label, int) else str(label)
 
 
-class Records(ABC):
-    """A table that is read row by row.
+Rows = Iterator[tuple[Any, ...]]
 
-    Attributes
-    ----------
-    columns
-        Their names.
-    image_columns
-        The columns that the schema declares as images.
-    class_names
-        The class names of columns of indices.
-    folder
-        The folder that relative paths start from.
-    identity
-        A digest of the content.
-    """
 
-    columns: list[str]
-    image_columns: Sequence[str] = ()
-    class_names: dict[str, list[str]]
-    identity: str
+class Records:
+    """A table that is read row by row."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name, self.folder = path, f"'{path}'", path.parent
-        self.class_names = {}
+        self.path, self.name = path, f"'{path}'"
+        self.folder = path.parent  # where relative paths start
+        self.columns: list[str] = []
+        self.features: dict[str, Any] = {}  # Hugging Face's description of the columns
         with reading(path):
             self._open()
 
-    @abstractmethod
     def _open(self) -> None:
-        """Read the columns and the identity."""
+        """Find the columns and the digest of the content."""
+        self.identity = content_digest(self.path)
 
-    @abstractmethod
-    def _rows(self, columns: Sequence[str], start: int) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, columns: Sequence[str], start: int) -> Rows:
         """Yield the cells of these columns in every row from `start` on."""
+        raise NotImplementedError
 
-    def read(self, columns: Sequence[str], start: int) -> Iterator[tuple[Any, ...]]:
-        """Yield rows like `_rows`; raise InputError if the file is broken."""
+    def read(self, columns: Sequence[str], start: int) -> Rows:
+        """Yield rows; raise InputError if the file is broken."""
         with reading(self.path):
             yield from self._rows(columns, start)
 
@@ -331,17 +275,17 @@ class CsvRecords(Records):
     """Lines of text, of which the first names the columns."""
 
     def _open(self) -> None:
-        self._delimiter = "\t" if self.path.suffix.lower() == ".tsv" else ","
-        self.identity = content_digest(self.path)
+        super()._open()
         self.columns = next(self._lines(), [])
         if not self.columns:
             raise InputError(f"{self.name} must begin with the names of its columns. Got nothing.")
 
     def _lines(self) -> Iterator[list[str]]:
+        delimiter = "\t" if self.path.suffix.lower() == ".tsv" else ","
         with self.path.open(encoding="utf-8-sig", newline="") as file:
-            yield from (line for line in csv.reader(file, delimiter=self._delimiter) if line)
+            yield from (line for line in csv.reader(file, delimiter=delimiter) if line)
 
-    def _rows(self, columns: Sequence[str], start: int) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, columns: Sequence[str], start: int) -> Rows:
         places = [self.columns.index(name) for name in columns]
         for row, line in enumerate(islice(self._lines(), start + 1, None), start):
             if len(line) != len(self.columns):
@@ -356,7 +300,7 @@ class JsonRecords(Records):
     """One JSON object per line."""
 
     def _open(self) -> None:
-        self.identity = content_digest(self.path)
+        super()._open()
         self.columns = list(next(self._objects(), {}))
 
     def _objects(self) -> Iterator[dict[str, Any]]:
@@ -370,64 +314,41 @@ class JsonRecords(Records):
                     )
                 yield record
 
-    def _rows(self, columns: Sequence[str], start: int) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, columns: Sequence[str], start: int) -> Rows:
         for record in islice(self._objects(), start, None):
             yield tuple(record.get(name) for name in columns)
 
 
-class ArrowRecords(Records):
-    """A table of Arrow record batches."""
-
-    @abstractmethod
-    def _batches(self, columns: Sequence[str], start: int) -> Iterator[Any]:
-        """Yield small record batches from row `start` on."""
-
-    def _rows(self, columns: Sequence[str], start: int) -> Iterator[tuple[Any, ...]]:
-        for batch in self._batches(columns, start):
-            for at in range(0, batch.num_rows, BATCH_ROWS):
-                few = batch.slice(at, BATCH_ROWS)
-                yield from zip(*(few.column(name).to_pylist() for name in columns), strict=True)
-
-    def _learn(self, schema: Any, features: dict[str, Any]) -> None:
-        """Take columns from the schema, and images and class names from Hugging Face's features."""
-        self.columns = schema.names
-        kinds = {name: feature.get("_type") for name, feature in features.items() if feature}
-        self.image_columns = [name for name in self.columns if kinds.get(name) == "Image"]
-        self.class_names = {
-            name: features[name]["names"] for name, kind in kinds.items() if kind == "ClassLabel"
-        }
-
-
-class ParquetRecords(ArrowRecords):
+class ParquetRecords(Records):
     """A Parquet file, read by row groups."""
 
     def _open(self) -> None:
+        super()._open()
         import_pyarrow()
-        self.identity = content_digest(self.path)
         with self._file() as file:
             groups, schema = file.metadata, file.schema_arrow
             self._counts = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
             about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-            self._learn(schema, about.get("info", {}).get("features") or {})
+            self.features = about.get("info", {}).get("features") or {}
+            self.columns = schema.names
 
     def _file(self) -> Any:
         import pyarrow.parquet as pq
 
         return pq.ParquetFile(self.path, memory_map=True)
 
-    def _batches(self, columns: Sequence[str], start: int) -> Iterator[Any]:
+    def _rows(self, columns: Sequence[str], start: int) -> Rows:
         first = 0
         while first < len(self._counts) and start >= self._counts[first]:
             start -= self._counts[first]
             first += 1
         groups = list(range(first, len(self._counts)))
         with self._file() as file:
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns)):
-                yield batch.slice(start)
-                start = max(0, start - batch.num_rows)
+            batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns))
+            yield from _cells(batches, columns, start)
 
 
-class DatasetRecords(ArrowRecords):
+class DatasetRecords(Records):
     """A Hugging Face dataset that was saved to disk: Arrow streams and their description."""
 
     def _open(self) -> None:
@@ -436,17 +357,28 @@ class DatasetRecords(ArrowRecords):
         state = json.loads((self.path / "state.json").read_text("utf-8"))
         info = json.loads((self.path / "dataset_info.json").read_text("utf-8"))
         self._files = [self.path / Path(each["filename"]).name for each in state["_data_files"]]
-        self.identity = digest_of(info.get("features"), *map(content_digest, self._files))
+        self.features = info.get("features") or {}
+        self.identity = digest_of(self.features, *map(content_digest, self._files))
         with pa.memory_map(str(self._files[0])) as stream:
-            self._learn(pa.ipc.open_stream(stream).schema, info.get("features") or {})
+            self.columns = pa.ipc.open_stream(stream).schema.names
 
-    def _batches(self, columns: Sequence[str], start: int) -> Iterator[Any]:
+    def _batches(self) -> Iterator[Any]:
         pa = import_pyarrow()
         for file in self._files:
             with pa.memory_map(str(file)) as stream:
-                for batch in pa.ipc.open_stream(stream):
-                    yield batch.select(list(columns)).slice(start)
-                    start = max(0, start - batch.num_rows)
+                yield from pa.ipc.open_stream(stream)
+
+    def _rows(self, columns: Sequence[str], start: int) -> Rows:
+        return _cells(self._batches(), columns, start)
+
+
+def _cells(batches: Iterable[Any], columns: Sequence[str], start: int) -> Rows:
+    """Yield the cells of record batches from row `start` on."""
+    for batch in batches:
+        for at in range(min(start, batch.num_rows), batch.num_rows, BATCH_ROWS):
+            few = batch.slice(at, BATCH_ROWS)
+            yield from zip(*(few.column(name).to_pylist() for name in columns), strict=True)
+        start = max(0, start - batch.num_rows)
 
 
 TABLES: dict[str, type[Records]] = {

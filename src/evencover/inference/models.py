@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from evencover._types import Array
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, needs, one_line
 from evencover.inference.inputs import KINDS, Kind, content_digest, digest_of
 
 CONFIG = "preprocessor_config.json"
-BILINEAR = 2  # pillow's number for it
+BILINEAR = 2
 LARGE = 384  # from this size on, ConvNext processors resize the whole image instead of cropping
 MAX_TOKENS = 512  # where neither tokenizer nor model state a limit
 TYPES = {
@@ -45,40 +46,18 @@ _LOCATION = re.compile(rb"\x0a\x08location\x12([\x80-\xff]*[\x00-\x7f])")
 
 
 class Model(ABC):
-    """A trained classifier.
+    """A trained classifier."""
 
-    Attributes
-    ----------
-    name
-        Its name in messages.
-    identity
-        A text that changes with its weights.
-    kind
-        Whether it takes images or texts; None if it takes either.
-    class_names
-        One per output, or None if it does not name them.
-    batch_size
-        The number of inputs it takes at once, if that is fixed.
-    device
-        The device it runs on.
-    libraries
-        The modules whose version can change its outputs.
-    preprocessing, source
-        How inputs are prepared, in full, and where that is stated.
-    is_default
-        Whether nothing states the preprocessing of its images.
-    """
-
-    name: str
-    identity: str
-    kind: Kind | None = None
+    name: str  # in messages
+    identity: str  # changes with the weights
+    kind: Kind | None = None  # None if it takes either
     class_names: Sequence[str] | None = None
-    batch_size: int | None = None
+    batch_size: int | None = None  # the number of inputs per batch, if that is fixed
     device: str = ""
-    libraries: Sequence[str] = ()
-    preprocessing: str = ""
-    source: str = ""
-    is_default: bool = False
+    libraries: Sequence[str] = ()  # modules whose version can change its outputs
+    preprocessing: str = ""  # in full: the same text gives the same numbers
+    source: str = ""  # of the preprocessing
+    is_default: bool = False  # whether nothing states how its images are prepared
 
     def prepare(self, value: Any) -> Any:
         """Prepare one image or text; called by several threads at a time."""
@@ -138,29 +117,15 @@ def _reject(options: Mapping[str, Any], model: str, reason: str) -> None:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resize, crop the center, scale, subtract the mean, divide by the standard deviation.
+    """Resize, crop the center, and map each pixel to (pixel * scale - mean) / std."""
 
-    Parameters
-    ----------
-    resize
-        (height, width), or the length of the shorter side, or None to keep the size.
-    crop
-        (height, width) of the center that is kept, or None for all.
-    scale, mean, std
-        Each pixel becomes (pixel * scale - mean) / std.
-    resample
-        Pillow's number of the resizing filter.
-    channels
-        1 for grayscale, 3 for RGB.
-    """
-
-    resize: tuple[int, int] | int | None
-    crop: tuple[int, int] | None = None
+    resize: tuple[int, int] | int | None  # (height, width), or the length of the shorter side
+    crop: tuple[int, int] | None = None  # (height, width)
     scale: float = 1 / 255
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-    resample: int = BILINEAR
-    channels: int = 3
+    resample: int = BILINEAR  # pillow's number of the filter
+    channels: int = 3  # 1 for grayscale, 3 for RGB
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Preprocessing:
@@ -271,7 +236,7 @@ class OnnxModel(Model):
         except InputError:
             raise
         except Exception as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
+            reason = one_line(error).rstrip(".")
             raise InputError(f"Cannot load the model {self.name}: {reason}.") from error
         self.identity = digest_of(*map(content_digest, [path, *_weight_files(path)]))
         self.device = self._session.get_providers()[0]
@@ -519,15 +484,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 class HuggingFaceModel(Model):
-    """A model for image or sequence classification, with its own processor or tokenizer.
-
-    Parameters
-    ----------
-    name
-        A folder, or a name on the hub.
-    device
-        Such as "cpu", "cuda" or "cuda:1"; the first GPU if there is one, by default.
-    """
+    """A classifier of images or texts, in a folder or on the hub, with its own processor."""
 
     def __init__(self, name: str, device: str | None = None) -> None:
         try:
@@ -619,7 +576,7 @@ def _torch_device(torch: Any, device: str | None) -> Any:
     try:
         return torch.zeros(1, device=wish).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = one_line(error).rstrip(".")
         raise InputError(
             f"--device must be one that PyTorch can use here. Got {wish!r}: {reason}."
         ) from error
@@ -633,10 +590,9 @@ def _not_loaded(name: str, error: Exception) -> InputError:
             "(file.py:function)."
         )
     if Path(name).is_dir():
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return InputError(
             f"Cannot load the model '{name}': the folder is not that of a Hugging Face model, or a "
-            f"part of it is missing or damaged ({reason.rstrip('.')})."
+            f"part of it is missing or damaged ({one_line(error).rstrip('.')})."
         )
     return InputError(
         f"Cannot find the model '{name}': there is no such file or folder here, and none of this "
@@ -657,20 +613,21 @@ class FunctionModel(Model):
     def __init__(self, target: str, device: str | None = None) -> None:
         self.name = f"'{target}'"
         place, _, path = target.rpartition(":")
-        module = _module(place, target)
-        function = _found(module, path, target)
-        if inspect.isclass(function):
-            try:
-                function = function()
-            except Exception as error:
-                raise _broken(target, error) from error
+        try:
+            module = _import(place)
+            function = attrgetter(path)(module)
+            function = function() if inspect.isclass(function) else function
+        except Exception as error:
+            raise InputError(
+                f"Cannot load the model {self.name}: it raised {type(error).__name__}: {error}."
+            ) from error
         if not callable(function):
             raise InputError(f"{self.name} must be a function. Got {type(function).__name__}.")
         self._prepare: Callable[[Any], Any] | None = getattr(function, "prepare", None)
         names = getattr(function, "class_names", None)
         self.class_names = None if names is None else [str(name) for name in names]
         self.kind = getattr(function, "inputs", None)
-        if self.kind is not None and self.kind not in KINDS:
+        if self.kind not in (None, *KINDS):
             raise InputError(
                 f"'inputs' of {self.name} must be 'images' or 'texts'. Got {self.kind!r}."
             )
@@ -697,48 +654,21 @@ class FunctionModel(Model):
         return self._function(batch)
 
 
-def _module(name: str, target: str) -> Any:
+def _import(name: str) -> ModuleType:
     """Import a module from a file or by name, the current folder included."""
-    if name.endswith(".py"):
-        path = Path(name)
-        if not path.is_file():
-            raise InputError(f"Cannot find the model '{target}': there is no file '{name}'.")
-        module = ModuleType(path.stem)
-        module.__file__ = str(path.absolute())
-        sys.modules[path.stem] = module  # where dataclasses and pickles look for it
-        try:
-            exec(compile(path.read_bytes(), module.__file__, "exec"), module.__dict__)
-        except Exception as error:
-            del sys.modules[path.stem]
-            raise _broken(target, error) from error
-        return module
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
+    if not name.endswith(".py"):
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.insert(0, here)
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and name.split(".")[0] == error.name.split(".")[0]:
-            raise InputError(
-                f"Cannot find the model '{target}': there is no module {name!r} in this folder or "
-                "among the installed ones."
-            ) from None
-        raise _broken(target, error) from error
-    except Exception as error:
-        raise _broken(target, error) from error
-
-
-def _broken(target: str, error: Exception) -> InputError:
-    return InputError(
-        f"Cannot load the model '{target}': it raised {type(error).__name__}: {error}."
-    )
-
-
-def _found(module: Any, path: str, target: str) -> Any:
-    for part in path.split("."):
-        if not hasattr(module, part):
-            raise InputError(
-                f"Cannot find the model '{target}': {module.__name__!r} has no {part!r}."
-            )
-        module = getattr(module, part)
+    path = Path(name).absolute()
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    code = compile(path.read_bytes(), path, "exec")
+    sys.modules[path.stem] = module  # where dataclasses and pickles look for it
+    try:
+        exec(code, module.__dict__)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
     return module

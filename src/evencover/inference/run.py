@@ -171,14 +171,14 @@ def infer(
     head = run.first_batch(n_inputs)
     head = head._replace(rows=outputs(head))  # seen before anything is written
     n_classes = head.rows.shape[1]
-    classes = match_classes(opened, inputs, n_classes, class_names)
+    names, index_of = match_classes(opened, inputs, n_classes, class_names)
     form = PartFormat(
         "probs" if probabilities else "logits",
         n_classes,
         np.dtype(dtype),
         inputs.labels is not None,
         isinstance(head.examples[0].id, str),
-        classes.names,
+        names,
         {"name": as_text(opened.name.strip("'")), "identity": opened.identity},
     )
     parts = _cut_parts(n_inputs, n_classes)
@@ -190,7 +190,7 @@ def infer(
             "device": opened.device,
             "version of a library": _versions(opened, inputs.kind),
             "input": f"{inputs.identity}, {n_inputs} inputs",
-            "set of classes": digest_of(classes.names, sorted(classes.index_of.items(), key=str)),
+            "set of classes": digest_of(names, sorted(index_of.items(), key=str)),
             "way of storing numbers": f"{form.column}, {dtype}",
         },
         [part.record for part in parts],
@@ -203,7 +203,7 @@ def infer(
             batches = watch(batches, sum(part.stop - part.start for part in todo))
         accounts: dict[str, Account] = {}
         try:
-            for part, content in _filled(batches, outputs, classes):
+            for part, content in _filled(batches, outputs, n_classes, index_of):
                 path = folder / part.file
                 accounts[part.file] = form.write(path, content)
                 leave_mark(path)
@@ -266,28 +266,14 @@ class Skipped(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Inputs that the model takes together.
-
-    Attributes
-    ----------
-    part
-        The part to which they belong.
-    n_inputs
-        The number of inputs, readable or not.
-    examples, skipped
-        The readable ones, and the others.
-    prepared
-        The model's input; None if none is readable.
-    rows
-        The model's outputs, if they have been computed.
-    """
+    """Inputs that the model takes together."""
 
     part: Part
-    n_inputs: int
-    examples: list[Example]
+    n_inputs: int  # readable or not
+    examples: list[Example]  # the readable ones
     skipped: list[Skipped]
-    prepared: Any
-    rows: Any = None
+    prepared: Any  # the model's input
+    rows: Any = None  # the model's outputs, if they have been computed
 
 
 Batches = Generator[Batch, None, None]
@@ -450,7 +436,7 @@ class _Outputs(NamedTuple):
 
 
 def _filled(
-    batches: Iterable[Batch], outputs: _Outputs, classes: Classes
+    batches: Iterable[Batch], outputs: _Outputs, n_classes: int, index_of: dict[str | int, int]
 ) -> Iterator[tuple[Part, PartContent]]:
     """Yield every part with all its rows, once it is complete."""
     content, n_seen = PartContent(), 0
@@ -458,16 +444,15 @@ def _filled(
         content.skipped += batch.skipped
         if batch.examples:
             rows = outputs(batch) if batch.rows is None else batch.rows
-            if rows.shape[1] != classes.n_classes:
+            if rows.shape[1] != n_classes:
                 raise InputError(
-                    f"The model {outputs.model.name} must return {classes.n_classes} numbers for "
+                    f"The model {outputs.model.name} must return {n_classes} numbers for "
                     f"every input. Got {rows.shape[1]} from {batch.examples[0].id!r} on."
                 )
             content.rows.append(rows)
             content.ids += [each.id for each in batch.examples]
-            content.labels += [
-                classes.index_of[each.label] for each in batch.examples if each.label is not None
-            ]
+            labels = (each.label for each in batch.examples)
+            content.labels += [index_of[label] for label in labels if label is not None]
         n_seen += batch.n_inputs
         if n_seen == batch.part.stop - batch.part.start:
             yield batch.part, content
@@ -531,23 +516,9 @@ class PartContent:
 
 @dataclass(frozen=True)
 class PartFormat:
-    """What all parts have in common.
+    """Columns and metadata that all parts have in common."""
 
-    Attributes
-    ----------
-    column
-        "logits" or "probs".
-    n_classes, dtype
-        Of the rows.
-    has_labels
-        Whether there is a column of labels.
-    ids_are_text
-        Whether ids are paths or names, not numbers.
-    class_names, model
-        Metadata.
-    """
-
-    column: str
+    column: str  # "logits" or "probs"
     n_classes: int
     dtype: np.dtype[Any]
     has_labels: bool
@@ -599,29 +570,10 @@ class PartFormat:
 # Classes ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Classes:
-    """The classes of a model.
-
-    Attributes
-    ----------
-    n_classes
-        The number of outputs.
-    names
-        One per output, or None.
-    index_of
-        From each label of the data to its output.
-    """
-
-    n_classes: int
-    names: list[str] | None
-    index_of: dict[str | int, int]
-
-
 def match_classes(
     model: Model, inputs: Inputs, n_classes: int, given: Sequence[str] | None = None
-) -> Classes:
-    """Match labels with outputs by name; raise InputError with the names that do not match.
+) -> tuple[list[str] | None, dict[str | int, int]]:
+    """Return the names of the outputs, and the output of each label.
 
     Names are `given`, or the model's own. Without either, data with as many classes name the
     outputs in their order, as tools do that train on folders.
@@ -631,10 +583,8 @@ def match_classes(
     if names is None and found is not None and not _are_indices(found):
         names = _names_of_data(model, inputs, n_classes)
     place = {name: index for index, name in enumerate(names or ())}
-    if found is None:
-        return Classes(n_classes, names, {})
-    if all(str(label) in place for label in found):
-        return Classes(n_classes, names, {label: place[str(label)] for label in found})
+    if found is None or all(str(label) in place for label in found):
+        return names, {label: place[str(label)] for label in found or ()}
     if _are_indices(found):
         wrong = sorted(int(label) for label in found if not 0 <= int(label) < n_classes)
         if wrong:
@@ -642,7 +592,7 @@ def match_classes(
                 f"Every label of {inputs.name} must be between 0 and {n_classes - 1}, because the "
                 f"model {model.name} has {n_classes} classes. Got {_few(wrong)}."
             )
-        return Classes(n_classes, names, {label: int(label) for label in found})
+        return names, {label: int(label) for label in found}
     unknown = sorted(str(each) for each in found if str(each) not in place)
     close = difflib.get_close_matches(unknown[0], place, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"its classes are {_few([*place])}."
