@@ -159,6 +159,15 @@ def test_a_part_without_any_readable_image_is_empty(tmp_path, pictures, monkeypa
     assert (source.n_rows, source.n_classes) == (15, 4)
 
 
+@pytest.mark.parametrize("batch_size", [2, 5, 7])
+def test_a_first_batch_without_any_readable_image(tmp_path, pictures, batch_size):
+    data, ids, model = pictures
+    for number in range(5):
+        (data / f"blue/00{number}.png").write_bytes(b"")
+    infer(f"{model}:pictures", data, tmp_path / "scores", batch_size=batch_size)
+    assert read(tmp_path / "scores").column("id").to_pylist() == ids[5:]
+
+
 def test_a_flat_folder_has_no_labels(tmp_path, pictures):
     data, _, model = pictures
     infer(f"{model}:pictures", data / "red", tmp_path / "scores")

@@ -93,6 +93,12 @@ def test_identity_follows_the_content(tmp_path):
     assert one == two != three
 
 
+def test_ids_that_are_not_unicode(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"id": "\\ud800", "text": "a", "label": "b"}\n')
+    with pytest.raises(InputError, match="row 0"):
+        open_inputs(tmp_path / "t.jsonl", None, USUAL)
+
+
 def test_without_labels(tmp_path):
     (tmp_path / "t.csv").write_text("text\na\nb\n")
     inputs = open_inputs(tmp_path / "t.csv", None, USUAL)

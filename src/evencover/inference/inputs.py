@@ -221,9 +221,10 @@ class TableInputs(Inputs):
                 value = value.get("bytes") or value.get("path")
             is_path = self.kind == "images" and isinstance(value, str)
             own = (value if is_path else row) if self._ids is None else cells[self._ids]
-            if own is None:
+            if own is None or (isinstance(own, str) and not _is_unicode(own)):
                 raise InputError(
-                    f"Every row of {self.name} must have an id. Got none in row {row}."
+                    f"Every row of {self.name} must have an id of valid Unicode. "
+                    f"Got {own!r} in row {row}."
                 )
             label = None if self._label is None else self._name(cells[self._label], row)
             yield Example(own, self.records.folder / value if is_path else value, label)
@@ -438,6 +439,11 @@ def as_text(name: str) -> str:
     'caf\\xe9'
     """
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _is_unicode(text: str) -> bool:
+    """Check for lone surrogates, which JSON can contain and no file can."""
+    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def content_digest(path: Path) -> str:

@@ -524,10 +524,13 @@ class HuggingFaceModel(Model):
         architecture = (self._config.architectures or [""])[0]
         if architecture.endswith("ForImageClassification"):
             self.kind = "images"
+            if transformers.utils.is_torchvision_available():
+                self.libraries = (*self.libraries, "torchvision")
             self._processor = load(transformers.AutoImageProcessor)
             model = load(transformers.AutoModelForImageClassification)
         elif architecture.endswith("ForSequenceClassification"):
             self.kind = "texts"
+            self.libraries = (*self.libraries, "tokenizers")
             self._processor = load(transformers.AutoTokenizer)
             model = load(transformers.AutoModelForSequenceClassification)
         else:

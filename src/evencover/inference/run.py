@@ -181,7 +181,8 @@ def infer(
         names,
         {"name": as_text(opened.name.strip("'")), "identity": opened.identity},
     )
-    parts = _cut_parts(n_inputs, n_classes)
+    # Parts do not depend on batches or workers.
+    parts = _cut_parts(n_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
     plan = PlannedFolder(
         folder,
         {
@@ -251,9 +252,7 @@ class Part(NamedTuple):
         return {"file": self.file, "first_row": self.start, "rows": self.stop - self.start}
 
 
-def _cut_parts(n_inputs: int, n_classes: int) -> list[Part]:
-    """Cut the inputs into parts, which do not depend on batches or workers."""
-    step = max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes))
+def _cut_parts(n_inputs: int, step: int) -> list[Part]:
     starts = range(0, n_inputs, step)
     return [Part(i, start, min(start + step, n_inputs)) for i, start in enumerate(starts)]
 
@@ -292,7 +291,7 @@ class _Run(NamedTuple):
     def first_batch(self, n_inputs: int) -> Batch:
         """Return the first batch with a readable input."""
         skipped: list[Skipped] = []
-        for part, examples in self._cut([Part(0, 0, n_inputs)], 0):
+        for part, examples in self._cut(_cut_parts(n_inputs, self.batch_size), 0):
             batch = self._prepare(part, examples)
             if batch.examples:
                 return batch
@@ -305,8 +304,8 @@ class _Run(NamedTuple):
     def batches(self, parts: list[Part], head: Batch) -> Batches:
         """Yield the batches of the parts in order, each within one part; reuse the first one."""
         n_done = 0
-        starts_with_head = head.n_inputs == min(self.batch_size, head.part.stop)
-        if parts and parts[0].start == 0 and starts_with_head and head.n_inputs <= parts[0].stop:
+        starts = [head.part.start, *(part.start for part in parts[:1])]
+        if starts == [0, 0] and head.n_inputs <= parts[0].stop:
             n_done = head.n_inputs
             yield head._replace(part=parts[0])
         with ThreadPoolExecutor(self.workers, thread_name_prefix="evencover-infer") as pool:
@@ -557,13 +556,13 @@ class PartFormat:
         return pa.array(ids, pa.int64())
 
     def _metadata(self, account: Account) -> dict[str, str]:
-        about = {MODEL_KEY: json.dumps(self.model, ensure_ascii=False)}
+        about = {MODEL_KEY: json.dumps(self.model)}
         if self.class_names is not None:
-            about[NAMES_KEY] = json.dumps(list(self.class_names), ensure_ascii=False)
+            about[NAMES_KEY] = json.dumps(list(self.class_names))
         if self.has_labels:
             about[CORRECT_KEY] = str(account.n_correct)
         if account.skipped:
-            about[UNREADABLE_KEY] = json.dumps(account.skipped, ensure_ascii=False)
+            about[UNREADABLE_KEY] = json.dumps(account.skipped)
         return about
 
 
