@@ -29,8 +29,7 @@ from benchmarks import machine
 from benchmarks.places import CACHE, RESULTS, ROOT
 from benchmarks.report import table
 from evencover.inference import infer
-from evencover.inference.models.base import Model
-from evencover.inference.models.opening import open_model
+from evencover.inference.models import Model, open_model
 
 LEAST_SHARE = 0.9  # of the plain loop's rate
 MOST_GROWTH = 1.25  # of peak memory over that of the imports, from few inputs to many
@@ -58,9 +57,12 @@ def write_pictures(folder: Path, n_pictures: int) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _opened(path: Path) -> Any:
-    with Image.open(path) as image:
-        return image.convert("RGB")
+def _prepared(model: Model, paths: list[Path]) -> Any:
+    prepared = []
+    for path in paths:
+        with Image.open(path) as image:
+            prepared.append(model.prepare(image.convert("RGB")))
+    return model.collate(prepared)
 
 
 def measure_speed(target: str, n_pictures: int, repeats: int, folder: Path) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def measure_speed(target: str, n_pictures: int, repeats: int, folder: Path) -> d
     paths = write_pictures(folder / "pictures", n_pictures)
     model = open_model(target)
     batches = [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
-    ready = [model.prepare([_opened(path) for path in batch]) for batch in batches]
+    ready = [_prepared(model, batch) for batch in batches]
 
     def run_ready() -> None:
         for batch in ready:
@@ -76,7 +78,7 @@ def measure_speed(target: str, n_pictures: int, repeats: int, folder: Path) -> d
 
     def run_plain() -> None:
         for batch in batches:
-            model.logits(model.prepare([_opened(path) for path in batch]))
+            model.logits(_prepared(model, batch))
 
     ways = {"ready": run_ready, "plain": run_plain, "infer": lambda: _run_infer(model, folder)}
     seconds: dict[str, list[float]] = {name: [] for name in ways}

@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoImageProcessor, AutoModel
 
-from evencover.inference.parts import PartContent, PartFormat
+from evencover.inference.run import PartContent, PartFormat
 
 ABOUT, HEAD = "about.json", "head.safetensors"
 PART_ROWS = 4096

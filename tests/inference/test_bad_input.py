@@ -1,8 +1,15 @@
 """Whatever is wrong is one sentence, exit code 2, and nothing is written."""
 
+import csv
+import os
+import subprocess
+import sys
+
+import numpy as np
 import pytest
-from cli.running import Result, assert_found, refused, succeeded
+from cli.running import Result, assert_found, environment, refused, shell, succeeded
 from inference.made import NAMES, read, write_model, write_pictures, write_texts
+from PIL import Image
 
 from evencover.cli import main
 
@@ -70,27 +77,27 @@ def run(capsys, folder):
     [
         ("none.onnx", "data", (), "none.onnx': there is no such file or folder"),
         ("notes.txt", "data", (), "notes.txt': it is none of these"),
-        ("none.py:f", "data", (), "there is no file 'none.py'"),
-        ("nowhere:f", "data", (), "no module 'nowhere'"),
-        ("mine.py:f", "data", (), "'mine' has no 'f'"),
+        ("none.py:f", "data", (), "none.py"),
+        ("nowhere:f", "data", (), "No module named .nowhere."),
+        ("mine.py:f", "data", (), "has no attribute .f."),
         ("broken.py:f", "data", (), "raised ModuleNotFoundError"),
         ("bad.py:Unready", "data", (), "Cannot load the model .*: it raised KeyError: 'WEIGHTS'"),
         ("bad.py:number", "data", (), "must be a function. Got int"),
         ("mine.py:pictures", "nowhere", (), "'nowhere': there is no such file or folder"),
-        ("mine.py:pictures", "notes.txt", (), "Got the ending '.txt'"),
+        ("mine.py:pictures", "notes.txt", (), "'.txt'"),
         ("mine.py:pictures", "data", ("--device", "cuda"), "no parameter 'device'"),
         ("mine.py:pictures", "data", ("--batch-size", 0), "'batch_size'.* at least 1"),
         ("mine.py:pictures", "data", ("--limit", 0), "'limit'.* at least 1"),
         ("mine.py:texts", "texts.csv", ("--input-key", "words"), "input-key.*'words'.*text, label"),
         ("mine.py:texts", "texts.csv", ("--kind", "images"), "column of paths of images.*Got"),
-        ("bad.py:nan", "data", (), "Got NaN for 'blue/001.png', class 2"),
-        ("bad.py:short", "data", (), r"one row per input.*shape \(1, 4\) for 2 inputs"),
-        ("bad.py:flat", "data", (), r"one row per input.*shape \(2,\)"),
+        ("bad.py:nan", "data", (), "nan for 'red/002.png', class 2"),
+        ("bad.py:short", "data", (), r"one row per input.*\(1, 4\).* 12 inputs"),
+        ("bad.py:flat", "data", (), r"one row per input.*\(12,\)"),
         (
             "bad.py:shape",
             "data",
             (),
-            "cannot take the 2 inputs from 'blue/000.png' on: ValueError",
+            "cannot take the 12 inputs from 'blue/000.png' on: ValueError",
         ),
         (
             "bad.py:growing",
@@ -119,7 +126,7 @@ def test_no_readable_image(run, folder):
     for path in (folder / "data").glob("*/*.png"):
         path.write_bytes(b"?")
     line = refused(run("mine.py:pictures", "data"))
-    assert_found("None of the 12 inputs .* The first was 'blue/000.png': cannot identify", line)
+    assert_found("none of 12; the first was 'blue/000.png': cannot identify", line)
 
 
 def test_strict_makes_an_unreadable_image_fatal(run, folder):
@@ -130,7 +137,7 @@ def test_strict_makes_an_unreadable_image_fatal(run, folder):
     assert (
         "1 of 12 inputs could not be read; they are listed in scores/_unreadable.csv" in result.err
     )
-    assert result.out == "scores: 11 rows in 1 files\n"
+    assert result.out.startswith("scores: 11 rows in 1 files; accuracy ")
 
 
 def test_a_missing_image_is_unreadable(run, folder):
@@ -182,3 +189,88 @@ def test_a_missing_file_of_names(run):
 def test_moving_everything_is_no_other_model(run, folder, monkeypatch):
     succeeded(run("mine.py:pictures", "data"))
     assert "1 of them there already" in succeeded(run(str(folder / "mine.py:pictures"), "data")).out
+
+
+# Hostile inputs -----------------------------------------------------------------------------------
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def unreadable(folder):
+    """The listed ids, each with its reason."""
+    with (folder / "scores" / "_unreadable.csv").open(encoding="utf-8", newline="") as file:
+        return {row["id"]: row["reason"] for row in csv.DictReader(file)}
+
+
+def test_postscript_called_png_does_not_start_ghostscript(folder):
+    (folder / "bin").mkdir()
+    (folder / "bin" / "gs").write_text(f"#!/bin/sh\ntouch '{folder}/started'\n")
+    (folder / "bin" / "gs").chmod(0o755)
+    (folder / "data" / "red" / "x.png").write_bytes(POSTSCRIPT)
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    succeeded(shell("infer", "mine.py:pictures", "data", "-o", "scores", PATH=path))
+    assert list(unreadable(folder)) == ["red/x.png"]
+    assert not (folder / "started").exists()
+
+
+@pytest.mark.filterwarnings("ignore")  # pillow warns from 89 million pixels on
+@pytest.mark.parametrize(("size", "number"), [((13300, 13300), "13300"), ((1, 101), "101")])
+def test_images_beyond_the_limits_are_not_decoded(run, folder, size, number):
+    Image.new("1", size).save(folder / "data" / "red" / "bomb.png")
+    succeeded(run("mine.py:pictures", "data"))
+    assert number in unreadable(folder)["red/bomb.png"]
+
+
+MEMORY = """
+import resource, sys
+from evencover.inference import infer
+from PIL import Image
+Image.new("RGB", (4000, 4000)).convert("L").close()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+done = infer("mine.py:Prepared", "large", "scores", batch_size=16)
+print(done.n_rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+def test_images_are_resized_one_at_a_time(folder):
+    """16 images of 48 MB each, in one batch: at most one per worker is held in full size."""
+    (folder / "large" / "red").mkdir(parents=True)
+    for number in range(16):
+        Image.new("1", (4000, 4000)).save(folder / "large" / "red" / f"{number}.png")
+    program = MEMORY.replace("mine.py", str(folder / "mine.py"))
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, check=True
+    )
+    n_rows, megabytes = map(int, done.stdout.split())
+    assert n_rows == 16
+    assert megabytes < 300
+
+
+def test_images_of_16_bits_are_not_cut_off(run, folder):
+    pixels = np.full((8, 8), 40_000, np.uint16)
+    Image.fromarray(pixels).save(folder / "data" / "red" / "deep.png")
+    succeeded(run("mine.py:pictures", "data"))
+    assert "8 bits" in unreadable(folder)["red/deep.png"]
+
+
+@pytest.mark.parametrize("kind", ["images", "texts"])
+def test_a_pipe_is_skipped(folder, kind):
+    (folder / "words" / "red").mkdir(parents=True)
+    (folder / "words" / "red" / "a.txt").write_text("abc")
+    data, name = {"images": ("data", "pipe.png"), "texts": ("words", "pipe.txt")}[kind]
+    os.mkfifo(folder / data / "red" / name)
+    model = {"images": "mine.py:pictures", "texts": "mine.py:texts"}[kind]
+    succeeded(shell("infer", model, data, "-o", "scores"))
+    assert unreadable(folder) == {f"red/{name}": "not a regular file"}
+
+
+def test_a_file_name_that_is_not_unicode(run, folder):
+    source = folder / "data" / "red" / "000.png"
+    os.link(source, os.fsencode(folder / "data" / "red") + b"/caf\xe9.png")
+    with open(os.fsencode(folder / "data" / "red") + b"/bad\xe9.png", "wb") as file:
+        file.write(b"?")
+    succeeded(run("mine.py:pictures", "data"))
+    assert read(folder / "scores").column("id").to_pylist()[-1] == r"red/caf\xe9.png"
+    assert list(unreadable(folder)) == [r"red/bad\xe9.png"]
+    os.rename(folder / "data" / "red", os.fsencode(folder / "data") + b"/r\xe9d")
+    assert_found(r"r\\\\xe9d", refused(run("mine.py:pictures", "data", "--force")))

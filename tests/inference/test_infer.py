@@ -42,7 +42,8 @@ def test_logits_are_the_models_own(tmp_path, pictures, batch_size, workers):
     table = read(to)
     expected = own_logits(model, "pictures", opened(data, ids))
     np.testing.assert_allclose(matrix(table), expected, rtol=1e-5, atol=1e-5)
-    assert done == (20, 0, 1, 0)
+    accuracy = (expected.argmax(axis=1) == np.repeat(range(4), 5)).mean()
+    assert done == (20, 0, 1, 0, accuracy)
     assert table.column("id").to_pylist() == ids
     assert table.column("label").to_pylist() == np.repeat(range(4), 5).tolist()
 
@@ -69,7 +70,7 @@ def test_a_function_may_prepare_inputs_on_workers(tmp_path, pictures):
 def test_parts_join_to_the_same_rows(tmp_path, pictures, monkeypatch):
     data, ids, model = pictures
     infer(f"{model}:pictures", data, tmp_path / "whole")
-    monkeypatch.setattr(run_module, "MOST_ROWS", 6)
+    monkeypatch.setattr(run_module, "MAX_ROWS", 6)
     done = infer(f"{model}:pictures", data, tmp_path / "parts", batch_size=4)
     assert done.n_files == 4
     table = read(tmp_path / "parts")
@@ -81,13 +82,15 @@ def test_parts_join_to_the_same_rows(tmp_path, pictures, monkeypatch):
 
 def test_only_missing_parts_are_made_again_with_the_same_bytes(tmp_path, pictures, monkeypatch):
     data, _, model = pictures
-    monkeypatch.setattr(run_module, "MOST_ROWS", 6)
+    monkeypatch.setattr(run_module, "MAX_ROWS", 6)
     to = tmp_path / "scores"
-    infer(f"{model}:pictures", data, to, batch_size=4)
+    first = infer(f"{model}:pictures", data, to, batch_size=4)
+    assert 0 < first.accuracy < 1
     before = content(to)
     for name in ("part-00001.parquet", "part-00003.parquet"):
         (to / name).unlink()
-    assert infer(f"{model}:pictures", data, to, batch_size=4).n_there == 2
+    again = infer(f"{model}:pictures", data, to, batch_size=4)
+    assert (again.n_there, again.accuracy) == (2, first.accuracy)
     assert content(to) == before
 
 
@@ -128,7 +131,7 @@ def test_unreadable_images_are_left_out_listed_and_counted(tmp_path, pictures, m
     (data / "blue/000.png").write_bytes(b"no picture")
     (data / "green/003.png").write_bytes(whole[: len(whole) // 2])
     (data / "red/notes.txt").write_text("no picture, nor called one")
-    monkeypatch.setattr(run_module, "MOST_ROWS", 6)
+    monkeypatch.setattr(run_module, "MAX_ROWS", 6)
     to = tmp_path / "scores"
     done = infer(f"{model}:pictures", data, to, batch_size=4)
     assert (done.n_rows, done.n_unreadable) == (18, 2)
@@ -150,10 +153,19 @@ def test_a_part_without_any_readable_image_is_empty(tmp_path, pictures, monkeypa
     data, _, model = pictures
     for number in range(5):
         (data / f"blue/00{number}.png").write_bytes(b"")
-    monkeypatch.setattr(run_module, "MOST_ROWS", 5)
+    monkeypatch.setattr(run_module, "MAX_ROWS", 5)
     infer(f"{model}:pictures", data, tmp_path / "scores")
     source = as_source(tmp_path / "scores")
     assert (source.n_rows, source.n_classes) == (15, 4)
+
+
+@pytest.mark.parametrize("batch_size", [2, 5, 7])
+def test_a_first_batch_without_any_readable_image(tmp_path, pictures, batch_size):
+    data, ids, model = pictures
+    for number in range(5):
+        (data / f"blue/00{number}.png").write_bytes(b"")
+    infer(f"{model}:pictures", data, tmp_path / "scores", batch_size=batch_size)
+    assert read(tmp_path / "scores").column("id").to_pylist() == ids[5:]
 
 
 def test_a_flat_folder_has_no_labels(tmp_path, pictures):
@@ -198,3 +210,54 @@ def test_a_model_of_a_fixed_batch_size_gets_just_that(tmp_path, pictures):
     infer(f"{model}:three", data, tmp_path / "scores")
     expected = own_logits(model, "pictures", opened(data, ids))
     np.testing.assert_allclose(matrix(read(tmp_path / "scores")), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("batch_size", "max_rows"), [(3, 7), (64, 7), (64, 4096)])
+def test_no_input_is_inferred_twice(tmp_path, pictures, monkeypatch, batch_size, max_rows):
+    data, ids, model = pictures
+    with open(model, "a", encoding="utf-8") as file:
+        file.write("\n\ndef counting(images):\n")
+        file.write(f"    with open({str(tmp_path / 'n')!r}, 'a') as file:\n")
+        file.write("        file.write('.' * len(images))\n    return pictures(images)\n")
+        file.write("counting.class_names = pictures.class_names\n")
+    monkeypatch.setattr(run_module, "MAX_ROWS", max_rows)
+    infer(f"{model}:counting", data, tmp_path / "scores", batch_size=batch_size)
+    assert read(tmp_path / "scores").column("id").to_pylist() == ids
+    n_inferred = (tmp_path / "n").stat().st_size
+    assert n_inferred == 20 + (20 if batch_size > max_rows else 0)  # one batch beyond a part
+
+
+def test_without_labels_there_is_no_accuracy(tmp_path, pictures):
+    data, _, model = pictures
+    assert infer(f"{model}:pictures", data / "red", tmp_path / "scores").accuracy is None
+
+
+# The fingerprint: results of other inputs, settings or versions are never kept ------------------
+
+
+def test_an_image_named_in_a_table_is_part_of_the_input(tmp_path, pictures):
+    data, ids, model = pictures
+    lines = [f"data/{each},{each.split('/')[0]}" for each in ids]
+    (tmp_path / "list.csv").write_text("path,label\n" + "\n".join(lines) + "\n")
+    infer(f"{model}:pictures", tmp_path / "list.csv", tmp_path / "scores")
+    (data / ids[3]).write_bytes((data / ids[-1]).read_bytes())
+    with pytest.raises(InputError, match="another input"):
+        infer(f"{model}:pictures", tmp_path / "list.csv", tmp_path / "scores")
+
+
+def test_the_version_of_pillow_counts_for_images(tmp_path, pictures, monkeypatch):
+    data, _, model = pictures
+    infer(f"{model}:pictures", data, tmp_path / "scores")
+    monkeypatch.setattr("PIL.__version__", "9.0")
+    with pytest.raises(InputError, match="version"):
+        infer(f"{model}:pictures", data, tmp_path / "scores")
+
+
+def test_the_device_counts(tmp_path, pictures):
+    data, _, model = pictures
+    with open(model, "a", encoding="utf-8") as file:
+        file.write("\n\ndef placed(images, device=None):\n    return pictures(images)\n")
+        file.write("placed.class_names = pictures.class_names\n")
+    infer(f"{model}:placed", data, tmp_path / "scores", device="cpu")
+    with pytest.raises(InputError, match="another device"):
+        infer(f"{model}:placed", data, tmp_path / "scores", device="cuda")

@@ -1,13 +1,17 @@
 """Logits of ONNX and Hugging Face models are the models' own, whatever the batches and workers."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from inference.made import NAMES, matrix, read, write_pictures, write_texts
+from cli.running import Result, environment, refused
+from inference.made import NAMES, matrix, read, write_model, write_pictures, write_texts
 from PIL import Image
 
 from evencover import InputError
+from evencover.cli import main
 from evencover.inference import infer
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries warn of themselves
@@ -156,16 +160,11 @@ def linear(path, n_in, n_out, shape, *, names=None, output="logits", batch="n"):
     return weights
 
 
-def pixels_of(path, side):
-    """The middle of a picture, as the usual preprocessing makes it, written out anew."""
-    image = Image.open(path).convert("RGB")
-    width, height = image.size
-    shorter = round(side / 0.875)
-    size = (int(shorter * width / min(width, height)), int(shorter * height / min(width, height)))
-    image = image.resize(size, Image.Resampling.BILINEAR)
-    left, top = (size[0] - side) // 2, (size[1] - side) // 2
-    cut = np.asarray(image, dtype=np.float64)[top : top + side, left : left + side] / 255
-    return (cut - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+def pixels_of(path, side, mode="RGB"):
+    """A whole picture of this size, from 0 to 1, (side, side, channels)."""
+    image = Image.open(path).convert("RGB").convert(mode)
+    image = image.resize((side, side), Image.Resampling.BILINEAR)
+    return np.asarray(image, dtype=np.float64).reshape(side, side, -1) / 255
 
 
 @pytest.mark.parametrize(("batch_size", "workers"), WAYS)
@@ -175,7 +174,7 @@ def test_onnx_images(tmp_path, layout, batch_size, workers):
     last = layout == "channels last"
     shape, batch = ((8, 8, 3) if last else (3, 8, 8)), 5 if layout == "batches of 5" else "n"
     weights = linear(tmp_path / "m.onnx", 192, 4, shape, names=NAMES, batch=batch)
-    with pytest.warns(UserWarning, match=r"no preprocessor_config.json .* 8 x 8"):
+    with pytest.warns(UserWarning, match=r"8 x 8.*preprocessor_config.json"):
         infer(
             tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s",
             batch_size=batch_size, workers=workers,
@@ -183,6 +182,104 @@ def test_onnx_images(tmp_path, layout, batch_size, workers):
     pixels = np.stack([pixels_of(tmp_path / "data" / each, 8) for each in ids])
     expected = (pixels if last else pixels.transpose(0, 3, 1, 2)).reshape(12, -1) @ weights
     np.testing.assert_allclose(matrix(read(tmp_path / "s")), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_one_channel_model_gets_plain_gray(tmp_path):
+    ids = write_pictures(tmp_path / "data", 3)
+    weights = linear(tmp_path / "m.onnx", 64, 4, (1, 8, 8), names=NAMES)
+    infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s", note=print)
+    pixels = np.stack([pixels_of(tmp_path / "data" / each, 8, "L") for each in ids])
+    expected = pixels.reshape(12, -1) @ weights
+    np.testing.assert_allclose(matrix(read(tmp_path / "s")), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_options_state_the_preprocessing(tmp_path, capsys):
+    ids = write_pictures(tmp_path / "data", 3)
+    weights = linear(tmp_path / "m.onnx", 144, 4, (3, "h", "w"), names=NAMES)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 9, **SIZES}))
+    options = ["--mean", "0.4,0.5,0.6", "--std", "0.25", "--scale", "2/255", "--size", "6,8"]
+    to = str(tmp_path / "s")
+    main(["infer", str(tmp_path / "m.onnx"), str(tmp_path / "data"), "-o", to, *options])
+    out, err = capsys.readouterr()
+    images = [Image.open(tmp_path / "data" / each).convert("RGB") for each in ids]
+    images = [np.asarray(each.resize((8, 6), 2), dtype=np.float64) for each in images]
+    pixels = (np.stack(images) * 2 / 255 - [0.4, 0.5, 0.6]) / 0.25
+    expected = pixels.transpose(0, 3, 1, 2).reshape(12, -1) @ weights
+    np.testing.assert_allclose(matrix(read(tmp_path / "s")), expected, rtol=1e-4, atol=1e-4)
+    (line,) = err.splitlines()
+    assert all(word in line for word in ("6 x 8", "0.4 0.5 0.6", "0.25", "--mean", "--size"))
+    accuracy = (expected.argmax(axis=1) == np.repeat(range(4), 3)).mean()
+    assert f"accuracy {accuracy:.1%}" in out
+
+
+def test_channels_of_a_model_that_leaves_them_open(tmp_path):
+    ids = write_pictures(tmp_path / "data", 3)
+    weights = linear(tmp_path / "m.onnx", 64, 4, ("c", 8, 8), names=NAMES)
+    infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s", channels=1, mean=0)
+    pixels = np.stack([pixels_of(tmp_path / "data" / each, 8, "L") for each in ids])
+    np.testing.assert_allclose(
+        matrix(read(tmp_path / "s")), pixels.reshape(12, -1) @ weights, rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"mean": [0.1, 0.2]}, "mean"),
+        ({"mean": float("nan")}, "mean"),
+        ({"std": [1, 0, 1]}, "std"),
+        ({"scale": -1}, "scale"),
+        ({"size": 0}, "size"),
+        ({"size": 8.5}, "size"),
+        ({"size": 9}, "size"),
+        ({"channels": 2}, "channels"),
+        ({"channels": 1}, "channels"),
+    ],
+)
+def test_bad_options(tmp_path, options, name):
+    write_pictures(tmp_path / "data", 1)
+    linear(tmp_path / "m.onnx", 192, 4, (3, 8, 8), names=NAMES)
+    with pytest.raises(InputError, match=f"'{name}'"):
+        infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s", **options)
+    assert not (tmp_path / "s").exists()
+
+
+def test_options_are_for_onnx_models_of_images(tmp_path, image_model):
+    write_pictures(tmp_path / "data", 1)
+    for model in (image_model, f"{write_model(tmp_path)}:pictures"):
+        with pytest.raises(InputError, match="'std'"):
+            infer(model, tmp_path / "data", tmp_path / "s", std=0.5)
+
+
+def test_another_preprocessing_is_another_run(tmp_path):
+    write_pictures(tmp_path / "data", 1)
+    linear(tmp_path / "m.onnx", 192, 4, (3, 8, 8), names=NAMES)
+    config = tmp_path / "preprocessor_config.json"
+    config.write_text(json.dumps({"size": 8, **SIZES}))
+    infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s")
+    assert infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s").n_there == 1
+    with pytest.raises(InputError, match="another preprocessing;"):
+        infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s", mean=0.3)
+    config.write_text(json.dumps({"size": 8, **SIZES, "image_mean": [0.5, 0.4, 0.31]}))
+    with pytest.raises(InputError, match="another preprocessing;"):
+        infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s")
+
+
+@pytest.mark.parametrize("name", ["weights", "w" * 150, "more/w.bin"])
+def test_external_weights_belong_to_the_model(tmp_path, name):
+    write_pictures(tmp_path / "data", 1)
+    linear(tmp_path / "m.onnx", 192, 4, (3, 8, 8), names=NAMES)
+    import onnx
+
+    model = onnx.load(tmp_path / "m.onnx")
+    (tmp_path / "more").mkdir()
+    external = {"save_as_external_data": True, "location": name, "size_threshold": 0}
+    onnx.save_model(model, tmp_path / "m.onnx", **external)
+    infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s", mean=0)
+    weights = np.frombuffer((tmp_path / name).read_bytes(), np.float32)
+    (tmp_path / name).write_bytes((weights * 2).tobytes())
+    with pytest.raises(InputError, match="another model;"):
+        infer(tmp_path / "m.onnx", tmp_path / "data", tmp_path / "s", mean=0)
 
 
 @pytest.mark.parametrize(
@@ -246,18 +343,24 @@ def test_onnx_texts_by_a_tokenizer(tmp_path, text_model):
     np.testing.assert_array_equal(
         matrix(read(tmp_path / "of folder")), matrix(read(tmp_path / "s"))
     )
+    known = json.loads((tmp_path / "tokenizer.json").read_text("utf-8"))
+    letters = known["model"]["vocab"]
+    letters["a"], letters["b"] = letters["b"], letters["a"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(known), encoding="utf-8")
+    with pytest.raises(InputError, match="another preprocessing;"):
+        infer(tmp_path / "model.onnx", tmp_path / "t.csv", tmp_path / "s", batch_size=7)
 
 
 def test_bad_onnx_models(tmp_path):
     write_pictures(tmp_path / "data", 2)
     linear(tmp_path / "names.onnx", 192, 4, (3, 8, 8), names=NAMES[:3])
-    linear(tmp_path / "wrong.onnx", 100, 4, (3, "h", "w"), names=NAMES)
+    linear(tmp_path / "sizeless.onnx", 100, 4, (3, "h", "w"), names=NAMES)
     linear(tmp_path / "channels.onnx", 320, 4, (5, 8, 8), names=NAMES)
     linear(tmp_path / "vector.onnx", 9, 4, (9,), names=NAMES)
     (tmp_path / "damaged.onnx").write_bytes(b"no model")
     sentences = {
         "names.onnx": "3 names for a model that returns 4 numbers",
-        "wrong.onnx": "cannot take the 2 inputs from 'blue/000.png' on: .*",
+        "sizeless.onnx": "'size'",
         "channels.onnx": "1 or 3 channels. Got the shape",
         "vector.onnx": r"one input of images .* Got pixels tensor\(float\) \['n', 9\]",
         "damaged.onnx": "Cannot load the model '.*damaged.onnx': ",
@@ -265,11 +368,18 @@ def test_bad_onnx_models(tmp_path):
     for model, sentence in sentences.items():
         with pytest.raises(InputError, match=sentence):
             infer(tmp_path / model, tmp_path / "data", tmp_path / "s")
+    with pytest.raises(InputError, match=r"cannot take the 8 inputs from 'blue/000.png' on"):
+        infer(tmp_path / "sizeless.onnx", tmp_path / "data", tmp_path / "s", size=8)
     with pytest.raises(InputError, match=r"--device must be one .* cpu. Got 'tpu'"):
         infer(tmp_path / "names.onnx", tmp_path / "data", tmp_path / "s", device="tpu")
-    (tmp_path / "preprocessor_config.json").write_text('{"size": 9}')
-    with pytest.raises(InputError, match=r"Got \(9, 9\) for a model of \(8, 8\)"):
-        infer(tmp_path / "names.onnx", tmp_path / "data", tmp_path / "s")
+    for config, found in (
+        ({"size": 9, **SIZES}, "'size'.* 8 x 8.* 9 x 9"),
+        ({"size": 8}, "image_mean"),
+        ({"size": 8, "image_mean": [0.5, 0.5], "image_std": [0.5]}, "'mean'.*3.* Got 2"),
+    ):
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+        with pytest.raises(InputError, match=found):
+            infer(tmp_path / "names.onnx", tmp_path / "data", tmp_path / "s")
 
 
 def test_bad_hugging_face_models(tmp_path, text_model):
@@ -287,6 +397,33 @@ def test_bad_hugging_face_models(tmp_path, text_model):
     (bare / "config.json").write_text(json.dumps(config | {"architectures": ["BertForMaskedLM"]}))
     with pytest.raises(InputError, match=r"must classify images or texts .* Got BertForMaskedLM"):
         infer(bare, tmp_path / "t.csv", tmp_path / "s")
+
+
+def test_the_code_of_a_model_is_not_run(tmp_path):
+    """Even if the user answers yes to transformers' question."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    write_texts(tmp_path / "t.csv", 3)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    config = {"model_type": "mine", "auto_map": {"AutoConfig": "configuration_mine.MineConfig"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "configuration_mine.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\n"
+        "from transformers import PretrainedConfig\n\n"
+        "class MineConfig(PretrainedConfig):\n    model_type = 'mine'\n"
+    )
+    command = ["infer", str(folder), str(tmp_path / "t.csv"), "-o", str(tmp_path / "s")]
+    done = subprocess.run(
+        [sys.executable, "-m", "evencover", *command],
+        input="y\n",
+        env=environment(HF_HOME=str(tmp_path / "cache")),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert not (tmp_path / "ran").exists()
+    assert "its own code" in refused(Result(done.returncode, done.stdout, done.stderr))
 
 
 def test_no_such_model_on_the_hub(tmp_path, monkeypatch):

@@ -10,8 +10,7 @@ from inference.made import NAMES, matrix, read, write_model, write_pictures, wri
 
 from evencover import InputError
 from evencover.inference import infer
-from evencover.inference.opening import open_inputs
-from evencover.inference.tables import Columns
+from evencover.inference.inputs import Columns, open_inputs
 
 USUAL = Columns()
 
@@ -92,6 +91,12 @@ def test_identity_follows_the_content(tmp_path):
         for name in ("one", "two", "three")
     )
     assert one == two != three
+
+
+def test_ids_that_are_not_unicode(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"id": "\\ud800", "text": "a", "label": "b"}\n')
+    with pytest.raises(InputError, match="row 0"):
+        open_inputs(tmp_path / "t.jsonl", None, USUAL)
 
 
 def test_without_labels(tmp_path):

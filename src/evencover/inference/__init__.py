@@ -1,4 +1,4 @@
-"""A trained classifier and raw inputs to a score file, which everything else here reads."""
+"""Run a trained classifier on images or texts and write a score file."""
 
 from evencover.inference.run import Inferred, infer
 

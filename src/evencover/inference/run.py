@@ -2,46 +2,70 @@
 
 from __future__ import annotations
 
-import hashlib
+import difflib
+import importlib
+import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover._arrow import import_pyarrow
-from evencover._validation import raise_unknown, whole_number
-from evencover.errors import InputError
-from evencover.inference.batches import Batch, Range, prepared_batches
-from evencover.inference.classes import Classes, match_classes
-from evencover.inference.inputs import KINDS, Inputs, Kind
-from evencover.inference.models.base import Model
-from evencover.inference.models.opening import open_model
-from evencover.inference.opening import open_inputs
-from evencover.inference.outputs import outputs_of
-from evencover.inference.parts import PartContent, PartFormat, Skipped, read_account
-from evencover.inference.tables import Columns
+from evencover._threads import in_order
+from evencover._types import Array
+from evencover._validation import SUM_TOLERANCE, plain_array, raise_unknown, whole_number
+from evencover.data.names import NAMES_KEY
+from evencover.data.reading import reading
+from evencover.errors import InputError, one_line, warn_caller
+from evencover.inference.inputs import (
+    KINDS,
+    Columns,
+    Example,
+    Inputs,
+    Kind,
+    UnreadableError,
+    as_text,
+    digest_of,
+    open_inputs,
+    read_value,
+)
+from evencover.inference.models import Model, open_model
+from evencover.output.atomic import atomic_path
 from evencover.output.manifest import PlannedFolder, leave_mark
 from evencover.output.tables import write_csv
 
 DTYPES = ("float32", "float16")
 # A kill costs at most one part, and a part is held in memory: 16 MB of float32 where K = 1000.
-MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22
-N_FIRST = 2  # inputs that tell what the model returns
+MAX_ROWS, MAX_NUMBERS = 4096, 1 << 22
+MAX_REASON = 400  # characters of a library's message
 UNREADABLE = "_unreadable.csv"
-
-Batches = Generator[Batch, None, None]
-Watch = Callable[[Batches, int], Batches]
+UNREADABLE_KEY, CORRECT_KEY, MODEL_KEY = "unreadable", "correct", "model"
 
 
 class Inferred(NamedTuple):
-    """What was written: rows, inputs that could not be read, files, and those there already."""
+    """What a run wrote.
+
+    Attributes
+    ----------
+    n_rows, n_unreadable
+        The number of rows, and of inputs that could not be read.
+    n_files, n_there
+        The number of files, and of those that an earlier run had written.
+    accuracy
+        The fraction of rows whose largest output is that of the label; None without labels.
+    """
 
     n_rows: int
     n_unreadable: int
     n_files: int
     n_there: int
+    accuracy: float | None
 
 
 def infer(
@@ -54,6 +78,11 @@ def infer(
     labels_key: str | None = None,
     ids_key: str | None = None,
     class_names: Sequence[str] | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    scale: float | None = None,
+    size: int | Sequence[int] | None = None,
+    channels: int | None = None,
     probabilities: bool = False,
     dtype: str = "float32",
     device: str | None = None,
@@ -63,52 +92,61 @@ def infer(
     strict: bool = False,
     force: bool = False,
     watch: Watch | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Inferred:
-    """Run a trained classifier over raw inputs and write a score file that everything here reads.
+    """Run a trained classifier on raw inputs and write a score file that every command reads.
 
     The folder gets one Parquet file per few thousand inputs, with the columns ``id``, ``logits`` (a
-    list of fixed size) and ``label``, the class names and the model's identity as metadata, and
-    `_manifest.json` when all are there. After an interruption the same call makes only what is
-    missing, and the bytes are the same. Memory does not grow with the number of inputs.
+    list of fixed size) and ``label``, class names and the model's identity as metadata, and at last
+    `_manifest.json`. After an interruption the same call makes only what is missing, and the bytes
+    are the same. Memory does not grow with the number of inputs.
 
     Parameters
     ----------
     model
         An ONNX file; the folder or name of a Hugging Face model; or ``module:function``, which maps
-        a list of pictures or texts to logits.
+        a list of images or texts to logits.
     data
         A folder with one sub-folder per class; a table (.csv, .tsv, .jsonl, .parquet) with a column
         of paths or texts; or a Hugging Face dataset on disk.
     folder
-        Where the files go.
+        Where to write the files.
     kind
-        "images" or "texts", where model and data do not say.
+        "images" or "texts", where model and data do not tell.
     input_key, labels_key, ids_key
         The columns of a table, where they have none of the usual names.
     class_names
-        What the model's outputs are called, in their order, if the model does not say or says
-        something else than the data.
+        The names of the model's outputs in their order, if the model does not name them as the
+        data do.
+    mean, std, scale, size, channels
+        Preprocessing of images for an ONNX model, in place of its ``preprocessor_config.json``:
+        resize to `size` (height and width, or one number for both), convert to 1 or 3 `channels`,
+        and map each pixel from 0 to 255 to (pixel * scale - mean) / std. Without any of them and
+        without the file, images are resized to the model's size and scaled to [0, 1].
     probabilities
         The model returns probabilities; the column is called ``probs`` then.
     dtype
-        "float32", or "float16" in half the room.
+        "float32", or "float16" for half the size.
     device
         Such as "cpu" or "cuda"; by default a GPU if there is one.
     batch_size, workers
-        How many inputs the model takes at once, and how many threads read and prepare them.
+        The number of inputs per batch, and of threads that read and prepare them.
     limit
-        Take only this many inputs, the first ones.
+        Take only the first `limit` inputs.
     strict
-        Fail at the first input that cannot be read, instead of listing it in `_unreadable.csv`.
+        Raise at the first input that cannot be read, instead of listing it in `_unreadable.csv`.
     force
-        Write anew what another model or other data made.
+        Replace the results of another model, other settings or other data.
     watch
         A generator that passes batches on, for a progress bar; it also gets the number of inputs.
+    note
+        Called once with a line on the preprocessing, before the first file is written; without it,
+        `infer` warns if nothing states the preprocessing of images.
 
     Returns
     -------
     Inferred
-        How many rows and files there are.
+        The number of rows and files, and the accuracy.
     """
     import_pyarrow()
     if dtype not in DTYPES:
@@ -122,142 +160,483 @@ def infer(
     folder = Path(folder).absolute()
     if not folder.parent.is_dir():
         raise InputError(f"Cannot write '{folder}': the folder '{folder.parent}' does not exist.")
-    run = open_model(model, device)
-    if kind is not None and run.kind not in (None, kind):
-        raise InputError(f"The model {run.name} takes {run.kind}. Got kind={kind!r} (--kind).")
-    inputs = open_inputs(data, kind or run.kind, Columns(input_key, labels_key, ids_key))
-    size = run.batch_size or batch_size
-    kind_of_number = np.dtype(dtype)
-    first, n_classes = _first_rows(run, inputs, size, kind_of_number, probabilities)
-    classes = match_classes(run, inputs, n_classes, class_names)
+    options = {"mean": mean, "std": std, "scale": scale, "size": size, "channels": channels}
+    opened = open_model(model, device, **options)
+    if kind is not None and opened.kind not in (None, kind):
+        raise InputError(f"The model {opened.name} takes {opened.kind}. Got kind={kind!r}.")
+    inputs = open_inputs(data, kind or opened.kind, Columns(input_key, labels_key, ids_key))
+    n_inputs = min(inputs.n_inputs, limit or inputs.n_inputs)
+    run = _Run(opened, inputs, opened.batch_size or batch_size, workers, strict)
+    outputs = _Outputs(opened, np.dtype(dtype), probabilities)
+    head = run.first_batch(n_inputs)
+    head = head._replace(rows=outputs(head))  # seen before anything is written
+    n_classes = head.rows.shape[1]
+    names, index_of = match_classes(opened, inputs, n_classes, class_names)
     form = PartFormat(
         "probs" if probabilities else "logits",
         n_classes,
-        kind_of_number,
+        np.dtype(dtype),
         inputs.labels is not None,
-        isinstance(first, str),
-        classes.names,
-        {"name": run.name.strip("'"), "identity": run.identity},
+        isinstance(head.examples[0].id, str),
+        names,
+        {"name": as_text(opened.name.strip("'")), "identity": opened.identity},
     )
-    ranges = _parts(min(inputs.n_inputs, limit or inputs.n_inputs), n_classes)
+    # Parts do not depend on batches or workers.
+    parts = _cut_parts(n_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
     plan = PlannedFolder(
         folder,
         {
-            "model": run.identity,
-            "input": f"{inputs.identity}, {ranges[-1].stop} inputs",
-            "set of classes": _digest((classes.names, sorted(classes.index_of.items(), key=str))),
+            "model": opened.identity,
+            "preprocessing": opened.preprocessing,
+            "device": opened.device,
+            "version of a library": _versions(opened, inputs.kind),
+            "input": f"{inputs.identity}, {n_inputs} inputs",
+            "set of classes": digest_of(names, sorted(index_of.items(), key=str)),
             "way of storing numbers": f"{form.column}, {dtype}",
         },
-        [_record(each) for each in ranges],
+        [part.record for part in parts],
     )
     with plan.writing(force=force) as missing:
-        todo = [each for each in ranges if _record(each) in missing]
-        batches = prepared_batches(run, inputs, todo, size, workers)
+        _announce(opened, note)
+        todo = [part for part in parts if part.record in missing]
+        batches = run.batches(todo, head)
         if watch is not None:
-            batches = watch(batches, sum(each.stop - each.start for each in todo))
+            batches = watch(batches, sum(part.stop - part.start for part in todo))
+        accounts: dict[str, Account] = {}
         try:
-            for part, content in _filled(
-                run, batches, classes, kind_of_number, probabilities=probabilities, strict=strict
-            ):
-                path = folder / _record(part)["file"]
-                form.write(path, content)
+            for part, content in _filled(batches, outputs, n_classes, index_of):
+                path = folder / part.file
+                accounts[part.file] = form.write(path, content)
                 leave_mark(path)
         except KeyboardInterrupt as stop:
-            there = len(ranges) - len(plan.missing())
+            there = len(parts) - len(plan.missing())
             raise type(stop)(
-                f"{there} of {len(ranges)} files are in '{folder}', and the same again makes the "
-                "rest"
+                f"{there} of {len(parts)} files are in '{folder}'; the same command makes the rest"
             ) from None
         finally:
-            batches.close()  # a bar goes before anything is said
-        return _finish(plan, ranges, len(todo))
+            batches.close()  # a bar goes before a message comes
+        return _finish(plan, parts, accounts, has_labels=form.has_labels)
 
 
-def _first_rows(
-    model: Model, inputs: Inputs, size: int, dtype: np.dtype[Any], probabilities: bool
-) -> tuple[str | int, int]:
-    """The first id, and the number of classes: seen before anything is written."""
-    skipped: list[Skipped] = []
-    whole = [Range(0, 0, inputs.n_inputs)]
-    few = model.batch_size or min(size, N_FIRST)
-    for batch in prepared_batches(model, inputs, whole, few, 1):
-        skipped += batch.skipped[: 1 - len(skipped)]
-        if batch.examples:
-            rows = outputs_of(model, batch, dtype, probabilities=probabilities)
-            return batch.examples[0].id, rows.shape[1]
-    raise InputError(
-        f"None of the {inputs.n_inputs} inputs of {inputs.name} could be read. "
-        f"The first was {skipped[0].id!r}: {skipped[0].reason}."
-    )
+def _announce(model: Model, note: Callable[[str], None] | None) -> None:
+    """Report which preprocessing is used, and where it comes from."""
+    line = f"preprocessing: {model.preprocessing} ({model.source})"
+    if model.is_default:
+        line += "; set --mean and --std if the model was trained with other values"
+    if note is not None and model.preprocessing:
+        note(line)
+    elif note is None and model.is_default:
+        warn_caller(f"{line}.")
+
+
+def _versions(model: Model, kind: Kind) -> str:
+    libraries = [*model.libraries, *(["PIL"] if kind == "images" else [])]
+    return ", ".join(f"{name} {importlib.import_module(name).__version__}" for name in libraries)
+
+
+class Part(NamedTuple):
+    """Consecutive inputs whose rows are one file: its number, the first input, and the end."""
+
+    number: int
+    start: int
+    stop: int
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return f"part-{self.number:05d}.parquet"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The part as the plan lists it."""
+        return {"file": self.file, "first_row": self.start, "rows": self.stop - self.start}
+
+
+def _cut_parts(n_inputs: int, step: int) -> list[Part]:
+    starts = range(0, n_inputs, step)
+    return [Part(i, start, min(start + step, n_inputs)) for i, start in enumerate(starts)]
+
+
+class Skipped(NamedTuple):
+    """An input without a row, and the reason."""
+
+    id: str | int
+    reason: str
+
+
+class Batch(NamedTuple):
+    """Inputs that the model takes together."""
+
+    part: Part
+    n_inputs: int  # readable or not
+    examples: list[Example]  # the readable ones
+    skipped: list[Skipped]
+    prepared: Any  # the model's input
+    rows: Any = None  # the model's outputs, if they have been computed
+
+
+Batches = Generator[Batch, None, None]
+Watch = Callable[[Batches, int], Batches]
+
+
+class _Run(NamedTuple):
+    """Read inputs in batches; worker threads prepare them while the model is busy."""
+
+    model: Model
+    inputs: Inputs
+    batch_size: int
+    workers: int
+    strict: bool
+
+    def first_batch(self, n_inputs: int) -> Batch:
+        """Return the first batch with a readable input."""
+        skipped: list[Skipped] = []
+        for part, examples in self._cut(_cut_parts(n_inputs, self.batch_size), 0):
+            batch = self._prepare(part, examples)
+            if batch.examples:
+                return batch
+            skipped += batch.skipped[: 1 - len(skipped)]
+        raise InputError(
+            f"At least one input of {self.inputs.name} must be readable. Got none of {n_inputs}; "
+            f"the first was {skipped[0].id!r}: {skipped[0].reason}."
+        )
+
+    def batches(self, parts: list[Part], head: Batch) -> Batches:
+        """Yield the batches of the parts in order, each within one part; reuse the first one."""
+        n_done = 0
+        starts = [head.part.start, *(part.start for part in parts[:1])]
+        if starts == [0, 0] and head.n_inputs <= parts[0].stop:
+            n_done = head.n_inputs
+            yield head._replace(part=parts[0])
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="evencover-infer") as pool:
+            yield from in_order(
+                lambda task: pool.submit(self._prepare, *task),
+                _results,
+                self._cut(parts, n_done),
+                2 * self.workers + 1,
+            )
+
+    def _cut(self, parts: Sequence[Part], n_done: int) -> Iterator[tuple[Part, list[Example]]]:
+        """Yield the examples of each batch, but for the first `n_done` of the first part."""
+        at = -1
+        stream: Iterator[Example] = iter(())
+        for part in parts:
+            first, n_done = part.start + n_done, 0
+            if first != at:
+                stream = self.inputs.examples(first)
+            for start in range(first, part.stop, self.batch_size):
+                n_wanted = min(self.batch_size, part.stop - start)
+                examples = list(islice(stream, n_wanted))
+                if len(examples) < n_wanted:
+                    raise InputError(
+                        f"{self.inputs.name} must not change during a run. Got fewer inputs than "
+                        "at its start; run it again."
+                    )
+                yield part, examples
+            at = part.stop
+
+    def _prepare(self, part: Part, examples: list[Example]) -> Batch:
+        """Read and prepare one input after the other: no two images are held in full size."""
+        values, readable, skipped = [], [], []
+        for example in examples:
+            try:
+                value = read_value(self.inputs.kind, example.value)
+            except UnreadableError as error:
+                if self.strict:
+                    raise InputError(
+                        f"Every input must be readable (--strict). Got {example.id!r}: {error}."
+                    ) from error
+                skipped.append(Skipped(example.id, str(error)))
+                continue
+            with _naming(self.model, [example]):
+                values.append(self.model.prepare(value))
+            readable.append(example)
+        n_missing = (self.model.batch_size or 0) - len(values)
+        if values and n_missing > 0:  # a fixed batch size is filled with copies of the last input
+            values += [values[-1]] * n_missing
+        prepared = None
+        if values:
+            with _naming(self.model, readable):
+                prepared = self.model.collate(values)
+        return Batch(part, len(examples), readable, skipped, prepared)
+
+
+def _results(futures: Sequence[Future[Batch]]) -> list[Batch]:
+    return [future.result() for future in futures]
+
+
+@contextmanager
+def _naming(model: Model, examples: Sequence[Example]) -> Iterator[None]:
+    """Turn an exception of a model into an InputError that names model and inputs."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The model {model.name} cannot take the {len(examples)} inputs from "
+            f"{examples[0].id!r} on: {type(error).__name__}: "
+            f"{one_line(error, MAX_REASON).rstrip('.')}."
+        ) from error
+
+
+class _Outputs(NamedTuple):
+    """Run the model on a batch and check what it returns."""
+
+    model: Model
+    dtype: np.dtype[Any]
+    probabilities: bool
+
+    def __call__(self, batch: Batch) -> Array:
+        """Return one finite row for each readable input."""
+        name = self.model.name
+        with _naming(self.model, batch.examples):
+            raw = plain_array(self.model.logits(batch.prepared))
+        expected = max(len(batch.examples), self.model.batch_size or 0)
+        if raw.ndim != 2 or len(raw) != expected or raw.shape[1] < 2 or raw.dtype.kind not in "fiu":
+            raise InputError(
+                f"The model {name} must return one row per input and one real number per class (2 "
+                f"or more). Got an array of shape {raw.shape} and type {raw.dtype} for {expected} "
+                "inputs."
+            )
+        rows = raw[: len(batch.examples)]
+        bad = np.argwhere(~np.isfinite(rows))
+        if len(bad):
+            row, column = bad[0].tolist()
+            raise InputError(
+                f"The model {name} must return finite numbers. Got {rows[row, column]} for "
+                f"{batch.examples[row].id!r}, class {column}."
+            )
+        self._check_sums(rows)
+        with np.errstate(over="ignore"):
+            stored: Array = rows.astype(self.dtype)
+        if not np.isfinite(stored).all():
+            raise InputError(
+                f"The logits of the model {name} must fit into {self.dtype.name}. "
+                f"Got {rows.ravel()[abs(rows).argmax()]:.6g}; use dtype='float32' "
+                "(--dtype float32)."
+            )
+        return stored
+
+    def _check_sums(self, rows: Array) -> None:
+        total = rows.sum(axis=1, dtype=np.float64)
+        are_probabilities = (rows >= 0).all() and (abs(total - 1) <= SUM_TOLERANCE[4]).all()
+        if self.probabilities and not are_probabilities:
+            raise InputError(
+                f"The model {self.model.name} must return probabilities, which are at least 0 and "
+                f"sum to 1. Got a row that sums to {total[abs(total - 1).argmax()]:.6g}; if they "
+                "are logits, leave out probabilities=True (--probabilities)."
+            )
+        if are_probabilities and not self.probabilities:
+            raise InputError(
+                f"The model {self.model.name} must return logits. Got rows that are at least 0 and "
+                "sum to 1; if they are probabilities, pass probabilities=True (--probabilities)."
+            )
 
 
 def _filled(
-    model: Model,
-    batches: Iterable[Batch],
-    classes: Classes,
-    dtype: np.dtype[Any],
-    *,
-    probabilities: bool,
-    strict: bool,
-) -> Iterator[tuple[Range, PartContent]]:
-    """Every part with all its rows, once it is complete."""
-    content, n_seen = PartContent.empty(), 0
+    batches: Iterable[Batch], outputs: _Outputs, n_classes: int, index_of: dict[str | int, int]
+) -> Iterator[tuple[Part, PartContent]]:
+    """Yield every part with all its rows, once it is complete."""
+    content, n_seen = PartContent(), 0
     for batch in batches:
-        if batch.skipped and strict:
-            raise InputError(
-                f"Every input must be readable (--strict). "
-                f"Got {batch.skipped[0].id!r}: {batch.skipped[0].reason}."
-            )
         content.skipped += batch.skipped
         if batch.examples:
-            rows = outputs_of(model, batch, dtype, probabilities=probabilities)
-            if rows.shape[1] != classes.n_classes:
+            rows = outputs(batch) if batch.rows is None else batch.rows
+            if rows.shape[1] != n_classes:
                 raise InputError(
-                    f"The model {model.name} must return {classes.n_classes} numbers for every "
-                    f"input. Got {rows.shape[1]} from {batch.examples[0].id!r} on."
+                    f"The model {outputs.model.name} must return {n_classes} numbers for "
+                    f"every input. Got {rows.shape[1]} from {batch.examples[0].id!r} on."
                 )
             content.rows.append(rows)
             content.ids += [each.id for each in batch.examples]
-            content.labels += [
-                classes.index_of[each.label] for each in batch.examples if each.label is not None
-            ]
+            labels = (each.label for each in batch.examples)
+            content.labels += [index_of[label] for label in labels if label is not None]
         n_seen += batch.n_inputs
         if n_seen == batch.part.stop - batch.part.start:
             yield batch.part, content
-            content, n_seen = PartContent.empty(), 0
+            content, n_seen = PartContent(), 0
 
 
-def _parts(n_inputs: int, n_classes: int) -> list[Range]:
-    """The inputs in ranges, which do not depend on batches or workers."""
-    step = max(1, min(MOST_ROWS, MOST_NUMBERS // n_classes))
-    starts = range(0, n_inputs, step)
-    return [Range(i, start, min(start + step, n_inputs)) for i, start in enumerate(starts)]
-
-
-def _record(part: Range) -> dict[str, Any]:
-    file = f"part-{part.number:05d}.parquet"
-    return {"file": file, "first_row": part.start, "rows": part.stop - part.start}
-
-
-def _finish(plan: PlannedFolder, ranges: list[Range], n_made: int) -> Inferred:
-    """Count rows and what is missing, list what could not be read, write the manifest."""
+def _finish(
+    plan: PlannedFolder, parts: list[Part], accounts: dict[str, Account], *, has_labels: bool
+) -> Inferred:
+    """Add up the parts, list unreadable inputs, and write the manifest."""
     found: dict[str, dict[str, Any]] = {}
     skipped: list[Skipped] = []
-    n_rows = 0
-    for part in ranges:
-        file = _record(part)["file"]
-        rows, missing = read_account(plan.folder / file)
-        found[file] = {"first_row": n_rows, "rows": rows}
-        n_rows += rows
-        skipped += missing
+    n_rows = n_correct = 0
+    for part in parts:
+        account = accounts.get(part.file) or Account.read(plan.folder / part.file)
+        found[part.file] = {"first_row": n_rows, "rows": account.n_rows}
+        n_rows += account.n_rows
+        n_correct += account.n_correct
+        skipped += account.skipped
     listed = plan.folder / UNREADABLE
     if skipped:
         write_csv(listed, [each._asdict() for each in skipped])
     else:
         listed.unlink(missing_ok=True)
     plan.finish(found, unreadable=len(skipped))
-    return Inferred(n_rows, len(skipped), len(ranges), len(ranges) - n_made)
+    accuracy = n_correct / n_rows if has_labels and n_rows else None
+    return Inferred(n_rows, len(skipped), len(parts), len(parts) - len(accounts), accuracy)
 
 
-def _digest(value: Any) -> str:
-    return hashlib.blake2b(repr(value).encode(), digest_size=16).hexdigest()
+# Parts --------------------------------------------------------------------------------------------
+
+
+class Account(NamedTuple):
+    """The counts of a part: its rows, its correct ones, and the inputs it lacks."""
+
+    n_rows: int
+    n_correct: int
+    skipped: list[Skipped]
+
+    @classmethod
+    def read(cls, path: Path) -> Account:
+        """Read the account of a part that an earlier run wrote."""
+        import pyarrow.parquet as pq
+
+        with reading(path), pq.ParquetFile(path) as file:
+            about = file.schema_arrow.metadata or {}
+            skipped = json.loads(about.get(UNREADABLE_KEY.encode(), b"[]"))
+            n_correct = int(about.get(CORRECT_KEY.encode(), b"0"))
+            return cls(file.metadata.num_rows, n_correct, [Skipped(*each) for each in skipped])
+
+
+@dataclass
+class PartContent:
+    """The rows of a part so far."""
+
+    rows: list[Array] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    ids: list[str | int] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PartFormat:
+    """Columns and metadata that all parts have in common."""
+
+    column: str  # "logits" or "probs"
+    n_classes: int
+    dtype: np.dtype[Any]
+    has_labels: bool
+    ids_are_text: bool
+    class_names: Sequence[str] | None
+    model: dict[str, str]
+
+    def write(self, path: Path, part: PartContent) -> Account:
+        """Write the part atomically; the same content gives the same bytes."""
+        pa = import_pyarrow()
+        import pyarrow.parquet as pq
+
+        rows = np.concatenate([np.zeros((0, self.n_classes), self.dtype), *part.rows])
+        columns = {
+            "id": self._ids(part.ids),
+            self.column: pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), self.n_classes),
+        }
+        n_correct = 0
+        if self.has_labels:
+            columns["label"] = pa.array(part.labels, pa.int32())
+            n_correct = int((rows.argmax(axis=1) == part.labels).sum())
+        account = Account(len(rows), n_correct, part.skipped)
+        table = pa.table(columns).replace_schema_metadata(self._metadata(account))
+        with atomic_path(path) as temporary:
+            # Numbers without a pattern: neither a dictionary nor compression makes them smaller.
+            pq.write_table(table, temporary, use_dictionary=False, compression="none")
+        return account
+
+    def _ids(self, ids: list[str | int]) -> Any:
+        pa = import_pyarrow()
+        if self.ids_are_text:
+            return pa.array([str(each) for each in ids], pa.string())
+        other = next((each for each in ids if not isinstance(each, int)), None)
+        if other is not None:
+            raise InputError(f"Ids must be all numbers or all text. Got {other!r} among numbers.")
+        return pa.array(ids, pa.int64())
+
+    def _metadata(self, account: Account) -> dict[str, str]:
+        about = {MODEL_KEY: json.dumps(self.model)}
+        if self.class_names is not None:
+            about[NAMES_KEY] = json.dumps(list(self.class_names))
+        if self.has_labels:
+            about[CORRECT_KEY] = str(account.n_correct)
+        if account.skipped:
+            about[UNREADABLE_KEY] = json.dumps(account.skipped)
+        return about
+
+
+# Classes ------------------------------------------------------------------------------------------
+
+
+def match_classes(
+    model: Model, inputs: Inputs, n_classes: int, given: Sequence[str] | None = None
+) -> tuple[list[str] | None, dict[str | int, int]]:
+    """Return the names of the outputs, and the output of each label.
+
+    Names are `given`, or the model's own. Without either, data with as many classes name the
+    outputs in their order, as tools do that train on folders.
+    """
+    names = _names(model, n_classes, given)
+    found = inputs.labels
+    if names is None and found is not None and not _are_indices(found):
+        names = _names_of_data(model, inputs, n_classes)
+    place = {name: index for index, name in enumerate(names or ())}
+    if found is None or all(str(label) in place for label in found):
+        return names, {label: place[str(label)] for label in found or ()}
+    if _are_indices(found):
+        wrong = sorted(int(label) for label in found if not 0 <= int(label) < n_classes)
+        if wrong:
+            raise InputError(
+                f"Every label of {inputs.name} must be between 0 and {n_classes - 1}, because the "
+                f"model {model.name} has {n_classes} classes. Got {_few(wrong)}."
+            )
+        return names, {label: int(label) for label in found}
+    unknown = sorted(str(each) for each in found if str(each) not in place)
+    close = difflib.get_close_matches(unknown[0], place, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"its classes are {_few([*place])}."
+    raise InputError(
+        f"Every label must be a class of the model {model.name}. Got {_few(unknown)}, which it "
+        f"does not know; {hint}"
+    )
+
+
+def _names(model: Model, n_classes: int, given: Sequence[str] | None) -> list[str] | None:
+    owner = f"The model {model.name}" if given is None else "class_names (--class-names)"
+    names = model.class_names if given is None else given
+    if names is None:
+        return None
+    names = [str(name) for name in names]
+    if len(names) != n_classes:
+        raise InputError(
+            f"{owner} must name every class once. Got {len(names)} names for a model that returns "
+            f"{n_classes} numbers."
+        )
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise InputError(f"{owner} must name every class once. Got {twice!r} twice.")
+    return names
+
+
+def _names_of_data(model: Model, inputs: Inputs, n_classes: int) -> list[str]:
+    known = list(inputs.class_names or sorted(map(str, inputs.labels or ())))
+    if len(known) != n_classes:
+        raise InputError(
+            f"The model {model.name} names no classes and returns {n_classes} numbers, but "
+            f"{inputs.name} has {len(known)} classes ({_few(known)}); give the names of the "
+            "model's classes in its order with class_names (--class-names)."
+        )
+    warn_caller(
+        f"The model {model.name} names no classes: its outputs are taken for the {n_classes} "
+        f"classes of {inputs.name} in their order ({_few(known)})."
+    )
+    return known
+
+
+def _are_indices(labels: set[str] | set[int]) -> bool:
+    """Check whether all labels are integers, as numbers or as digits in text."""
+    return all(isinstance(each, int) or (each.isascii() and each.isdigit()) for each in labels)
+
+
+def _few(names: Sequence[str | int]) -> str:
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" * (len(names) > 5))

@@ -1,0 +1,677 @@
+"""Trained classifiers behind one interface: ONNX, Hugging Face, or a Python function."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import math
+import mmap
+import os
+import re
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from evencover._types import Array
+from evencover.errors import InputError, needs, one_line
+from evencover.inference.inputs import KINDS, Kind, content_digest, digest_of
+
+CONFIG = "preprocessor_config.json"
+BILINEAR = 2
+LARGE = 384  # from this size on, ConvNext processors resize the whole image instead of cropping
+MAX_TOKENS = 512  # where neither tokenizer nor model state a limit
+TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(uint8)": np.uint8,
+}
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+TOKENS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+
+_FUNCTION = re.compile(r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+# How protobuf writes the key that precedes the name of a file of weights, and the name's length.
+_LOCATION = re.compile(rb"\x0a\x08location\x12([\x80-\xff]*[\x00-\x7f])")
+
+
+class Model(ABC):
+    """A trained classifier."""
+
+    name: str  # in messages
+    identity: str  # changes with the weights
+    kind: Kind | None = None  # None if it takes either
+    class_names: Sequence[str] | None = None
+    batch_size: int | None = None  # the number of inputs per batch, if that is fixed
+    device: str = ""
+    libraries: Sequence[str] = ()  # modules whose version can change its outputs
+    preprocessing: str = ""  # in full: the same text gives the same numbers
+    source: str = ""  # of the preprocessing
+    is_default: bool = False  # whether nothing states how its images are prepared
+
+    def prepare(self, value: Any) -> Any:
+        """Prepare one image or text; called by several threads at a time."""
+        return value
+
+    def collate(self, prepared: list[Any]) -> Any:
+        """Join prepared inputs to a batch; called by several threads at a time."""
+        return prepared
+
+    @abstractmethod
+    def logits(self, batch: Any) -> Any:
+        """Return (n, K) numbers, one row for each input of the batch."""
+
+
+def open_model(
+    model: str | os.PathLike[str] | Model, device: str | None = None, **options: Any
+) -> Model:
+    """Open an ONNX file, a folder or name of Hugging Face's, or ``module:function``.
+
+    `options` are `mean`, `std`, `scale`, `size` and `channels` of images, for ONNX models; None
+    leaves one to the model's configuration.
+    """
+    options = {name: value for name, value in options.items() if value is not None}
+    if not isinstance(model, Model):
+        path, text = Path(model), os.fspath(model)
+        exported = path / "model.onnx"
+        if path.is_file() and path.suffix.lower() == ".onnx":
+            return OnnxModel(path, device, options)
+        if exported.is_file() and not list(path.glob("*.safetensors")):
+            return OnnxModel(exported, device, options)
+        if not path.is_dir() and _FUNCTION.fullmatch(text):
+            model = FunctionModel(text, device)
+        elif path.is_dir() or _may_be_on_hub(path, text):
+            model = HuggingFaceModel(text, device)
+        else:
+            found = "it is none of these" if path.exists() else "there is no such file or folder"
+            raise InputError(
+                "The model must be an ONNX file (.onnx), a folder or name of a Hugging Face model, "
+                f"or module:function. Got '{text}': {found}."
+            )
+    _reject(options, model.name, "which has its own preprocessing")
+    return model
+
+
+def _may_be_on_hub(path: Path, text: str) -> bool:
+    is_file = path.exists() or path.is_absolute() or path.suffix.lower() in (".onnx", ".py")
+    return not is_file and _HUB_NAME.fullmatch(text) is not None
+
+
+def _reject(options: Mapping[str, Any], model: str, reason: str) -> None:
+    for name in options:
+        raise InputError(
+            f"'{name}' (--{name}) must go with an ONNX model of images. "
+            f"Got the model {model}, {reason}; leave it out."
+        )
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Resize, crop the center, and map each pixel to (pixel * scale - mean) / std."""
+
+    resize: tuple[int, int] | int | None  # (height, width), or the length of the shorter side
+    crop: tuple[int, int] | None = None  # (height, width)
+    scale: float = 1 / 255
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    resample: int = BILINEAR  # pillow's number of the filter
+    channels: int = 3  # 1 for grayscale, 3 for RGB
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Preprocessing:
+        """Read a ``preprocessor_config.json`` as Hugging Face writes it."""
+        resize: tuple[int, int] | int | None = None
+        crop: tuple[int, int] | None = None
+        if config.get("do_resize", True):
+            resize = _pair(config.get("size", 224))
+            # An integer is the shorter side where the center is cropped, otherwise both sides.
+            crops = config.get("do_center_crop") or config.get("crop_pct") is not None
+            if isinstance(config.get("size"), int) and not crops:
+                resize = (config["size"], config["size"])
+            if config.get("crop_pct") is not None and isinstance(resize, int):
+                whole = (resize, resize)
+                resize, crop = (
+                    (int(resize / config["crop_pct"]), whole) if resize < LARGE else (whole, None)
+                )
+        if config.get("do_center_crop"):
+            size = _pair(config.get("crop_size", config.get("size", 224)))
+            crop = (size, size) if isinstance(size, int) else size
+        normalizes = config.get("do_normalize", True)
+        return cls(
+            resize,
+            crop,
+            config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0,
+            tuple(config["image_mean"]) if normalizes else (0.0,),
+            tuple(config["image_std"]) if normalizes else (1.0,),
+            config.get("resample", BILINEAR),
+        )
+
+    @property
+    def shape(self) -> tuple[int | None, int | None]:
+        """Height and width of the result, where they are the same for all images."""
+        return self.crop or (self.resize if isinstance(self.resize, tuple) else (None, None))
+
+    def __str__(self) -> str:
+        """Return every setting in full: runs with the same text give the same numbers."""
+        steps = ["RGB" if self.channels == 3 else "grayscale"]
+        if self.resize is not None:
+            sides = self.resize if isinstance(self.resize, tuple) else ("shorter side", self.resize)
+            steps.append(f"resize to {_sides(sides)} (filter {self.resample})")
+        if self.crop is not None:
+            steps.append(f"crop to {_sides(self.crop)}")
+        steps.append(f"scale {'1/255' if self.scale == 1 / 255 else self.scale}")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            steps.append(f"{name} {' '.join(map(str, values))}")
+        return ", ".join(steps)
+
+    def __call__(self, image: Any) -> Array:
+        """Return an RGB image as an array (height, width, channels) of float32."""
+        image = image.convert("L") if self.channels == 1 else image
+        image = self._cropped(self._resized(image))
+        pixels = np.asarray(image, np.float32).reshape(image.height, image.width, self.channels)
+        mean, std = (np.asarray(each, np.float32) for each in (self.mean, self.std))
+        normalized: Array = (pixels * np.float32(self.scale) - mean) / std
+        return normalized
+
+    def _resized(self, image: Any) -> Any:
+        if self.resize is None:
+            return image
+        if isinstance(self.resize, tuple):
+            height, width = self.resize
+        else:
+            short = min(image.size)
+            width, height = (int(self.resize * side / short) for side in image.size)
+        return image.resize((width, height), self.resample)
+
+    def _cropped(self, image: Any) -> Any:
+        """Crop the center; a smaller image gets a black border."""
+        if self.crop is None:
+            return image
+        height, width = self.crop
+        left, top = (image.width - width) // 2, (image.height - height) // 2
+        return image.crop((left, top, left + width, top + height))
+
+
+def _pair(size: Any) -> tuple[int, int] | int:
+    """Return (height, width), or the length of the shorter side."""
+    if isinstance(size, dict):
+        if "shortest_edge" in size:
+            return int(size["shortest_edge"])
+        return int(size["height"]), int(size["width"])
+    return int(size)
+
+
+def _sides(size: Sequence[object]) -> str:
+    return " x ".join("any" if side is None else str(side) for side in size)
+
+
+class OnnxModel(Model):
+    """A model with one input of images (n, 3, height, width) or (n, height, width, 3), or of texts.
+
+    ``preprocessor_config.json`` next to the file states how images are prepared, as Hugging Face
+    writes it, unless `options` do; ``tokenizer.json`` prepares texts, unless the model takes
+    strings; ``config.json`` or ``class_names`` (a JSON list) in the model's metadata names classes.
+    """
+
+    def __init__(self, path: Path, device: str | None, options: Mapping[str, Any]) -> None:
+        try:
+            import onnxruntime
+        except ImportError:
+            raise needs("ONNX models", "onnxruntime", "onnx") from None
+        self.name, self.path = f"'{path}'", path
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path), providers=_providers(onnxruntime, device)
+            )
+        except InputError:
+            raise
+        except Exception as error:
+            reason = one_line(error).rstrip(".")
+            raise InputError(f"Cannot load the model {self.name}: {reason}.") from error
+        self.identity = digest_of(*map(content_digest, [path, *_weight_files(path)]))
+        self.device = self._session.get_providers()[0]
+        self.libraries = ("onnxruntime",)
+        self.class_names = self._find_names()
+        inputs = {each.name: each for each in self._session.get_inputs()}
+        self._input = next(iter(inputs.values()))
+        self._output = self._find_output()
+        fixed = self._input.shape[0] if self._input.shape else None
+        self.batch_size = fixed if isinstance(fixed, int) else None
+        self._tokenizer: Any = None
+        if len(inputs) == 1 and self._input.type in TYPES and len(self._input.shape) == 4:
+            self.kind = "images"
+            self._find_preprocessing(options)
+            return
+        _reject(options, self.name, "which takes no images")
+        self.kind = "texts"
+        if "input_ids" in inputs:
+            self._find_tokenizer(inputs)
+        elif len(inputs) != 1 or self._input.type != "tensor(string)":
+            found = ", ".join(f"{i.name} {i.type} {i.shape}" for i in inputs.values())
+            raise InputError(
+                f"The model {self.name} must have one input of images (4 dimensions), of strings, "
+                f"or input_ids. Got {found}."
+            )
+
+    def _find_output(self) -> str:
+        outputs = self._session.get_outputs()
+        found = [each for each in outputs if each.type in TYPES and len(each.shape or (1, 1)) == 2]
+        if not found:
+            listed = ", ".join(f"{o.name} {o.type} {o.shape}" for o in outputs)
+            raise InputError(
+                f"The model {self.name} must have an output with one number per class. "
+                f"Got {listed}."
+            )
+        return str(next((each for each in found if each.name == "logits"), found[0]).name)
+
+    def _find_names(self) -> list[str] | None:
+        known = self._session.get_modelmeta().custom_metadata_map
+        if "class_names" in known:
+            return [str(name) for name in json.loads(known["class_names"])]
+        return _named_classes(_read_json(self.path.with_name("config.json")).get("id2label"))
+
+    def _find_preprocessing(self, options: Mapping[str, Any]) -> None:
+        """Take each setting from the options, the model's configuration, or the default."""
+        shape = self._input.shape
+        self._channels_last = shape[3] in (1, 3) and shape[1] not in (1, 3)
+        self._dtype = TYPES[self._input.type]
+        fixed = [side if isinstance(side, int) else None for side in shape]
+        size, channels = (fixed[1:3], fixed[3]) if self._channels_last else (fixed[2:], fixed[1])
+        if channels not in (None, 1, 3):
+            raise InputError(
+                f"The model {self.name} must take images with 1 or 3 channels. "
+                f"Got the shape {shape}."
+            )
+        given = _checked_options(options)
+        normalizing = given.keys() & {"mean", "std", "scale"}
+        config = self.path.with_name(CONFIG)
+        if config.is_file():
+            found, self.source = _read_preprocessing(config), f"from '{config}'"
+        else:
+            found = Preprocessing((size[0] or 0, size[1] or 0))
+            self.source = f"by default, since there is no {CONFIG} next to the model"
+            self.is_default = not normalizing
+        if given:
+            self.source = f"from {', '.join(f'--{name}' for name in given)}; others {self.source}"
+        if "size" in given:
+            found = replace(found, resize=given.pop("size"), crop=None)
+        found = replace(found, **{"channels": channels or 3, **given})
+        if 0 in found.shape:
+            raise InputError(
+                f"'size' (--size) must be given for the model {self.name}, which takes images of "
+                f"any size and has no {CONFIG}."
+            )
+        if self._dtype == np.uint8:
+            if normalizing:
+                _reject(dict.fromkeys(normalizing), self.name, "which takes bytes")
+            found = replace(found, scale=1.0, mean=(0.0,), std=(1.0,))
+            self.is_default = False
+        for name, wanted, got in (
+            ("size", size, found.shape),
+            ("channels", [channels], [found.channels]),
+        ):
+            if any(a not in (None, b) for a, b in zip(wanted, got, strict=True)):
+                raise InputError(
+                    f"'{name}' must be {_sides(wanted)}, as the model {self.name} takes it. "
+                    f"Got {_sides(got)} ({self.source})."
+                )
+        for name, values in (("mean", found.mean), ("std", found.std)):
+            if len(values) not in (1, found.channels):
+                raise InputError(
+                    f"'{name}' must be one number, or one per channel ({found.channels}). "
+                    f"Got {len(values)} ({self.source})."
+                )
+        self._preprocessing, self.preprocessing = found, str(found)
+
+    def _find_tokenizer(self, inputs: Mapping[str, Any]) -> None:
+        """Open the tokenizer next to the model; it truncates and pads texts to one length."""
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise needs("Texts for ONNX models", "tokenizers", "onnx") from None
+        file = self.path.with_name("tokenizer.json")
+        if not file.is_file():
+            raise InputError(f"A model of texts must have a tokenizer. There is no '{file}'.")
+        unknown = [name for name in inputs if name not in TOKENS]
+        if unknown:
+            raise InputError(
+                f"A model of texts must take only {', '.join(TOKENS)}. Got {', '.join(unknown)}."
+            )
+        self._token_inputs = list(inputs)
+        self._tokenizer = Tokenizer.from_file(str(file))
+        settings = _read_json(self.path.with_name("tokenizer_config.json"))
+        length = inputs["input_ids"].shape[1]
+        fixed = length if isinstance(length, int) else None
+        stated = settings.get("model_max_length") or MAX_TOKENS
+        longest = fixed or int(stated if stated < 1 << 24 else MAX_TOKENS)
+        self._tokenizer.enable_truncation(longest)
+        token = settings.get("pad_token")
+        token = token["content"] if isinstance(token, dict) else token or "[PAD]"
+        self._tokenizer.enable_padding(
+            length=fixed, pad_token=token, pad_id=self._tokenizer.token_to_id(token) or 0
+        )
+        self.libraries = (*self.libraries, "tokenizers")
+        # The tokenizer with its truncation and padding, as it is used.
+        self.preprocessing = f"tokenizer {digest_of(self._tokenizer.to_str())}, {longest} tokens"
+        self.source = f"from '{file}'"
+
+    def prepare(self, value: Any) -> Any:
+        """Return an image as the array that the model takes; leave a text as it is."""
+        if self.kind != "images":
+            return value
+        pixels = self._preprocessing(value)
+        if not self._channels_last:
+            pixels = pixels.transpose(2, 0, 1)
+        return np.ascontiguousarray(pixels, dtype=self._dtype)
+
+    def collate(self, prepared: list[Any]) -> Any:
+        """Return the inputs of the session by name."""
+        if self.kind == "images":
+            return {self._input.name: np.stack(prepared)}
+        if self._tokenizer is None:
+            texts = np.array(prepared, dtype=object)
+            return {self._input.name: texts[:, None] if len(self._input.shape) == 2 else texts}
+        found = self._tokenizer.encode_batch(prepared)
+        return {
+            name: np.array([getattr(each, TOKENS[name]) for each in found], dtype=np.int64)
+            for name in self._token_inputs
+        }
+
+    def logits(self, batch: Any) -> Any:
+        """Return the output called logits, or the first with one number per class."""
+        return self._session.run([self._output], batch)[0]
+
+
+def _read_preprocessing(config: Path) -> Preprocessing:
+    try:
+        return Preprocessing.from_config(_read_json(config))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"'{config}' must state size, image_mean and image_std as Hugging Face writes them. "
+            f"Got {type(error).__name__}: {error}."
+        ) from error
+
+
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options as fields of Preprocessing; raise InputError if one makes no sense."""
+    rules: dict[str, tuple[str, Callable[[float], bool], tuple[int, ...]]] = {
+        "mean": ("one finite number, or one per channel", math.isfinite, (1, 3)),
+        "std": ("one positive number, or one per channel", _is_positive, (1, 3)),
+        "scale": ("one positive number", _is_positive, (1,)),
+        "size": ("one integer from 1 to 8192, or height and width", _is_side, (1, 2)),
+        "channels": ("1 or 3", lambda number: number in (1, 3), (1,)),
+    }
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        rule, is_valid, lengths = rules[name]
+        try:
+            numbers = np.atleast_1d(np.asarray(value, np.float64)).tolist()
+        except (TypeError, ValueError):
+            numbers = []
+        if len(numbers) not in lengths or not all(map(is_valid, numbers)):
+            raise InputError(f"'{name}' (--{name}) must be {rule}. Got {value!r}.")
+        if name in ("mean", "std"):
+            found[name] = tuple(numbers)
+        elif name == "size":
+            found[name] = int(numbers[0]), int(numbers[-1])
+        else:
+            found[name] = numbers[0] if name == "scale" else int(numbers[0])
+    return found
+
+
+def _is_positive(number: float) -> bool:
+    return 0 < number < math.inf
+
+
+def _is_side(number: float) -> bool:
+    return 1 <= number <= 8192 and number.is_integer()
+
+
+def _providers(onnxruntime: Any, device: str | None) -> list[Any]:
+    """Return the provider of a device, such as "cpu", "cuda" or "cuda:1", or by its own name."""
+    available = onnxruntime.get_available_providers()
+    if device is None:
+        return [each for each in ("CUDAExecutionProvider", PROVIDERS["cpu"]) if each in available]
+    name, _, number = device.partition(":")
+    provider = PROVIDERS.get(name.lower(), name)
+    if provider not in available:
+        raise InputError(
+            f"--device must be one that ONNX Runtime can use here: "
+            f"{', '.join(each.removesuffix('ExecutionProvider').lower() for each in available)}. "
+            f"Got {device!r}."
+        )
+    return [(provider, {"device_id": number})] if number else [provider]
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """List the files of weights that an ONNX file names, whatever their names are."""
+    names = set()
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        for found in _LOCATION.finditer(content):
+            length = sum((byte & 127) << 7 * i for i, byte in enumerate(found[1]))
+            names.add(os.fsdecode(content[found.end() : found.end() + length]))
+    files = [path.parent / name for name in sorted(names) if "\0" not in name]
+    return [file for file in files if file.is_file()]
+
+
+def _named_classes(id_to_label: Any) -> list[str] | None:
+    """Return the class names of a Hugging Face configuration; None where it only numbers them."""
+    if not id_to_label:
+        return None
+    names = {int(index): str(name) for index, name in id_to_label.items()}
+    if set(names) != set(range(len(names))):
+        return None
+    ordered = [names[index] for index in range(len(names))]
+    is_numbered = all(name == f"LABEL_{index}" for index, name in enumerate(ordered))
+    return None if is_numbered else ordered
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+
+
+class HuggingFaceModel(Model):
+    """A classifier of images or texts, in a folder or on the hub, with its own processor."""
+
+    def __init__(self, name: str, device: str | None = None) -> None:
+        try:
+            import torch
+            import transformers
+        except ImportError:
+            raise needs("Hugging Face models", "torch and transformers", "torch") from None
+        transformers.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        self.name = f"'{name}'"
+        self._torch = torch
+        self._device = _torch_device(torch, device)
+        self.device = self._device.type
+        self.libraries = ("torch", "transformers")
+        self._lock = threading.Lock()
+        try:
+            self._load(transformers, name)
+        except InputError:
+            raise
+        except Exception as error:
+            raise _not_loaded(name, error) from error
+        self.class_names = _named_classes(self._config.id2label)
+        self.preprocessing = type(self._processor).__name__
+        self.source = f"from the model {self.name}"
+        folder = Path(name)
+        if folder.is_dir():
+            files = sorted(each for each in folder.glob("[!.]*") if each.is_file())
+            self.identity = digest_of(*((each.name, content_digest(each)) for each in files))
+        else:
+            self.identity = f"{name} {getattr(self._config, '_commit_hash', None)}"
+
+    def _load(self, transformers: Any, name: str) -> None:
+        def load(loader: Any) -> Any:
+            return loader.from_pretrained(name, trust_remote_code=False)
+
+        self._config = load(transformers.AutoConfig)
+        architecture = (self._config.architectures or [""])[0]
+        if architecture.endswith("ForImageClassification"):
+            self.kind = "images"
+            if transformers.utils.is_torchvision_available():
+                self.libraries = (*self.libraries, "torchvision")
+            self._processor = load(transformers.AutoImageProcessor)
+            model = load(transformers.AutoModelForImageClassification)
+        elif architecture.endswith("ForSequenceClassification"):
+            self.kind = "texts"
+            self.libraries = (*self.libraries, "tokenizers")
+            self._processor = load(transformers.AutoTokenizer)
+            model = load(transformers.AutoModelForSequenceClassification)
+        else:
+            raise InputError(
+                f"The model {self.name} must classify images or texts (ForImageClassification, "
+                f"ForSequenceClassification). Got {architecture or 'none that it names'}."
+            )
+        self._model = model.to(self._device).eval()
+
+    def prepare(self, value: Any) -> Any:
+        """Return the tensors of an image; leave a text as it is."""
+        if self.kind == "texts":
+            return value
+        return self._processor(images=[value], return_tensors="pt")
+
+    def collate(self, prepared: list[Any]) -> Any:
+        """Return tensors by name; texts are tokenized together."""
+        if self.kind == "images":
+            names = prepared[0].keys()
+            return {name: self._torch.cat([each[name] for each in prepared]) for name in names}
+        with self._lock:  # each call of a tokenizer sets padding and truncation again
+            return self._processor(
+                prepared,
+                padding=True,
+                truncation=True,
+                max_length=self._max_tokens(),
+                return_tensors="pt",
+            )
+
+    def _max_tokens(self) -> int:
+        limits = (
+            self._processor.model_max_length,
+            getattr(self._config, "max_position_embeddings", None),
+        )
+        return min((int(each) for each in limits if each and each < 1 << 24), default=MAX_TOKENS)
+
+    def logits(self, batch: Any) -> Any:
+        """Return the logits as float32 in main memory."""
+        tensors = {name: tensor.to(self._device) for name, tensor in batch.items()}
+        with self._torch.inference_mode():
+            return self._model(**tensors).logits.float().cpu().numpy()
+
+
+def _torch_device(torch: Any, device: str | None) -> Any:
+    wish = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.zeros(1, device=wish).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = one_line(error).rstrip(".")
+        raise InputError(
+            f"--device must be one that PyTorch can use here. Got {wish!r}: {reason}."
+        ) from error
+
+
+def _not_loaded(name: str, error: Exception) -> InputError:
+    if "trust_remote_code" in str(error):
+        return InputError(
+            f"The model '{name}' must be of a class that transformers contains. Got one that "
+            "brings its own code, which evencover does not run; wrap it in a function "
+            "(file.py:function)."
+        )
+    if Path(name).is_dir():
+        return InputError(
+            f"Cannot load the model '{name}': the folder is not that of a Hugging Face model, or a "
+            f"part of it is missing or damaged ({one_line(error).rstrip('.')})."
+        )
+    return InputError(
+        f"Cannot find the model '{name}': there is no such file or folder here, and none of this "
+        "name on the Hugging Face hub or in its cache that could be reached."
+    )
+
+
+class FunctionModel(Model):
+    """``module:function`` or ``file.py:function``, or anything there that can be called.
+
+    It takes a list of RGB images (pillow) or of texts and returns one row of logits for each. It
+    may have attributes: ``class_names``; ``prepare``, which worker threads apply to each input, so
+    that the function gets a list of the results; ``inputs`` ("images" or "texts"); ``identity``,
+    a text that changes with the weights; ``batch_size``, if it takes a fixed number of inputs.
+    A parameter ``device`` gets the value of --device.
+    """
+
+    def __init__(self, target: str, device: str | None = None) -> None:
+        self.name = f"'{target}'"
+        place, _, path = target.rpartition(":")
+        try:
+            module = _import(place)
+            function = attrgetter(path)(module)
+            function = function() if inspect.isclass(function) else function
+        except Exception as error:
+            raise InputError(
+                f"Cannot load the model {self.name}: it raised {type(error).__name__}: {error}."
+            ) from error
+        if not callable(function):
+            raise InputError(f"{self.name} must be a function. Got {type(function).__name__}.")
+        self._prepare: Callable[[Any], Any] | None = getattr(function, "prepare", None)
+        names = getattr(function, "class_names", None)
+        self.class_names = None if names is None else [str(name) for name in names]
+        self.kind = getattr(function, "inputs", None)
+        if self.kind not in (None, *KINDS):
+            raise InputError(
+                f"'inputs' of {self.name} must be 'images' or 'texts'. Got {self.kind!r}."
+            )
+        self.batch_size = getattr(function, "batch_size", None)
+        self.device = device or ""
+        source = getattr(module, "__file__", None)
+        content = content_digest(Path(source)) if source else ""
+        own = getattr(function, "identity", "")
+        self.identity = f"{Path(place).name}:{path} {content} {own}".strip()  # wherever it lies
+        if device is not None:
+            if "device" not in inspect.signature(function).parameters:
+                raise InputError(
+                    f"{self.name} has no parameter 'device', so --device cannot be used with it."
+                )
+            function = partial(function, device=device)
+        self._function = function
+
+    def prepare(self, value: Any) -> Any:
+        """Apply the function's own preparation, if it has one."""
+        return value if self._prepare is None else self._prepare(value)
+
+    def logits(self, batch: Any) -> Any:
+        """Call the function."""
+        return self._function(batch)
+
+
+def _import(name: str) -> ModuleType:
+    """Import a module from a file or by name, the current folder included."""
+    if not name.endswith(".py"):
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.insert(0, here)
+        return importlib.import_module(name)
+    path = Path(name).absolute()
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    code = compile(path.read_bytes(), path, "exec")
+    sys.modules[path.stem] = module  # where dataclasses and pickles look for it
+    try:
+        exec(code, module.__dict__)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return module

@@ -1,1 +1,0 @@
-"""Trained classifiers, seen alike: something is prepared by workers, and becomes logits."""
