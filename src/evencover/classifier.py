@@ -215,9 +215,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return np.asarray(self.estimator_.predict_proba(X))
 
     def predict_set(self, X: Any, *, ids: Any = None) -> PredictionSets:
-        """The prediction set of each row, as indices into `classes_`."""
+        """Compute the prediction set of each row, as indices into `classes_`."""
         check_is_fitted(self)
-        return self.predictor_.predict_set(self.estimator_.predict_proba(X), ids=ids)
+        rows = self.estimator_.predict_proba(X)
+        return self.predictor_.predict_set(rows, ids=ids).indexed_like(X)
 
     def predict_p(self, X: Any, *, ids: Any = None) -> FloatArray:
         """The conformal p-value of each class in each row (N, K)."""

@@ -58,9 +58,7 @@ def test_groups_of_rows_have_a_report_and_folders(by_site, data, tmp_path):
     assert "the threshold of the row&#39;s group" in page.read_text() or (
         "threshold of the row's group" in page.read_text()
     )
-    found = predict_to_folder(
-        fitted, rows, tmp_path / "sets", groups=sites[:-1], ending=".npz", order="index"
-    )
+    found = predict_to_folder(fitted, rows, tmp_path / "sets", groups=sites[:-1], ending=".npz")
     assert found.n_rows == 499
     with np.load(tmp_path / "sets" / "part-00000.npz") as stored:
         sets = fitted.predict_set(rows, groups=sites[:-1])
