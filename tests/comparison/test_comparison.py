@@ -336,7 +336,7 @@ def test_rows_must_be_left_to_test_on():
 
 
 def test_labels_and_a_second_reading_are_needed(data):
-    with pytest.raises(InputError, match="Labels are needed"):
+    with pytest.raises(InputError, match="A comparison needs labels"):
         compare(data.rows)
     with pytest.raises(InputError, match="read twice"):
         compare(iter([tuple(data)]))

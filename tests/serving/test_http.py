@@ -48,6 +48,14 @@ def test_arrow_in_arrow_out(client, data, fitted):
     assert found["size"].to_pylist() == sets.sizes.tolist()
 
 
+@pytest.mark.parametrize("name", ["logits", "probabilities", "labels"])
+def test_fields_that_the_service_does_not_read_are_named_with_those_it_reads(client, data, name):
+    answer = client.post("/v1/sets", json={name: data.rows[:2].tolist()})
+    assert answer.status_code == 422
+    assert f"Got {name!r}" in answer.json()["error"]
+    assert "as 'rows'" in answer.json()["error"]
+
+
 def test_one_row_at_a_time_with_ids_is_all_at_once(client, data):
     given = body(data, slice(300, 320))
     together = client.post("/v1/sets", json=given).json()["sets"]
