@@ -427,3 +427,17 @@ def test_a_numpy_seed_is_its_number(simulate, quietly, method, seed):
     b = quietly(make_predictor(method, **parameters, random_state=seed), rows, labels)
     assert a.thresholds_.tolist() == b.thresholds_.tolist()
     assert a.predict_set(rows) == b.predict_set(rows)
+
+
+@pytest.mark.parametrize("method", ["standard", "clustered", "pooled"])
+def test_dir_shows_what_users_need(simulate, quietly, method):
+    predictor = make_predictor(method)
+    names = {name for name in dir(predictor) if not name.startswith("__")}
+    used = {"fit", "partial_fit", "predict_set", "predict_p", "evaluate", "explain", "rule"}
+    assert names >= used | {"get_params", "set_params", "guarantee"} | set(predictor.get_params())
+    assert not [name for name in names if name.startswith("_") or name.endswith("_")]
+    assert not names & {"state", "later", "needs", "all_state", "supports_scattered"}
+    quietly(predictor, *simulate(400, 5, seed=1))
+    fitted = {name for name in vars(predictor) if name.endswith("_")}
+    assert {"thresholds_", "class_counts_", "n_classes_"} <= fitted
+    assert names | fitted <= set(dir(predictor))

@@ -135,7 +135,7 @@ def run(
         write_csv(csv, result.rows())
     if report is not None:
         name = "the bundled languages" if data is None else as_location(data).name
-        write_comparison(report, result, title=f"Comparison on {name}", force=force)
+        write_comparison(result, report, title=f"Comparison on {name}", force=force)
     if as_json:
         print_json(result.to_dict())
         return
