@@ -53,7 +53,7 @@ def path(tmp_path):
 def test_saving_a_classifier_tells_what_to_save(path):
     X, y = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 4
     model = ConformalClassifier(GaussianNB(), "standard").fit(X, y)
-    with pytest.raises(InputError, match="ConformalClassifier.*'predictor_'"):
+    with pytest.raises(InputError, match=r"ConformalClassifier.*'predictor_'"):
         save(model, path)
     with pytest.raises(InputError, match="Got GaussianNB"):
         save(model.estimator_, path)
