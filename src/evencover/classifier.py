@@ -89,7 +89,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     >>> X, y = load_digits(return_X_y=True)
     >>> model = ConformalClassifier(KNeighborsClassifier(20), ClasswisePredictor(alpha=0.05))
     >>> model.fit(X, y).predict_set(X[:3]).to_lists()
-    [[0], [1], [2, 8]]
+    [[0], [1], [8, 2]]
     """
 
     def __init__(
