@@ -77,8 +77,8 @@ def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
         )
         judged = judge(rows, labels, half, seed)
         best = min(each.cost for each in judged.values())
-        pick = judged[advice.pick.method, advice.pick.score]
-        picks.append(advice.pick.name)
+        pick = judged[advice.best.method, advice.best.score]
+        picks.append(advice.best.name)
         for name, value in {
             "regret": pick.cost - best,
             "relative": (pick.cost - best) / best,

@@ -122,8 +122,8 @@ def lowest(cell: dict[str, Any], metric: str, methods: tuple[str, ...] = METHODS
 
 
 def says_something(cell: dict[str, Any]) -> tuple[str, ...]:
-    """The methods whose sets do."""
-    return tuple(method for method in METHODS if cell[method]["is_informative"])
+    """Return the methods that cost less than sets of all classes."""
+    return tuple(method for method in METHODS if not cell[method]["costs_too_much"])
 
 
 def summary(results: Results) -> str:

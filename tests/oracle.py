@@ -210,6 +210,11 @@ def exact_prediction_sets(matrix, groups, alpha, uniforms):
     return sets
 
 
+def ascending(sets):
+    """Each row's classes by their index: predictors list the most probable first."""
+    return [sorted(members) for members in sets.to_lists()]
+
+
 def with_top_class(sets, rows):
     """allow_empty=False: an empty set becomes the most probable class."""
     return [

@@ -21,9 +21,10 @@ from evencover import (
     ConformalClassifier,
     EvencoverWarning,
     InputError,
+    PooledPredictor,
     StandardPredictor,
 )
-from evencover.classifier import avg_size_scorer, covgap_scorer
+from evencover.classifier import avg_size_scorer, cost_scorer, true_gap_scorer
 from evencover.predictors import DEFAULT_METHOD
 
 NAMES = np.array(["ant", "bee", "cät", "dog", "emu"])
@@ -159,24 +160,63 @@ def test_evaluate_is_the_predictors_own_and_takes_the_labels_as_they_are(data):
     assert report.to_dict() == expected.to_dict()
     assert report.marginal_coverage == model.predict_set(X).contains(y).mean()
     with pytest.raises(InputError, match=r"a class that the model knows.*'gnu'.* in row 1"):
-        model.evaluate(X[:2], ["ant", "gnu"])
+        ConformalClassifier(FrozenEstimator(model.estimator_)).fit(X[:2], ["ant", "gnu"])
 
 
-@pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
-@pytest.mark.parametrize("scorer", [covgap_scorer, avg_size_scorer])
-def test_scorers_choose_the_best_of_a_grid(data, scorer):
+def test_labels_that_the_model_does_not_know_count_as_misses(data):
     X, y = data
-    grid = {"predictor__alpha": [0.05, 0.2, 0.4]}
-    model = ConformalClassifier(GaussianNB(), ClasswisePredictor())
-    search = GridSearchCV(model, grid, scoring=scorer, cv=2).fit(X, y)
-    best = search.best_estimator_.evaluate(X, y)
-    metric = "covgap" if scorer is covgap_scorer else "avg_size"
-    assert scorer(search.best_estimator_, X, y) == -getattr(best, metric)
+    model = ConformalClassifier(GaussianNB(), "standard").fit(X[:1000], NAMES[y][:1000])
+    X_test, labels = X[1000:], NAMES[y][1000:].astype(object)
+    known = model.evaluate(X_test, labels)
+    labels[:30], labels[30:50] = "gnu", "hen"
+    with pytest.warns(EvencoverWarning, match=r"50 of 1000 labels .* 2 classes .*'gnu', 'hen'"):
+        report = model.evaluate(X_test, labels)
+    assert list(report.class_names) == [*NAMES, "gnu", "hen"]
+    assert report.class_counts[5:].tolist() == [30, 20]
+    assert report.class_coverage[5:].tolist() == [0, 0]
+    assert report.avg_size == known.avg_size
+    hits = model.predict_set(X_test).contains(y[1000:])
+    assert report.marginal_coverage == hits[50:].sum() / 1000
+    with pytest.warns(EvencoverWarning, match="50 of 1000 labels"):
+        gap = true_gap_scorer(model, X_test, labels)
+    assert gap == -report.true_gap < -known.true_gap
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("n_unknown", [0, 3])
+def test_the_cost_scorer_is_the_cost_of_compare(data, n_unknown):
+    """The definition, row by row; each unknown class costs 1/alpha more."""
+    X, y = data
+    model = ConformalClassifier(GaussianNB(), ClasswisePredictor(alpha=0.2)).fit(X[:800], y[:800])
+    X, labels = X[800:], y[800:].copy()
+    labels[:n_unknown] = 100 + np.arange(n_unknown)
+    known = np.arange(n_unknown, len(labels))
+    sets, scores = model.predict_set(X), 1 - model.predict_proba(X)[known]
+    cost = sets.sizes.mean() + n_unknown / 0.2
+    for c in range(5):
+        held = sets.to_mask()[known, c].mean()
+        wanted = [(scores[:, c] <= s).mean() for s in scores[labels[known] == c, c]]
+        cost += np.mean([max(v - held, 0) for v in wanted]) / 0.2
+    assert cost_scorer(model, X, labels) == pytest.approx(-cost)
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("scorer", [cost_scorer, true_gap_scorer, avg_size_scorer])
+def test_searches_score_every_fold_although_some_classes_are_in_one_only(scorer):
+    """Most classes have a few rows; sets of nearly all classes do not win by cost."""
+    rng = np.random.default_rng(2)
+    centers, share = rng.normal(size=(60, 8)), 1 / np.arange(1, 61)
+    y = rng.choice(60, size=700, p=share / share.sum())
+    X = centers[y] + 0.5 * rng.normal(size=(700, 8))
+    y[:2] = 98, 99  # seen once
+    model = ConformalClassifier(LogisticRegression(), ClasswisePredictor())
+    grid = {"predictor": [ClasswisePredictor(), PooledPredictor()]}
+    with pytest.warns(EvencoverWarning, match="count as misses"):
+        search = GridSearchCV(model, grid, scoring=scorer, cv=KFold(3), refit=False).fit(X, y)
     scores = search.cv_results_["mean_test_score"]
-    assert (scores < 0).all()
-    assert search.best_params_["predictor__alpha"] == grid["predictor__alpha"][scores.argmax()]
-    if scorer is avg_size_scorer:
-        assert search.best_params_["predictor__alpha"] == 0.4
+    assert np.isfinite(scores).all()
+    if scorer is not true_gap_scorer:
+        assert scores.argmax() == 1
 
 
 def test_clone_keeps_parameters_and_fit_changes_none(data):

@@ -18,9 +18,21 @@ from model_files import (
     without_checksum,
 )
 from safetensors.numpy import save_file
+from sklearn.naive_bayes import GaussianNB
 
 import evencover
-from evencover import APS, PAS, RAPS, SAPS, EvencoverWarning, InputError, Softmax, load, save
+from evencover import (
+    APS,
+    PAS,
+    RAPS,
+    SAPS,
+    ConformalClassifier,
+    EvencoverWarning,
+    InputError,
+    Softmax,
+    load,
+    save,
+)
 from evencover.persistence import FORMAT
 from evencover.predictors import make_predictor
 
@@ -36,6 +48,18 @@ def data(simulate):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "model.safetensors"
+
+
+def test_saving_a_classifier_tells_what_to_save(path):
+    X, y = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 4
+    model = ConformalClassifier(GaussianNB(), "standard").fit(X, y)
+    with pytest.raises(InputError, match=r"ConformalClassifier.*'predictor_'"):
+        save(model, path)
+    with pytest.raises(InputError, match="Got GaussianNB"):
+        save(model.estimator_, path)
+    assert not path.exists()
+    save(model.predictor_, path)
+    assert load(path).predict_set(model.predict_proba(X)) == model.predict_set(X)
 
 
 # What was written comes back --------------------------------------------------------------------

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.naive_bayes import GaussianNB
 
-from evencover import InputError, PredictionSets
+from evencover import ConformalClassifier, InputError, PredictionSets, StandardPredictor, save
+from evencover.cli import main
+from evencover.sets import most_probable_first
 
 masks = st.integers(1, 12).flatmap(
     lambda k: st.lists(st.lists(st.booleans(), min_size=k, max_size=k), min_size=1, max_size=20)
@@ -100,29 +103,47 @@ def test_the_most_probable_comes_first_and_equal_ones_by_index(mask, data):
     p = data.draw(
         st.lists(st.lists(number, min_size=k, max_size=k), min_size=len(mask), max_size=len(mask))
     )
-    found = sets.most_probable_first(p)
+    ordered = most_probable_first(sets.sizes, sets.indices, np.array(p).reshape(-1, k))
+    found = PredictionSets(sets.indptr, ordered, k)
     for row, members in enumerate(lists_of(mask)):
-        assert found[row] == sorted(members, key=lambda y, row=row: (-p[row][y], y))
+        assert found[row].tolist() == sorted(members, key=lambda y, row=row: (-p[row][y], y))
+    assert found == sets
 
 
-def test_frames_list_the_most_probable_first_where_the_probabilities_are_given():
+@pytest.mark.parametrize("n_rows", [1, 20, 3000])
+@pytest.mark.parametrize("logits", [False, True])
+def test_python_and_the_command_line_list_the_most_probable_class_first(
+    simulate, tmp_path, n_rows, logits
+):
+    rows, labels = simulate(600 + n_rows, 40, seed=1)
+    rows = np.log(rows) if logits else rows
+    fitted = StandardPredictor(alpha=0.02, from_logits=logits).fit(rows[:600], labels[:600])
+    new = rows[600:]
+    sets = fitted.predict_set(new)
+    assert sets.sizes.max() > 2
+    for members, row in zip(sets, new, strict=True):
+        assert members.tolist() == sorted(members.tolist(), key=lambda y, row=row: (-row[y], y))
+    save(fitted, tmp_path / "m.safetensors")
+    np.save(tmp_path / "new.npy", new)
+    out = tmp_path / "sets.npz"
+    main(["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "new.npy"), "-o", str(out)])
+    assert np.load(out)["indices"].tolist() == sets.indices.tolist()
+
+
+def test_frames_keep_the_index_of_the_input(simulate):
     pd = pytest.importorskip("pandas")
-    pytest.importorskip("polars")
-    sets = PredictionSets.from_mask(MASK, NAMES)
-    p = pd.DataFrame(np.arange(9.0).reshape(3, 3), columns=NAMES)
-    expected = sets.most_probable_first(p, names=True)
-    assert expected[0] == ["çédille", "ant"]
-    assert sets.to_pandas(p)["set"].tolist() == expected
-    assert sets.to_polars(p)["set"].to_list() == sets.to_arrow(p)["set"].to_pylist() == expected
-    with pytest.raises(InputError, match="in the order of the sets' classes"):
-        sets.to_pandas(p[NAMES[::-1]])
-
-
-def test_most_probable_first_wants_the_rows_of_the_sets():
-    sets = PredictionSets.from_mask(MASK, NAMES)
-    assert sets.most_probable_first(np.eye(3)[::-1], names=True)[0] == ["çédille", "ant"]
-    with pytest.raises(InputError, match="the 3 rows and 3 classes"):
-        sets.most_probable_first(np.eye(3)[:2])
+    rows, labels = simulate(300, 5, seed=1)
+    index = pd.Index([f"patient {n}" for n in range(100)], name="who")
+    frame = pd.DataFrame(rows[200:], columns=list("abcde"), index=index)
+    fitted = StandardPredictor().fit(rows[:200], labels[:200])
+    sets = fitted.predict_set(frame)
+    assert sets.to_pandas().index.equals(index)
+    assert sets.to_pandas().index.name == "who"
+    assert sets[3:5].to_pandas().index.tolist() == ["patient 3", "patient 4"]
+    assert fitted.predict_set(rows[200:]).to_pandas().index.tolist() == list(range(100))
+    model = ConformalClassifier(GaussianNB()).fit(pd.DataFrame(rows[:200]), labels[:200])
+    found = model.predict_set(pd.DataFrame(rows[200:], index=index))
+    assert found.to_pandas().index.equals(index)
 
 
 def test_a_notebook_shows_a_few_rows_of_many():

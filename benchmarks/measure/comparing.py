@@ -25,5 +25,5 @@ def comparing(job: dict[str, Any]) -> dict[str, Any]:
     return {
         "seconds": time.perf_counter() - start,
         "version": evencover.__version__,
-        "pick": found.pick.method,
+        "pick": found.best.method,
     }

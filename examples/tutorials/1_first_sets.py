@@ -54,7 +54,7 @@ sets
 # %%
 # The classes of a row, the most probable first:
 
-shown = sets[:6].most_probable_first(probabilities[test][:6], names=True)
+shown = sets[:6].to_lists(names=True)
 for members, truth in zip(shown, labels[test], strict=False):
     found = "held" if names[truth] in members else "missed"
     print(f"{names[truth]} is {found} by {' | '.join(members[:3])}{' ...' * (len(members) > 3)}")

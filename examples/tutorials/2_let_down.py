@@ -105,7 +105,7 @@ from evencover import write_report
 
 folder = tempfile.TemporaryDirectory()
 page = Path(folder.name) / "report.html"
-write_report(page, pooled, probabilities[test], labels[test])
+write_report(pooled, page, probabilities[test], labels[test])
 print(f"{page.stat().st_size / 1e6:.1f} MB, one file")
 
 # %%

@@ -230,7 +230,8 @@ def label_indices(
         row = next((i for i, each in enumerate(texts) if not _WHOLE.fullmatch(each)), 0)
         raise InputError(
             f"{name} must be integers (class indices 0 to {n_classes - 1}), because the classes "
-            f"have no names. Got {texts[row]!r} in {place(row)}; pass 'class_names' to use names."
+            f"have no names. Got {texts[row]!r} in {place(row)}; to use names, give the data class "
+            "names: 'class_names' in the file, a named column per class, or class_names= in Python."
         )
     index_of_name = {each: index for index, each in enumerate(class_names)}
     if len(index_of_name) < len(class_names):

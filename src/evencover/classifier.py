@@ -14,13 +14,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from evencover._validation import Array, FloatArray, InputError, IntArray
+from evencover.comparison.cost import costs
 from evencover.comparison.splitting import calibration_split, other_rows
+from evencover.comparison.trials import ScoredRows, Trial
+from evencover.data.opening import as_source
 from evencover.errors import warn_caller
-from evencover.evaluation import CoverageReport
+from evencover.evaluation import CoverageReport, evaluate
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
 from evencover.predictors.cross_validation import from_cross_val
 from evencover.predictors.explanation import some_names
 from evencover.randomness import Use, check_random_state, places, random_order
+from evencover.scores import make_score
 from evencover.sets import PredictionSets
 
 
@@ -74,10 +78,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     A scikit-learn ``Pipeline`` hides `predict_set`: put the pipeline inside,
     ``ConformalClassifier(make_pipeline(...))``, not the other way round.
 
-    ``GridSearchCV`` maximises accuracy unless told otherwise, and accuracy knows nothing of alpha
-    or the method. Pass ``scoring=covgap_scorer`` (even coverage) or ``scoring=avg_size_scorer``
-    (small sets), both of this module. Small sets alone are no aim: the largest alpha wins, so
-    search over it with `covgap_scorer`, or keep it fixed.
+    ``GridSearchCV`` maximizes accuracy by default, which does not depend on alpha or the method.
+    Pass ``scoring=cost_scorer`` (the cost of `compare`), ``true_gap_scorer`` (even coverage,
+    whatever the size of the sets) or ``avg_size_scorer`` (small sets), all of this module, and
+    keep alpha fixed: a larger alpha makes smaller sets and a lower cost.
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neighbors import KNeighborsClassifier
@@ -85,7 +89,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     >>> X, y = load_digits(return_X_y=True)
     >>> model = ConformalClassifier(KNeighborsClassifier(20), ClasswisePredictor(alpha=0.05))
     >>> model.fit(X, y).predict_set(X[:3]).to_lists()
-    [[0], [1], [2, 8]]
+    [[0], [1], [8, 2]]
     """
 
     def __init__(
@@ -211,9 +215,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return np.asarray(self.estimator_.predict_proba(X))
 
     def predict_set(self, X: Any, *, ids: Any = None) -> PredictionSets:
-        """The prediction set of each row, as indices into `classes_`."""
+        """Compute the prediction set of each row, as indices into `classes_`."""
         check_is_fitted(self)
-        return self.predictor_.predict_set(self.estimator_.predict_proba(X), ids=ids)
+        rows = self.estimator_.predict_proba(X)
+        return self.predictor_.predict_set(rows, ids=ids).indexed_like(X)
 
     def predict_p(self, X: Any, *, ids: Any = None) -> FloatArray:
         """The conformal p-value of each class in each row (N, K)."""
@@ -221,10 +226,29 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return self.predictor_.predict_p(self.estimator_.predict_proba(X), ids=ids)
 
     def evaluate(self, X: Any, y: Any, *, ids: Any = None) -> CoverageReport:
-        """Coverage and size of the sets on rows that neither trained nor calibrated the model."""
+        """Measure coverage and set size on held-out examples.
+
+        Labels that the model does not know count as misses: each is one more class of the report,
+        after those of `classes_`, with coverage 0.
+        """
         check_is_fitted(self)
-        labels = self._class_indices(column_or_1d(y, warn=True))
-        return self.predictor_.evaluate(self.estimator_.predict_proba(X), labels, ids=ids)
+        predictor, rows = self.predictor_, self.estimator_.predict_proba(X)
+        labels, unknown = self._labels_and_unknown(column_or_1d(y, warn=True))
+        if not unknown:
+            return predictor.evaluate(rows, labels, ids=ids)
+        is_unknown = labels >= len(self.classes_)
+        warn_caller(
+            f"{int(is_unknown.sum())} of {len(labels)} labels are of {len(unknown)} classes that "
+            f"the model does not know{some_names(unknown, np.ones(len(unknown), bool))}; they "
+            "count as misses."
+        )
+        sets, names = predictor.predict_set(rows, ids=ids), [*self._names(), *unknown]
+        return evaluate(
+            PredictionSets.from_places(sets.indptr, sets.indices, len(names), names),
+            labels,
+            predictor.alpha,
+            calibration_counts=np.append(predictor.class_counts_, np.zeros(len(unknown), int)),
+        )
 
     def _split(self, labels: IntArray, seed: int) -> tuple[IntArray, Array]:
         """Rows that calibrate, drawn whatever their class; and which rows (N,) train."""
@@ -238,15 +262,21 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return calibration, other_rows(calibration, len(labels))
 
     def _class_indices(self, y: Array) -> IntArray:
-        indices = np.searchsorted(self.classes_, y)
-        indices = np.minimum(indices, len(self.classes_) - 1)
-        unknown = self.classes_[indices] != y
-        if unknown.any():
+        indices, unknown = self._labels_and_unknown(y)
+        if unknown:
+            row = int((indices >= len(self.classes_)).argmax())
             raise InputError(
-                "Every label must be a class that the model knows. "
-                f"Got {y[unknown.argmax()]!r} in row {int(unknown.argmax())}."
+                f"Every label must be a class that the model knows. Got {y[row]!r} in row {row}."
             )
         return indices
+
+    def _labels_and_unknown(self, y: Array) -> tuple[IntArray, list[str]]:
+        """Find labels among `classes_`, then among the names of unknown ones, which follow."""
+        indices = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        is_unknown = self.classes_[indices] != y
+        unknown, places = np.unique(y[is_unknown], return_inverse=True)
+        indices[is_unknown] = len(self.classes_) + places
+        return indices, [str(label) for label in unknown.tolist()]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -274,11 +304,34 @@ def without_class(rows: FloatArray, labels: IntArray, places: IntArray) -> Float
     return rows
 
 
-def covgap_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
-    """CovGap, negated: higher where the coverage of the classes is nearer to the aim."""
-    return -float(model.evaluate(X, y).covgap)
+def cost_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
+    """Score by the negated cost of `compare`, in labels per example.
+
+    A class that the model does not know costs 1/alpha, the most that a missed class can cost.
+    """
+    report, predictor = model.evaluate(X, y), model.predictor_
+    labels, unknown = model._labels_and_unknown(column_or_1d(y, warn=True))
+    known, score = labels < len(model.classes_), make_score(predictor.score)
+    if not known.any():
+        return -float(report.avg_size + len(unknown) / report.alpha)
+    rows = ScoredRows(
+        as_source(model.predict_proba(X)[known], labels[known]),
+        [score],
+        from_logits=predictor.from_logits,
+        temperature=predictor.used_temperature,
+        random_state=predictor.random_state,
+        with_ranks="ranks" in predictor.needs,
+    )
+    trial = Trial(score, predictor, np.ones(int(known.sum()), dtype=bool))
+    (cost,) = costs(rows, [trial], [report.avg_size])
+    return -(cost + len(unknown) / report.alpha)
+
+
+def true_gap_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
+    """Score by the negated TrueGap: higher where class coverage is nearer to 1 - alpha."""
+    return -float(model.evaluate(X, y).true_gap)
 
 
 def avg_size_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
-    """The average size of the sets, negated: higher where sets are smaller."""
+    """Score by the negated average size of the sets."""
     return -float(model.evaluate(X, y).avg_size)

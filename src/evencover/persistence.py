@@ -29,6 +29,9 @@ _KEY = "evencover"
 
 def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write a calibrated predictor to a file; an existing one is kept unless `force` is given."""
+    if not isinstance(predictor, BasePredictor):
+        remedy = "; save its 'predictor_'" if hasattr(predictor, "predictor_") else ""
+        raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
     if not hasattr(predictor, "thresholds_"):
         raise NotFittedError(
             f"This {type(predictor).__name__} is not calibrated yet; nothing to save."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib import import_module
 from itertools import pairwise
@@ -26,7 +26,8 @@ from evencover._validation import (
 class PredictionSets:
     """One set of classes per row.
 
-    Row i holds the classes ``indices[indptr[i]:indptr[i + 1]]``, in ascending order.
+    Row i holds the classes ``indices[indptr[i]:indptr[i + 1]]``. Predictors list the most probable
+    class first, ties by class index.
 
     Parameters
     ----------
@@ -38,6 +39,8 @@ class PredictionSets:
         The number of classes K.
     class_names
         One name per class, optional.
+    index
+        (N,) labels of the rows in `to_pandas`, optional.
 
     >>> sets = PredictionSets.from_mask([[True, False, True], [False, False, False]])
     >>> len(sets), sets.sizes.tolist(), sets[0].tolist(), sets.to_lists()
@@ -48,6 +51,7 @@ class PredictionSets:
     indices: Array
     n_classes: int
     class_names: Sequence[str] | None = None
+    index: Any = None
 
     def __post_init__(self) -> None:
         indptr, indices = np.asarray(self.indptr), np.asarray(self.indices)
@@ -118,7 +122,8 @@ class PredictionSets:
         sizes = self.sizes[rows]
         starts = np.repeat(self.indptr[rows] - np.cumsum(sizes) + sizes, sizes)
         picked = self.indices[starts + np.arange(sizes.sum())]
-        return PredictionSets.from_sizes(sizes, picked, self.n_classes, self.class_names)
+        sets = PredictionSets.from_sizes(sizes, picked, self.n_classes, self.class_names)
+        return sets if self.index is None else replace(sets, index=self.index[rows])
 
     def __iter__(self) -> Iterator[Array]:
         return (self[row] for row in range(len(self)))
@@ -129,8 +134,13 @@ class PredictionSets:
         return (
             self.n_classes == other.n_classes
             and np.array_equal(self.indptr, other.indptr)
-            and np.array_equal(self.indices, other.indices)
+            and np.array_equal(self._ascending(), other._ascending())
         )
+
+    def _ascending(self) -> Array:
+        """Return `indices` with each row's classes in ascending order."""
+        rows = np.repeat(np.arange(len(self)), self.sizes)
+        return self.indices[np.lexsort((self.indices, rows))]
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -194,47 +204,11 @@ class PredictionSets:
         bounds = self.indptr.tolist()
         return [flat[a:b] for a, b in pairwise(bounds)]
 
-    def most_probable_first(self, probabilities: Any, *, names: bool = False) -> list[list[Any]]:
-        """Each row's classes as a list, the most probable first, equal ones by their index.
-
-        `probabilities` (N, K) are those that the sets were made from; logits will do as well.
-
-        >>> sets = PredictionSets.from_mask([[True, False, True]], ["ant", "bee", "cat"])
-        >>> sets.most_probable_first([[0.2, 0.1, 0.7]], names=True)
-        [['cat', 'ant']]
-        """
-        return self._ordered(probabilities).to_lists(names=names)
-
-    def _ordered(self, probabilities: Any) -> PredictionSets:
-        """The same sets with each row's classes in decreasing order of these numbers."""
-        columns = [str(name) for name in getattr(probabilities, "columns", ())]
-        names = list(self.class_names or columns)
-        if columns != names and sorted(columns) == sorted(names):
-            raise InputError(
-                "The columns of 'probabilities' must be in the order of the sets' classes; "
-                "use probabilities[sets.class_names]."
-            )
-        values = plain_array(probabilities)
-        if values.shape != (len(self), self.n_classes):
-            raise InputError(
-                f"'probabilities' must have the {len(self)} rows and {self.n_classes} classes of "
-                f"the sets. Got an array of shape {values.shape} instead."
-            )
-        rows = np.repeat(np.arange(len(self)), self.sizes)
-        order = decreasing_within_rows(self.sizes, values[rows, self.indices].astype(np.float64))
-        return PredictionSets.from_sizes(
-            self.sizes, self.indices[order], self.n_classes, self.class_names
-        )
-
-    def to_arrow(self, probabilities: Any = None) -> Any:
-        """An Arrow table with one row per set; needs pyarrow.
+    def to_arrow(self) -> Any:
+        """Build an Arrow table with one row per set; needs pyarrow.
 
         Columns ``set``, a list of class names, or of indices if there are no names, and ``size``.
-        Classes are listed by their index, or the most probable first if the `probabilities` (N, K)
-        that the sets were made from are given.
         """
-        if probabilities is not None:
-            return self._ordered(probabilities).to_arrow()
         pa = import_pyarrow()
         classes = pa.array(self.indices, pa.int32())
         if self.class_names is not None:
@@ -242,20 +216,38 @@ class PredictionSets:
         sets = pa.LargeListArray.from_arrays(pa.array(self.indptr, pa.int64()), classes)
         return pa.table({"set": sets, "size": pa.array(self.sizes, pa.int64())})
 
-    def to_pandas(self, probabilities: Any = None) -> Any:
-        """The same columns in the same order as `to_arrow`, as a pandas data frame."""
-        return _import("pandas").DataFrame(self._columns(probabilities))
+    def to_pandas(self) -> Any:
+        """Build a pandas data frame with the columns of `to_arrow`.
 
-    def to_polars(self, probabilities: Any = None) -> Any:
-        """The same columns in the same order as `to_arrow`, as a polars data frame."""
+        It has the index of the frame that the sets were predicted from.
+        """
+        return _import("pandas").DataFrame(self._columns(), index=self.index)
+
+    def to_polars(self) -> Any:
+        """Build a polars data frame with the columns of `to_arrow`."""
         polars = _import("polars")
         kind = polars.Int32 if self.class_names is None else polars.String
-        schema = {"set": polars.List(kind)}
-        return polars.DataFrame(self._columns(probabilities), schema_overrides=schema)
+        return polars.DataFrame(self._columns(), schema_overrides={"set": polars.List(kind)})
 
-    def _columns(self, probabilities: Any) -> dict[str, Any]:
-        sets = self if probabilities is None else self._ordered(probabilities)
-        return {"set": sets.to_lists(names=self.class_names is not None), "size": self.sizes}
+    def _columns(self) -> dict[str, Any]:
+        return {"set": self.to_lists(names=self.class_names is not None), "size": self.sizes}
+
+    def indexed_like(self, rows: Any) -> PredictionSets:
+        """Return the same sets with the index of a pandas frame; of anything else, themselves."""
+        if type(rows).__module__.split(".")[0] != "pandas":
+            return self
+        return replace(self, index=rows.index)
+
+
+def most_probable_first(sizes: IntArray, classes: Array, rows: Array) -> Array:
+    """Order each row's classes by decreasing probability, or logit; ties stay as they are.
+
+    >>> p = np.array([[0.2, 0.1, 0.7], [0.5, 0.5, 0.0]])
+    >>> most_probable_first(np.array([3, 2]), np.array([0, 1, 2, 0, 1]), p)
+    array([2, 0, 1, 0, 1])
+    """
+    values = rows[np.repeat(np.arange(len(rows)), sizes), classes]
+    return classes[decreasing_within_rows(sizes, values)]
 
 
 def decreasing_within_rows(sizes: IntArray, values: FloatArray) -> IntArray:

@@ -121,11 +121,12 @@ class Taxonomy:
         return cls(pairs, class_names)
 
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
-        """The smallest nodes that cover a set of classes, at most so many if the tree allows.
+        """Find the smallest nodes that cover a set of classes, at most `most` of them.
 
         Begins with the widest nodes and goes down wherever not all classes of a node are in the
-        set, the widest first, as long as there are at most `most` parts. Never more precise than
-        asked, never vaguer than need be; a node with a single member is replaced by the class.
+        set, the widest first, as long as there are at most `most` parts. A node with a single
+        member is replaced by the class. If even the widest nodes are too many, those with the most
+        members are kept, and the last part counts the "others".
         """
         members = sorted({int(index) for index in classes})
         open_parts = self._below(members, 0)
@@ -138,7 +139,15 @@ class Taxonomy:
                     open_parts[place : place + 1] = finer
                     break
             else:
-                return [self._part(depth, own) for depth, own in open_parts]
+                return self._at_most(most, [self._part(*each) for each in open_parts])
+
+    def _at_most(self, most: int, parts: list[Part]) -> list[Part]:
+        if len(parts) <= most:
+            return parts
+        largest = sorted(range(len(parts)), key=lambda place: -parts[place].n_members)
+        kept = [parts[place] for place in sorted(largest[: most - 1])]
+        n_others = sum(part.n_members for part in parts) - sum(part.n_members for part in kept)
+        return [*kept, Part("others" if kept else "classes", n_others, len(self.class_names))]
 
     def describe(self, classes: Iterable[int], most: int = MOST_PARTS) -> str:
         """The parts of one set in words; "nothing" if it is empty."""

@@ -16,7 +16,7 @@ pytest.importorskip("vl_convert")
 def comparison(tmp_path_factory):
     rows, labels, _ = load_languages()
     result = compare(rows[::8], labels[::8], methods=["standard", "classwise", "macro"], n_splits=2)
-    return write_comparison(tmp_path_factory.mktemp("pages") / "comparison.html", result), result
+    return write_comparison(result, tmp_path_factory.mktemp("pages") / "comparison.html"), result
 
 
 def test_the_pick_and_its_reason_come_first(visit, comparison):

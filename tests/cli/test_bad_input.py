@@ -87,7 +87,7 @@ def test_bad_options_of_calibrate(folder, run, arguments, words):
             "'exact' parameter of MacroPredictor must be False",
         ),
         (("compare", "cal.npz", "--csv", "readme.txt"), "exists already"),
-        (("compare", "new.npy"), "Labels are needed"),
+        (("compare", "new.npy"), "A comparison needs labels"),
         (("compare", "cal.npz", "--calibration-fraction", "1.5"), "'calibration_fraction'"),
     ],
 )
@@ -97,6 +97,28 @@ def test_bad_commands(model, folder, run, data, arguments, words):
     before = listing(folder)
     assert words in refused(run(*arguments))
     assert listing(folder) == before
+
+
+@pytest.mark.parametrize("command", ["calibrate", "compare", "recommend"])
+def test_a_text_column_that_may_hold_the_labels_is_suggested(folder, run, data, command):
+    columns = [f"c{k}" for k in range(K)]
+    table = {name: data.rows[:300, k] for k, name in enumerate(columns)}
+    table["category"] = [columns[label] for label in data.labels[:300]]
+    pq.write_table(pa.table(table), "named.parquet")
+    output = ("-o", "m.safetensors") if command == "calibrate" else ()
+    found = run(command, "named.parquet", *output)
+    assert (found.code, found.out) == (2, "")
+    *_, error = found.err.splitlines()  # after a note on the columns left out
+    assert "--labels-key category" in error
+    succeeded(run(command, "named.parquet", "--labels-key", "category", *output))
+
+
+def test_names_of_classes_without_names_point_to_the_file(folder, run):
+    (folder / "names.txt").write_text("ant\n" * 300)
+    found = refused(run("calibrate", "new.npy", "--labels", "names.txt", "-o", "m.safetensors"))
+    assert "Got 'ant' in row 0" in found
+    assert "pass 'class_names'" not in found
+    assert "'class_names' in the file" in found
 
 
 def changed(values, place, value):

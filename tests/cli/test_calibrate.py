@@ -59,7 +59,7 @@ def test_every_method_and_score_is_calibrated_by_name(folder, run, data, argumen
     assert {name: fitted.get_params()[name] for name in expected} == expected
     again = type(fitted)(**fitted.get_params()).fit(data.rows[:300], data.labels[:300])
     assert again.thresholds_.tolist() == fitted.thresholds_.tolist()
-    succeeded(run("predict", "m.safetensors", "new.npy", "--order", "index", "-o", "sets.npz"))
+    succeeded(run("predict", "m.safetensors", "new.npy", "-o", "sets.npz"))
     sets = again.predict_set(data.rows[300:])
     assert np.load("sets.npz")["indices"].tolist() == sets.indices.tolist()
     assert_found("FracBelow50", succeeded(run("evaluate", "m.safetensors", "test.npz")).out)

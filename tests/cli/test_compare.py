@@ -3,6 +3,7 @@
 import csv
 import json
 
+import numpy as np
 from cli.running import assert_found, succeeded
 
 import evencover
@@ -25,6 +26,29 @@ def test_compare_prints_a_table_and_a_reason(folder, run, data):
     with open("table.csv", encoding="utf-8", newline="") as file:
         covgaps = [float(row["covgap"]) for row in csv.DictReader(file)]
     assert covgaps == [row["covgap"] for row in result.rows()]
+
+
+def test_small_sets_that_cover_too_little_are_not_recommended(tmp_path, run):
+    """MACRO covers the mean class: here the one class that is hard has most of the examples."""
+    rng = np.random.default_rng(0)
+    labels = rng.choice(6, size=3000, p=[0.75, *[0.05] * 5])
+    logits = rng.normal(size=(3000, 6))
+    logits[np.arange(3000), labels] += np.where(labels == 0, 1, 6)
+    rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.savez(tmp_path / "long.npz", probs=rows, labels=labels)
+    arguments = ("compare", tmp_path / "long.npz", "--methods", "standard,macro", "--n-splits", 4)
+    arguments += ("--scores", "softmax", "--json")
+    standard, macro = json.loads(succeeded(run(*arguments)).out)["candidates"]
+    assert macro["covers_too_little"]
+    between = (standard["avg_size"] + macro["avg_size"]) / 2
+    assert macro["avg_size"] < between
+    limited = json.loads(succeeded(run(*arguments, "--max-size", between)).out)
+    assert limited["pick"] is limited["smallest"] is limited["most_even"] is None
+    assert "Use " not in limited["reason"]
+    assert "below 90%: macro with softmax" in limited["reason"]
+    report = (*arguments[:-1], "--max-size", between, "--report", tmp_path / "page.html")
+    succeeded(run(*report))
+    assert "No candidate meets the requirements." in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):

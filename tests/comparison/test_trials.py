@@ -168,7 +168,7 @@ def test_what_cannot_be_read_twice_is_refused(data):
 
 
 def test_labels_are_needed(data):
-    with pytest.raises(InputError, match="Labels are needed"):
+    with pytest.raises(InputError, match="A comparison needs labels"):
         scored((data.rows,))
 
 

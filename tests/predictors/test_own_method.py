@@ -97,7 +97,7 @@ def test_a_registered_method_is_known_by_name_everywhere(own, data, tmp_path):
     assert load(tmp_path / "m.safetensors").predict_set(rows) == fitted.predict_set(rows)
     table = compare(rows, labels, methods=["standard", "cautious"], scores=["margin"], n_splits=2)
     assert [c.method for c in table.candidates] == ["standard", "cautious"]
-    page = write_report(tmp_path / "page.html", fitted, rows[400:], labels[400:])
+    page = write_report(fitted, tmp_path / "page.html", rows[400:], labels[400:])
     assert "no single class is promised anything" in page.read_text(encoding="utf-8")
     folder = predict_to_folder(fitted, rows, tmp_path / "sets", ending=".npz")
     assert (folder.n_rows, folder.n_there) == (600, 0)

@@ -131,7 +131,7 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
             assert predictor.class_counts_.tolist() == oracle.class_counts(known, n_classes)
             assert predictor.thresholds_.tolist() == oracle.thresholds(groups, meant)
             expected = oracle.prediction_sets(predicted, groups, meant)
-            assert predictor.predict_set(test).to_lists() == expected
+            assert oracle.ascending(predictor.predict_set(test)) == expected
             if alpha == 0.1:
                 p = [[float(v) for v in row] for row in oracle.p_values(predicted[:5], groups)]
                 assert predictor.predict_p(test[:5]).tolist() == p
@@ -139,7 +139,7 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
                 predictor.set_params(exact=True)
                 quietly(predictor, calibration, labels[:n_rows])
                 expected = oracle.exact_prediction_sets(predicted, groups, meant, coins)
-                assert predictor.predict_set(test).to_lists() == expected
+                assert oracle.ascending(predictor.predict_set(test)) == expected
 
 
 @pytest.mark.filterwarnings("ignore:alpha is 0.6")
@@ -148,9 +148,9 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
 def test_an_empty_set_is_given_the_most_probable_class(simulate, quietly, score, exact):
     rows, labels = simulate(400, 10, seed=2, ties="quantised")
     parameters = {"alpha": 0.6, "score": score, "exact": exact, "random_state": SEED}
-    sets = StandardPredictor(**parameters).fit(rows, labels).predict_set(rows).to_lists()
+    sets = oracle.ascending(StandardPredictor(**parameters).fit(rows, labels).predict_set(rows))
     filled = StandardPredictor(**parameters, allow_empty=False).fit(rows, labels).predict_set(rows)
-    assert filled.to_lists() == oracle.with_top_class(sets, rows)
+    assert oracle.ascending(filled) == oracle.with_top_class(sets, rows)
     assert [] in sets
     assert filled.sizes.min() == 1
 
@@ -427,3 +427,17 @@ def test_a_numpy_seed_is_its_number(simulate, quietly, method, seed):
     b = quietly(make_predictor(method, **parameters, random_state=seed), rows, labels)
     assert a.thresholds_.tolist() == b.thresholds_.tolist()
     assert a.predict_set(rows) == b.predict_set(rows)
+
+
+@pytest.mark.parametrize("method", ["standard", "clustered", "pooled"])
+def test_dir_shows_what_users_need(simulate, quietly, method):
+    predictor = make_predictor(method)
+    names = {name for name in dir(predictor) if not name.startswith("__")}
+    used = {"fit", "partial_fit", "predict_set", "predict_p", "evaluate", "explain", "rule"}
+    assert names >= used | {"get_params", "set_params", "guarantee"} | set(predictor.get_params())
+    assert not [name for name in names if name.startswith("_") or name.endswith("_")]
+    assert not names & {"state", "later", "needs", "all_state", "supports_scattered"}
+    quietly(predictor, *simulate(400, 5, seed=1))
+    fitted = {name for name in vars(predictor) if name.endswith("_")}
+    assert {"thresholds_", "class_counts_", "n_classes_"} <= fitted
+    assert names | fitted <= set(dir(predictor))

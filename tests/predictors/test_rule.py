@@ -65,13 +65,11 @@ def by_site(data):
 def test_groups_of_rows_have_a_report_and_folders(by_site, data, tmp_path):
     fitted, sites = by_site
     rows, labels = data.rows[:-1], data.labels[:-1]
-    page = write_report(tmp_path / "page.html", fitted, rows, labels, groups=sites[:-1])
+    page = write_report(fitted, tmp_path / "page.html", rows, labels, groups=sites[:-1])
     assert "the threshold of the row&#39;s group" in page.read_text() or (
         "threshold of the row's group" in page.read_text()
     )
-    found = predict_to_folder(
-        fitted, rows, tmp_path / "sets", groups=sites[:-1], ending=".npz", order="index"
-    )
+    found = predict_to_folder(fitted, rows, tmp_path / "sets", groups=sites[:-1], ending=".npz")
     assert found.n_rows == 499
     with np.load(tmp_path / "sets" / "part-00000.npz") as stored:
         sets = fitted.predict_set(rows, groups=sites[:-1])
@@ -87,7 +85,7 @@ def test_predicting_leaves_the_callers_source_alone(data):
 
 def test_the_page_says_aim_where_no_class_has_a_guarantee(data, tmp_path):
     fitted = make_predictor("standard").fit(data.rows[:300], data.labels[:300])
-    page = write_report(tmp_path / "p.html", fitted, data.rows[300:], data.labels[300:]).read_text()
+    page = write_report(fitted, tmp_path / "p.html", data.rows[300:], data.labels[300:]).read_text()
     assert "The aim: the true class is in the set" in page
     assert "no single class is promised" in page
     assert "The promise: the true class" not in page

@@ -156,9 +156,9 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path, predictor, data, monke
     path = tmp_path / "report.html"
     path.write_text("mine")
     with pytest.raises(InputError, match="exists already"):
-        write_report(path, predictor, data.rows[300:], data.labels[300:])
+        write_report(predictor, path, data.rows[300:], data.labels[300:])
     assert path.read_text() == "mine"
-    write_report(path, predictor, data.rows[300:], data.labels[300:], force=True)
+    write_report(predictor, path, data.rows[300:], data.labels[300:], force=True)
     assert path.read_text().startswith("<!doctype html>")
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 

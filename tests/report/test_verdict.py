@@ -57,16 +57,39 @@ def test_of_many_classes_named_few_are_innocent():
 @pytest.mark.parametrize(
     ("rows", "covered", "says"),
     [
-        ([1000] * 4, [905] * 4, "met on average, and no class is likely below it"),
-        ([1000] * 4, [990, 990, 990, 700], "but coverage is likely below 90% for 1 of 4 classes"),
-        ([1000] * 4, [700] * 4, "short of 90% on average, and is likely below 90% for 4 of 4"),
-        ([40] * 100, [35] * 100, "short of 90% on average, although no single class"),
-        ([100] * 400, [90] * 399 + [80], "no class is likely below it"),  # one in 400 by chance
-        ([100] * 4 + [0], [90] * 3 + [60, 0], "for 1 of 4 tested classes"),
+        ([1000] * 4, [905] * 4, "Target met on average, and none of 4 classes are likely below"),
+        ([1000] * 4, [990, 990, 990, 700], "on average, but 1 of 4 classes is likely below 90%"),
+        ([1000] * 4, [700] * 4, "short on average, and 4 of 4 classes are likely below 90%"),
+        ([40] * 100, [35] * 100, "short on average, but none of 100 classes"),
+        ([100] * 400, [90] * 399 + [80], "none of 400 classes"),  # one in 400 by chance
+        ([100] * 4 + [0], [90] * 3 + [60, 0], "1 of 4 tested classes"),
+        ([1000] * 4, [905] * 3 + [800], "below 90%. 1 was 10 points or more below."),
+        ([1000] * 3 + [1], [905] * 3 + [1], "below 90%. 1 had too few test examples to be judged."),
+        ([100, 100, 2, 1], [90, 80, 2, 0], "2 were 10 points or more below, and 1 had too few"),
     ],
 )
 def test_the_headline_says_what_is_the_case(rows, covered, says):
     assert says in verdict(report_of(rows, covered), 0.01)["headline"]
+
+
+def test_the_headline_is_short_where_all_classes_can_be_judged():
+    headline = verdict(report_of([1000] * 4, [905] * 4), 0.01)["headline"]
+    assert headline.count(".") == 1
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.5])
+@pytest.mark.parametrize("n_low", [0, 30])
+def test_a_class_has_too_few_rows_if_even_no_covered_one_would_show(alpha, n_low):
+    """Among 100 others, of which some are named: one more class of n rows, none covered."""
+    others, covered = [200] * 100, [50] * n_low + [199] * (100 - n_low)
+    judged = []
+    for n in range(1, 15):
+        report = report_of([*others, n], [*covered, n], alpha)
+        worst = report_of([*others, n], [*covered, 0], alpha)
+        assert report.likely_below.sum() == n_low
+        assert report.too_few_to_judge.tolist() == [False] * 100 + [not worst.likely_below[-1]]
+        judged.append(worst.likely_below[-1])
+    assert set(judged) == {True, False}
 
 
 def test_the_level_is_stated_where_classes_are_named():

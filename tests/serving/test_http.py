@@ -24,8 +24,8 @@ def test_sets_are_those_of_predict_set(client, data, fitted, ids):
     assert answer.status_code == 200
     found = answer.json()
     sets = fitted.predict_set(data.rows[300:], ids=given.get("ids"))
-    assert found["sets"] == sets.most_probable_first(data.rows[300:])
-    assert found["names"] == sets.most_probable_first(data.rows[300:], names=True)
+    assert found["sets"] == sets.to_lists()
+    assert found["names"] == sets.to_lists(names=True)
     assert found["sizes"] == sets.sizes.tolist()
     assert found["model"] == client.get("/healthz").json()["model"]
 
@@ -44,8 +44,16 @@ def test_arrow_in_arrow_out(client, data, fitted):
     assert answer.headers["content-type"] == ARROW
     found = pa.ipc.open_stream(answer.content).read_all()
     sets = fitted.predict_set(data.rows[300:], ids=given["ids"])
-    assert found["set"].to_pylist() == sets.most_probable_first(data.rows[300:])
+    assert found["set"].to_pylist() == sets.to_lists()
     assert found["size"].to_pylist() == sets.sizes.tolist()
+
+
+@pytest.mark.parametrize("name", ["logits", "probabilities", "labels"])
+def test_fields_that_the_service_does_not_read_are_named_with_those_it_reads(client, data, name):
+    answer = client.post("/v1/sets", json={name: data.rows[:2].tolist()})
+    assert answer.status_code == 422
+    assert f"Got {name!r}" in answer.json()["error"]
+    assert "as 'rows'" in answer.json()["error"]
 
 
 def test_one_row_at_a_time_with_ids_is_all_at_once(client, data):

@@ -68,9 +68,9 @@ def run(
     n_per_class
         Calibrate on this many rows of each class instead.
     max_size
-        Advise only what has sets of at most this many classes on average.
+        Recommend only candidates with sets of at most this many classes on average.
     min_coverage
-        Advise only what covers at least this share of all rows.
+        Recommend only candidates that cover at least this share of all rows.
     groups
         File with one group per class, for a method that takes 'groups'; of any kind that is read,
         or text with one per line.
@@ -135,7 +135,7 @@ def run(
         write_csv(csv, result.rows())
     if report is not None:
         name = "the bundled languages" if data is None else as_location(data).name
-        write_comparison(report, result, title=f"Comparison on {name}", force=force)
+        write_comparison(result, report, title=f"Comparison on {name}", force=force)
     if as_json:
         print_json(result.to_dict())
         return

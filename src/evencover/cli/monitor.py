@@ -102,7 +102,7 @@ def run(
         if report is not None:  # before the state: rows that it has counted are refused next time
             from evencover.report.watch_page import write_watch_page
 
-            write_watch_page(report, monitor, title=f"Coverage of {as_location(model).name}")
+            write_watch_page(monitor, report, title=f"Coverage of {as_location(model).name}")
         if not only_shown:
             monitor.save(state)
     found = summary(monitor)

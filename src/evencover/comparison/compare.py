@@ -21,7 +21,7 @@ from evencover.errors import InputError
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.predictors.unlike import note_repeated_rows
-from evencover.quantiles import Alpha, Thresholds, exact_fraction
+from evencover.quantiles import Alpha, exact_fraction
 from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score, score_names
 
@@ -75,8 +75,8 @@ def compare(
     temperatures
         Several of them, for logits: every method and score is tried with each.
     max_size, min_coverage
-        Advise only what has sets of at most this many classes on average, and covers at least this
-        share of all rows.
+        Recommend only candidates whose sets have at most this many classes on average, and that
+        cover at least this share of all rows.
 
     >>> from evencover.data import load_languages
     >>> p, y, _ = load_languages()
@@ -169,26 +169,16 @@ def _tried(
     trials = fit_all(trial, [(*pair, place) for pair in pairs for place in range(n_splits)])
     reports = [CoverageReport.from_tally(tally, alpha) for tally in rows.tally(trials)]
     found = costs(rows, trials, [report.avg_size for report in reports])
-    unlimited = [_share_in_every_set(trial.predictor.limits_) for trial in trials]
     return [
         Candidate(
             name_of_method[predictor],
             name_of_score[score] + suffix,
             tuple(reports[first : first + n_splits]),
             tuple(found[first : first + n_splits]),
-            float(np.mean(unlimited[first : first + n_splits])),
             getattr(predictor, "confidence", None) is not None,
         )
         for first, (score, predictor) in zip(range(0, len(trials), n_splits), pairs, strict=True)
     ]
-
-
-def _share_in_every_set(limits: Thresholds) -> float:
-    """The share of classes that no score and no rank keeps out."""
-    endless = np.isinf(limits.upper)
-    if limits.rank_limit is not None:
-        endless &= limits.rank_limit >= len(endless)
-    return float(endless.mean())
 
 
 def _temperatures(

@@ -8,7 +8,7 @@ its set would hold the label: both are labels per row, comparable between scores
     cost = AvgSize + 1/alpha * sum over classes of the mean over the class's rows of max(v - t, 0)
 
 A label that is listed costs 1; a row that is missed costs what it would have taken to hold it. A
-class in every set pays for that with every row, so sets that say nothing are dear, however evenly
+class in every set pays for that with every row, so sets of all K classes cost K, however evenly
 they cover.
 """
 

@@ -21,6 +21,7 @@ from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.balance import class_balance
 from evencover.predictors import make_predictor
 from evencover.predictors.clustering import automatic_n_clusters, automatic_parameters, least_count
+from evencover.predictors.matching import require_labels
 from evencover.quantiles import Alpha, exact_fraction, least_rows
 
 # Sizes are estimated from the first rows, about so many numbers.
@@ -128,8 +129,7 @@ def recommend(
         indices, n_classes = _checked(probabilities, n_classes)
     else:
         source = as_source(probabilities, labels)
-        if not source.has_labels:
-            raise InputError(f"Advice needs labels. Got none with {source.name}; pass 'labels'.")
+        require_labels(source, "Advice")
         rows, indices = _some_rows(source)
         n_classes = source.n_classes
         read = partial(as_source, logits=source.logits)

@@ -1,12 +1,13 @@
-"""What a comparison found: candidates, how they differ beyond noise, and three to choose from.
+"""Hold the results of a comparison: candidates, significant differences, and three to choose from.
 
-Candidates are ranked by their cost in labels (`cost`), which noise cannot fool and which sets that
-say nothing cannot win; the true gap and the size of sets stand beside it.
+Candidates are ranked by their cost in labels (`cost`). It charges for every label that a set lists,
+so uninformative sets are expensive; no rule about set sizes is needed on top.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +18,6 @@ from evencover.comparison.advice import advice
 from evencover.evaluation.metrics import Metric, shown_in
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.true_gap import of_squares, squared_gaps
-
-# Sets that hold more than this share of the classes on average say nothing; of few classes, five.
-MOST_OF_THE_CLASSES, OF_FEW_CLASSES = 1 / 3, 5
 
 
 class Difference(NamedTuple):
@@ -34,15 +32,13 @@ class Difference(NamedTuple):
 class Candidate:
     """One method with one score: its report and its cost on each split.
 
-    ``infinite_share`` is the share of classes with an infinite threshold, which are in every set;
-    ``is_confident`` says whether it promises coverage for one calibration.
+    ``is_confident``: whether it guarantees coverage for one calibration set.
     """
 
     method: str
     score: str
     reports: tuple[CoverageReport, ...]
     costs: tuple[float, ...]
-    infinite_share: float = 0.0
     is_confident: bool = False
 
     @property
@@ -117,15 +113,14 @@ class Comparison:
         """The CovGap that a method with exactly 1 - alpha for every class would show."""
         return self.candidates[0].mean("covgap_noise_floor")
 
-    # ---- who may be advised ------------------------------------------------------------------
+    # ---- eligible candidates -----------------------------------------------------------------
 
-    def is_informative(self, candidate: Candidate) -> bool:
-        """Whether its sets say something: few classes, and limits that are mostly finite."""
-        full = max(MOST_OF_THE_CLASSES * self.n_classes, min(OF_FEW_CLASSES, self.n_classes - 1))
-        return candidate.mean("avg_size") <= full and candidate.infinite_share <= 0.5
+    def costs_too_much(self, candidate: Candidate) -> bool:
+        """Whether sets of all K classes, which cost K, would cost no more."""
+        return candidate.mean("cost") >= self.n_classes
 
     def covers_too_little(self, candidate: Candidate) -> bool:
-        """Whether its coverage over all rows is clearly below 1 - alpha.
+        """Whether its coverage over all rows is significantly below 1 - alpha.
 
         By more than two standard deviations of one split's coverage, its calibration's included.
         """
@@ -134,16 +129,16 @@ class Comparison:
         return bool(shortfall > 2 * np.sqrt(variance))
 
     def promises_enough(self, candidate: Candidate) -> bool:
-        """Whether it has a promise for one calibration, if that was asked for."""
+        """Whether it guarantees coverage for one calibration set, if that was asked for."""
         return self.confidence is None or candidate.is_confident
 
-    @property
+    @cached_property
     def allowed(self) -> list[Candidate]:
-        """Those whose sets say something and that meet what was asked for."""
+        """Candidates that cover enough and meet the user's requirements."""
         return [
             candidate
             for candidate in self.candidates
-            if self.is_informative(candidate)
+            if not self.covers_too_little(candidate)
             and self.promises_enough(candidate)
             and (self.max_size is None or candidate.mean("avg_size") <= self.max_size)
             and (
@@ -152,40 +147,40 @@ class Comparison:
             )
         ]
 
-    @property
-    def _eligible(self) -> list[Candidate]:
-        """Those allowed; if there are none, those whose sets say something; else all."""
-        informative = [each for each in self.candidates if self.is_informative(each)]
-        return self.allowed or informative or list(self.candidates)
-
     # ---- three points ------------------------------------------------------------------------
 
-    @property
-    def pick(self) -> Candidate:
-        """The compromise: the lowest cost among those allowed (among others, if none is)."""
-        return min(self._eligible, key=lambda each: each.mean("cost"))
-
-    @property
+    @cached_property
     def best(self) -> Candidate:
-        """The same as `pick`."""
-        return self.pick
+        """The lowest cost among those allowed; if there are none, among those that cover enough."""
+        covering = [each for each in self.candidates if not self.covers_too_little(each)]
+        return min(self.allowed or covering or self.candidates, key=lambda c: c.mean("cost"))
 
     @property
-    def smallest(self) -> Candidate:
-        """The smallest sets among those allowed."""
-        return min(self._eligible, key=lambda each: each.mean("avg_size"))
+    def pick(self) -> Candidate | None:
+        """The recommended candidate: `best`, or None if none is allowed."""
+        return self.best if self.allowed else None
 
     @property
-    def most_even(self) -> Candidate:
-        """The lowest true gap among those allowed."""
-        return min(self._eligible, key=lambda each: each.mean("true_gap"))
+    def smallest(self) -> Candidate | None:
+        """The smallest sets among those allowed that do not cost too much."""
+        return min(self._offered, key=lambda each: each.mean("avg_size"), default=None)
+
+    @property
+    def most_even(self) -> Candidate | None:
+        """The lowest true gap among those allowed that do not cost too much."""
+        return min(self._offered, key=lambda each: each.mean("true_gap"), default=None)
+
+    @property
+    def _offered(self) -> list[Candidate]:
+        """Candidates to name next to the pick."""
+        return [c for c in self.allowed if c is self.pick or not self.costs_too_much(c)]
 
     def difference_to_best(self, candidate: Candidate, metric: str = "cost") -> Difference:
-        """Paired difference to the pick over the same splits.
+        """Paired difference to `best` over the same splits.
 
         Splits of one data set overlap, so the standard error is corrected for that (Nadeau and
-        Bengio 2003). Which candidate is the best is itself a matter of luck, and a table has many
-        pairs: a difference is called clear only if it would be so for all pairs at once
+        Bengio 2003). Which candidate is best is itself subject to sampling noise, and a table has
+        many pairs: a difference is called clear only if it is significant for all pairs at once
         (Bonferroni at 5%). So of twenty tables of equally good candidates, at most about one calls
         any of them clearly worse.
         """
@@ -211,15 +206,14 @@ class Comparison:
 
     @property
     def reason(self) -> str:
-        """What to use and why, in sentences."""
+        """State the recommendation and the reasons, in sentences."""
         return advice(self)
 
     # ---- ways to read it ---------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
-        points = {"pick": self.pick, "best": self.best, "smallest": self.smallest}
-        points["most_even"] = self.most_even
+        points = {"pick": self.pick, "smallest": self.smallest, "most_even": self.most_even}
         return {
             "alpha": self.alpha,
             "confidence": self.confidence,
@@ -230,7 +224,10 @@ class Comparison:
             "max_size": self.max_size,
             "min_coverage": self.min_coverage,
             "candidates": self.rows(),
-            **{name: {"method": c.method, "score": c.score} for name, c in points.items()},
+            **{
+                name: None if point is None else {"method": point.method, "score": point.score}
+                for name, point in points.items()
+            },
             "reason": self.reason,
         }
 
@@ -248,7 +245,7 @@ class Comparison:
                 "cost_above_best_se": difference.standard_error,
                 "clearly_above_best": difference.is_clear,
                 "on_pareto_front": self.is_on_pareto_front(candidate),
-                "is_informative": self.is_informative(candidate),
+                "costs_too_much": self.costs_too_much(candidate),
                 "covers_too_little": self.covers_too_little(candidate),
                 "note": self.note(candidate),
             }
@@ -256,20 +253,20 @@ class Comparison:
         return table
 
     def note(self, candidate: Candidate) -> str:
-        """What stands beside it in the table."""
-        if not self.is_informative(candidate):
-            return "says nothing"
+        """What the table notes about a candidate."""
         if self.covers_too_little(candidate):
             return "covers too little"
         if not self.promises_enough(candidate):
             return "no confidence"
-        if not self.allowed:
-            return ""  # nothing is advised
         names = {"pick": self.pick, "most even": self.most_even, "smallest": self.smallest}
-        said = [name for name, point in names.items() if point is candidate]
-        if said:
-            return ", ".join(said)
-        return "" if self.difference_to_best(candidate).is_clear else "not clear"
+        roles = [name for name, point in names.items() if point is candidate]
+        if roles:
+            return ", ".join(roles)
+        if self.costs_too_much(candidate):
+            return "costs too much"
+        if self.pick is None or self.difference_to_best(candidate).is_clear:
+            return ""
+        return "tied"
 
     def to_frame(self) -> Any:
         """`rows` as a pandas data frame."""

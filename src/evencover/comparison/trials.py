@@ -20,6 +20,7 @@ from evencover.engine.blocks import blocks_of, known_ids, map_blocks, map_source
 from evencover.engine.merging import joined
 from evencover.evaluation.tally import Tally
 from evencover.predictors import BasePredictor
+from evencover.predictors.matching import require_labels
 from evencover.predictors.scoring import Scoring
 from evencover.quantiles import Thresholds
 from evencover.scores import Score
@@ -98,8 +99,7 @@ class ScoredRows:
                 "The rows are read twice. Got an iterator, which can be read once; "
                 "pass an array or the path of a file."
             )
-        if not source.has_labels:
-            raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
+        require_labels(source, "A comparison")
         self.source, self.executor = source, executor
         logits = from_logits if source.logits is None else source.logits
         bases = list(dict.fromkeys(score.base for score in scores))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
@@ -106,6 +106,16 @@ def note_left_out(layout: Layout, owner: str) -> None:
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         n_out = f"{len(found)} column{'' if len(found) == 1 else 's'}"
         warn_caller(f"{n_out} of {owner} left out, taken for no class: {listed}{more}.")
+
+
+def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputError:
+    """Build the error for data without labels; a text column that was left out may hold them."""
+    texts = [name for name, why in left_out.items() if why == _LEFT_OUT["text"]]
+    hint = f", or labels_key={texts[0]!r} (--labels-key {texts[0]})" if texts else ""
+    others = f"; other text columns: {listed(texts[1:], 3)}" if texts[1:] else ""
+    return InputError(
+        f"{what} needs labels. Got none with {owner}; pass 'labels' (--labels){hint}{others}."
+    )
 
 
 def _place(names: Sequence[str], key: str | None, owner: str, parameter: str) -> int | None:

@@ -46,6 +46,20 @@ def likely_below(covered: IntArray, counts: IntArray, alpha: float, rate: float 
     return named
 
 
+def too_few_to_judge(named: Array, counts: IntArray, alpha: float, rate: float = 0.05) -> Array:
+    """Find classes with so few rows that `likely_below` could not name them at any coverage (K,).
+
+    With R of m tested classes `named`, one more is named if its p-value is at most
+    rate (R + 1) / m. The lowest p-value of n rows, none of them covered, is alpha^n.
+
+    >>> too_few_to_judge(np.array([False] * 4), np.array([0, 1, 2, 3]), 0.1).tolist()
+    [False, True, False, False]
+    """
+    lowest = float(exact_fraction(alpha)) ** counts
+    tested = counts > 0
+    return tested & (lowest > rate * (named.sum() + 1) / max(1, tested.sum()))
+
+
 def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:
     """100 x the mean over classes of E|B/n - (1 - alpha)|, B binomial (n, 1 - alpha).
 

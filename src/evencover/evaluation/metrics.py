@@ -81,6 +81,16 @@ class CoverageMetrics:
         """
         return binomial.likely_below(self.class_covered, self.class_counts, self.alpha)
 
+    @property
+    def too_few_to_judge(self) -> Array:
+        """Which classes have too few test rows for `likely_below` to name them, if any (K,)."""
+        return binomial.too_few_to_judge(self.likely_below, self.class_counts, self.alpha)
+
+    @property
+    def n_undercovered(self) -> int:
+        """How many classes have coverage <= 1 - alpha - 0.1."""
+        return round(self.frac_undercovered * self.n_classes_evaluated)
+
     # ---- the metrics -------------------------------------------------------------------------
 
     @property
@@ -216,8 +226,8 @@ def _of_the_rows(report: CoverageMetrics) -> str:
 
 
 def _how_many_under(report: CoverageMetrics) -> str:
-    n_under = round(report.frac_undercovered * report.n_classes_evaluated)
-    return f"{n_under} of {report.n_classes_evaluated} classes are 10 points or more below"
+    n_classes = report.n_classes_evaluated
+    return f"{report.n_undercovered} of {n_classes} classes are 10 points or more below"
 
 
 def _usual_sizes(report: CoverageMetrics) -> str:

@@ -233,6 +233,7 @@ class CoverageReport(CoverageMetrics):
             "class_counts": self.class_counts.tolist(),
             "class_coverage_interval": self.class_coverage_interval.tolist(),
             "likely_below": self.likely_below.tolist(),
+            "too_few_to_judge": self.too_few_to_judge.tolist(),
         }
         if self.size_sums is not None:
             result["avg_size_over_classes"] = self.avg_size_over_classes
@@ -272,6 +273,9 @@ class CoverageReport(CoverageMetrics):
             for metric in shown_in("report")
         ]
         rows.append(("likely below", str(int(self.likely_below.sum())), self._who_is_below()))
+        few = int(self.too_few_to_judge.sum())
+        if few:
+            rows.append(("not judged", str(few), "classes with too few test rows to be named"))
         missing = self.n_classes - self.n_classes_evaluated
         if missing:
             rows.append(("skipped", str(missing), "classes without test rows"))

@@ -16,7 +16,7 @@ from evencover.engine.blocks import map_source
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.matching import like_calibration
 from evencover.predictors.rule import Rule
-from evencover.sets import PredictionSets, decreasing_within_rows
+from evencover.sets import PredictionSets
 from evencover.taxonomy import MOST_PARTS, Taxonomy
 
 Order = Literal["probability", "index"]
@@ -139,26 +139,20 @@ class RuleAndListing:
 
     def _listed(self, block: Block, sets: PredictionSets) -> Listed:
         listing = self.listing
-        if (listing.order, listing.with_probabilities, listing.top) == ("index", False, None):
+        if (listing.order, listing.with_probabilities, listing.top) == ("probability", False, None):
             return Listed.of_sets(sets)
         sizes, classes = sets.sizes, sets.indices
         rows = np.repeat(np.arange(len(sizes)), sizes)
-        values = self._probabilities(block.rows, rows, classes)
-        order = decreasing_within_rows(sizes, values)
-        counts = sizes
-        if listing.top is not None:
-            counts = np.minimum(sizes, listing.top)
-            place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            order = order[place < listing.top]
+        counts = sizes if listing.top is None else np.minimum(sizes, listing.top)
+        place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        is_listed = place < counts[rows]
+        rows, classes = rows[is_listed], classes[is_listed]
         if listing.order == "index":
-            order = np.sort(order)
-        return Listed(
-            sizes,
-            counts,
-            classes[order],
-            sets.n_classes,
-            values[order] if listing.with_probabilities else None,
-        )
+            classes = classes[np.lexsort((classes, rows))]
+        values = None
+        if listing.with_probabilities:
+            values = self._probabilities(block.rows, rows, classes)
+        return Listed(sizes, counts, classes, sets.n_classes, values)
 
     def _probabilities(self, numbers: Array, rows: IntArray, classes: Array) -> FloatArray:
         """The probabilities of these classes in these rows, which ascend."""

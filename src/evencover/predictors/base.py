@@ -262,12 +262,12 @@ class BasePredictor(Updatable):
     def predict_set(
         self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None
     ) -> PredictionSets:
-        """The prediction set of each row.
+        """Compute the prediction set of each row, the most probable class first.
 
         Parameters
         ----------
         probabilities, groups, executor
-            As in `fit`.
+            As in `fit`. The sets keep the index of a pandas frame for `to_pandas`.
         ids
             (N,) stable row ids; the same id always gets the same random choices. Without them,
             equal rows that arrive one at a time share their fate.
@@ -277,7 +277,7 @@ class BasePredictor(Updatable):
             if rows is not None:
                 return ready_rule(self).predict_set(rows, ids)
         blocks = self.predict_set_blocks(probabilities, ids=ids, groups=groups, executor=executor)
-        return PredictionSets.concatenate(blocks)
+        return PredictionSets.concatenate(blocks).indexed_like(probabilities)
 
     def predict_set_blocks(
         self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None

@@ -7,6 +7,7 @@ from copy import copy
 from typing import Any
 
 from evencover._validation import InputError, NotFittedError
+from evencover.data.columns import missing_labels
 from evencover.data.opening import as_source
 from evencover.data.reordered import in_order
 from evencover.data.source import Source
@@ -100,7 +101,4 @@ def is_calibration_data(predictor: Method, source: Source) -> bool:
 def require_labels(source: Source, what: str) -> None:
     """Refuse rows without labels where they are needed."""
     if not source.has_labels:
-        raise InputError(
-            f"{what} needs labels. Got none with {source.name}; pass 'labels' "
-            "(--labels on the command line)."
-        )
+        raise missing_labels(what, source.name, source.left_out)

@@ -163,6 +163,18 @@ class Method(Parameters):
             fields |= vars(base).get("state", {})
         return fields
 
+    def __dir__(self) -> list[str]:
+        """List what users need: parameters, methods and, after `fit`, fitted attributes."""
+        shown = {*self.parameter_names(), "method", "summary", "guarantee", "promise"}
+        hidden, is_fitted = vars(Method).keys() - shown, hasattr(self, "thresholds_")
+
+        def is_public(name: str) -> bool:
+            if name.startswith("_"):
+                return name.startswith("__")
+            return is_fitted if name.endswith("_") else name not in hidden
+
+        return [name for name in super().__dir__() if is_public(name)]
+
     # ---- what follows from it ------------------------------------------------------------------
 
     @property

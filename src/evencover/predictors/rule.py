@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from evencover import _kernels
 from evencover._kernels import BadRow
 from evencover._validation import (
@@ -22,7 +24,7 @@ from evencover.evaluation.tally import Tally
 from evencover.predictors.scoring import Scoring
 from evencover.quantiles import Thresholds
 from evencover.randomness import row_ids
-from evencover.sets import PredictionSets
+from evencover.sets import PredictionSets, most_probable_first
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class Rule:
 
     def _few(self, rows: Array, ids: Array | None) -> PredictionSets:
         places, classes = self._ready(rows, ids)
+        if len(rows) == 1:  # as below, in 3 microseconds
+            classes = classes.take((-rows[0].take(classes)).argsort(kind="stable"))
+        else:
+            classes = most_probable_first(np.diff(places), classes, rows)
         return PredictionSets.from_places(places, classes, rows.shape[1], self.class_names)
 
     @cached_property
@@ -97,7 +103,7 @@ class Rule:
         return {key: value for key, value in vars(self).items() if key != "_ready"}
 
     def sets(self, block: Block, ids: Array | None = None) -> PredictionSets:
-        """The prediction set of each row."""
+        """Compute the prediction set of each row, the most probable class first."""
         with self.scoring.checking(block):
             return self._sets(block, ids)
 
@@ -126,6 +132,7 @@ class Rule:
             allow_empty=self.allow_empty,
             **scoring.options,
         )
+        classes = most_probable_first(sizes, classes, block.rows)
         return PredictionSets.from_sizes(sizes, classes, block.rows.shape[1], self.class_names)
 
     def _coverage(self, block: Block, ids: Array | None) -> tuple[IntArray, Array, IntArray]:

@@ -59,8 +59,8 @@ def report_html(
 
 
 def write_report(
-    path: str | os.PathLike[str],
     predictor: BasePredictor,
+    path: str | os.PathLike[str],
     probabilities: Any,
     labels: Any = None,
     *,
@@ -86,8 +86,8 @@ def comparison_html(comparison: Comparison, title: str = "Comparison of methods"
 
 
 def write_comparison(
-    path: str | os.PathLike[str],
     comparison: Comparison,
+    path: str | os.PathLike[str],
     *,
     title: str = "Comparison of methods",
     force: bool = False,

@@ -14,23 +14,21 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
     for row, candidate in zip(content["candidates"], comparison.candidates, strict=True):
         row["name"] = candidate.name
         row["is_pick"] = candidate is comparison.pick
-    content["pick_name"] = comparison.pick.name
     content["headline"] = _headline(comparison)
-    content["lead"] = _lead(content["headline"], content["reason"], f"Use {comparison.pick.name}: ")
+    advice = f"Use {comparison.best.name}: "
+    content["lead"] = _lead(content["headline"], content["reason"], advice)
     content["metrics"] = descriptions("comparison", "the aim")
     return content
 
 
 def _headline(comparison: Comparison) -> str:
-    name = comparison.pick.name
+    name = comparison.best.name
+    if comparison.pick is None:
+        return "No candidate meets the requirements."
     if len(comparison.candidates) == 1:
         return f"Only {name} was tried."
-    equal = [
-        candidate
-        for candidate in comparison.allowed
-        if not comparison.difference_to_best(candidate).is_clear
-    ]
-    if len(equal) == len(comparison.allowed):
+    others = [each for each in comparison.allowed if each is not comparison.pick]
+    if others and not any(comparison.difference_to_best(each).is_clear for each in others):
         return f"Nothing is clearly best; {name} has the lowest cost."
     return f"Use {name}: the best balance of even coverage and small sets."
 

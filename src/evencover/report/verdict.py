@@ -1,4 +1,4 @@
-"""The ten-second answer: is the aim met on average, and which classes are likely below it."""
+"""Summarize a report: is the target met on average, and which classes are likely below it."""
 
 from __future__ import annotations
 
@@ -77,6 +77,8 @@ def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
         "average": average,
         "n_likely_below": n_below,
         "n_likely_above": int((states == State.ABOVE).sum()),
+        "n_undercovered": report.n_undercovered,
+        "n_too_few_to_judge": int(report.too_few_to_judge.sum()),
         "by_chance": BY_CHANCE if n_below else "",
         "worst": worst(report).tolist(),
     }
@@ -114,15 +116,14 @@ def _on_average(report: CoverageReport, spread: float) -> tuple[str, bool]:
 
 
 def _headline(report: CoverageReport, n_below: int, is_met: bool) -> str:
-    aim, n_classes = percent(1 - report.alpha), report.n_classes_evaluated
+    target, n_classes = percent(1 - report.alpha), report.n_classes_evaluated
     tested = "" if n_classes == report.n_classes else "tested "
-    classes = f"{n_below:,} of {n_classes:,} {tested}classes"
-    if is_met and n_below:
-        return (
-            f"The aim of {aim} is met on average, but coverage is likely below {aim} for {classes}."
-        )
-    if is_met:
-        return f"The aim of {aim} is met on average, and no class is likely below it."
-    if n_below:
-        return f"Coverage falls short of {aim} on average, and is likely below {aim} for {classes}."
-    return f"Coverage falls short of {aim} on average, although no single class is likely below it."
+    average = "Target met on average" if is_met else "Coverage falls short on average"
+    but = "but" if is_met == (n_below > 0) else "and"
+    below = f"{n_below:,} of {n_classes:,}" if n_below else f"none of {n_classes:,}"
+    are = "is" if n_below == 1 else "are"
+    sentences = [f"{average}, {but} {below} {tested}classes {are} likely below {target}."]
+    n_low, n_few = report.n_undercovered, int(report.too_few_to_judge.sum())
+    found = [f"{n_low:,} {'was' if n_low == 1 else 'were'} 10 points or more below"] * (n_low > 0)
+    found += [f"{n_few:,} had too few test examples to be judged"] * (n_few > 0)
+    return " ".join([*sentences, *([f"{', and '.join(found)}."] if found else [])])

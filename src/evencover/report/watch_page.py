@@ -45,7 +45,7 @@ class Moment(NamedTuple):
 
 
 def write_watch_page(
-    path: str | os.PathLike[str], monitor: CoverageMonitor, *, title: str = "Coverage"
+    monitor: CoverageMonitor, path: str | os.PathLike[str], *, title: str = "Coverage"
 ) -> Path:
     """Write `watch_html` to a file, whole or not at all."""
     path = refuse_existing(path, force=True)

@@ -41,10 +41,8 @@ def read_rows(body: bytes, kind: str, *, most_rows: int, with_labels: bool) -> R
     kind = kind.partition(";")[0].strip().lower()
     if kind not in (JSON, ARROW):
         raise RefusedError(415, f"The content type must be {JSON} or {ARROW}. Got {kind!r}.")
-    found = _from_arrow(body) if kind == ARROW else _from_json(body)
-    for name in found:
-        if name not in FIELDS[: 4 if with_labels else 3]:
-            raise RefusedError(422, f"The body must not hold {name!r}.")
+    allowed = FIELDS[: 4 if with_labels else 3]
+    found = _from_arrow(body, allowed) if kind == ARROW else _from_json(body, allowed)
     if "rows" not in found or (with_labels and "labels" not in found):
         missing = "rows" if "rows" not in found else "labels"
         raise RefusedError(422, f"The body must hold {missing!r}, one entry per row.")
@@ -60,7 +58,16 @@ def read_rows(body: bytes, kind: str, *, most_rows: int, with_labels: bool) -> R
     return Rows(_matrix(found.pop("rows")), **found)
 
 
-def _from_json(body: bytes) -> dict[str, Any]:
+def _refuse_other(name: str, allowed: tuple[str, ...]) -> None:
+    if name not in allowed:
+        raise RefusedError(
+            422,
+            f"The body may hold {', '.join(map(repr, allowed))}. Got {name!r}; send the numbers of "
+            "the classes, probabilities or logits as the model was calibrated with, as 'rows'.",
+        )
+
+
+def _from_json(body: bytes, allowed: tuple[str, ...]) -> dict[str, Any]:
     try:
         content = parse_json(body, "the body")
     except InputError as error:
@@ -70,6 +77,7 @@ def _from_json(body: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RefusedError(422, "The body must be an object with 'rows'.")
     for name, values in content.items():
+        _refuse_other(name, allowed)
         if not isinstance(values, list):
             raise RefusedError(422, f"{name!r} must be a list, one entry per row.")
         if name != "rows" and not _is_plain(values):
@@ -90,7 +98,7 @@ def _is_plain(values: list[Any]) -> bool:
     return True
 
 
-def _from_arrow(body: bytes) -> dict[str, Any]:
+def _from_arrow(body: bytes, allowed: tuple[str, ...]) -> dict[str, Any]:
     from evencover._arrow import import_pyarrow
 
     pa = import_pyarrow()
@@ -102,6 +110,7 @@ def _from_arrow(body: bytes) -> dict[str, Any]:
         raise RefusedError(400, "The body is not an Arrow stream.") from None
     found: dict[str, Any] = {}
     for name in table.column_names:
+        _refuse_other(name, allowed)
         if name in found:
             raise RefusedError(422, f"The body must hold {name!r} once.")
         found[name] = table[name]
