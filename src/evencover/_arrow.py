@@ -72,6 +72,14 @@ def _one_chunk(values: Any) -> Any:
     return values.combine_chunks() if values.num_chunks else import_pyarrow().array([], values.type)
 
 
+def saved_index(schema: Any) -> str | None:
+    """Return the name of the one column in which pandas stored an index, if it stored one."""
+    about = schema.pandas_metadata
+    columns = about.get("index_columns") if isinstance(about, dict) else None
+    is_one = isinstance(columns, list) and len(columns) == 1 and isinstance(columns[0], str)
+    return columns[0] if columns and is_one else None
+
+
 def is_list(kind: Any) -> bool:
     """Whether a type is one of Arrow's kinds of lists."""
     types = import_pyarrow().types

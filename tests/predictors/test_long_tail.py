@@ -348,7 +348,7 @@ def test_no_score_is_above_the_maximum(simulate, score):
         (None, "must be 'auto' or one number per class"),
         ([1, 0, 2], "above 0. Got 0 for class 1"),
         ([1, np.nan], "finite and above 0"),
-        ([1, 2], "one number per class. Got 2 for 3 classes"),
+        ([1, 2], "'prevalence' must have one entry per class"),
     ],
 )
 def test_prevalences_are_positive_numbers(prevalence, words):

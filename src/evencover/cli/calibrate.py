@@ -120,7 +120,7 @@ def run(
         random_state=seed,
     )
     with executor(dask) as workers:
-        predictor.fit(source, **read.of_rows(), executor=workers, gather=gather)
+        predictor.fit(source, groups=read.groups(source), executor=workers, gather=gather)
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "
