@@ -148,13 +148,13 @@ def values_for(
     Without ids, each of many files must fit the part next to it.
     """
     files = _files(as_location(path))
-    pairs = [_read(file, key, (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)) for file in files]
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
+    n_rows = source.n_rows if len(files) == 1 else None
+    pairs = [_read(file, key, id_keys, n_rows) for file in files]
     columns = [_typed(pair[0], file) for pair, file in zip(pairs, files, strict=True)]
     found = [pair[1] for pair in pairs]
     known = [ids for ids in found if ids is not None]
     ids = _joined(known) if len(known) == len(files) else None
-    if len(files) == 1 and len(columns[0]) - 1 == source.n_rows and _is_text_table(files[0]):
-        columns = [column_from_text(columns[0][1:].tolist())]  # the heading of an only column
     if (ids is None or source.ids is None) and len(files) > 1 and isinstance(source, PartsSource):
         source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
     starts = accumulate((len(column) for column in columns[:-1]), initial=0)
@@ -168,7 +168,7 @@ def class_values_from_file(path: str | os.PathLike[str] | Address, key: str) -> 
     for location in _files(as_location(path)):
         with _columns(location) as columns:
             if len(columns) == 1:
-                found += _typed(_values(columns, key, location), location).tolist()
+                found += _typed(_read(location, key)[0], location).tolist()
                 continue
             class_name, value_name = class_columns(list(columns), key, f"'{location}'")
             classes = map(str, columns[class_name].tolist())
@@ -219,11 +219,18 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
             yield text_columns(location)
 
 
-def _read(location: Location, key: str, id_keys: Sequence[str] = ()) -> tuple[Array, Array | None]:
-    """Read one value per row, and the ids next to it if there are some of these names."""
+def _read(
+    location: Location, key: str, id_keys: Sequence[str] = (), n_rows: int | None = None
+) -> tuple[Array, Array | None]:
+    """Read one value per row, and the ids next to it if there are some of these names.
+
+    An only column of text with one cell more than there are rows has a heading.
+    """
     with _columns(location) as columns:
         ids = next((name for name in id_keys if name in columns), None)
         values = _values(columns, key, location, besides=ids)
+        if list(columns) == [ONLY_ARRAY] and _is_text_table(location) and len(values):
+            values = values[values[0] == key or len(values) - 1 == n_rows :]
         if ids == SAVED_INDEX:
             return values, index_ids(columns[ids])
         return values, None if ids is None else columns[ids]
@@ -239,10 +246,7 @@ def _values(
     only = [each for each in columns if each != besides and not is_named]
     if name is None and len(only) != 1:
         raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
-    values = columns[only[0] if name is None else name]
-    if name is None and _is_text_table(location) and len(values) and values[0] == key:
-        return values[1:]  # without its heading
-    return values
+    return columns[only[0] if name is None else name]
 
 
 def _typed(values: Array, location: Location) -> Array:

@@ -16,7 +16,7 @@ from evencover.data.formats import lm_eval
 from evencover.data.formats.arrays import LazyArrays
 from evencover.data.formats.text_cells import column_from_text
 from evencover.data.location import Location
-from evencover.data.names import USUAL, Keys, are_numbers, layout_keys
+from evencover.data.names import ID_KEYS, USUAL, Keys, are_numbers, layout_keys
 from evencover.data.objects import found_key
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
@@ -74,7 +74,10 @@ class JsonLinesSource(Source):
             uses = {"numbers": responses, "labels": label, "ids": ids}
             self.used = {use: field for use, field in uses.items() if field is not None}
             return label, ids, lm_eval.right_choice
-        columns = [Column(name, _kind([r.get(name) for r in sample])) for name in first]
+        columns = [
+            Column(name, _kind([r.get(name) for r in sample], is_id=name in ID_KEYS))
+            for name in first
+        ]
         layout = choose(columns, layout_keys(first, keys), self.name)
         note_left_out(layout, self.name)
         self._fields = [columns[place].name for place in layout.matrix]
@@ -174,7 +177,7 @@ def _plain(value: Any, _: Record) -> str:
     return str(value)
 
 
-def _kind(values: list[Any]) -> Kind:
+def _kind(values: list[Any], *, is_id: bool = False) -> Kind:
     values = [value for value in values if value is not None]
     if not values:
         return "other"
@@ -184,6 +187,8 @@ def _kind(values: list[Any]) -> Kind:
         is_whole = all(isinstance(value, int) for value in values) and any(values)
         return "integer" if is_whole else "float"
     if all(isinstance(value, str) for value in values):
+        return "text"
+    if is_id and all(isinstance(value, str | int) for value in values):
         return "text"
     if not all(isinstance(value, list) and value for value in values):
         return "other"

@@ -47,6 +47,10 @@ class TextSource(Source):
             known = {*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids}
             scan = Scan([place for place, name in enumerate(names) if name in known])
             self.n_rows = scan.read(rest, self._width)
+            for place in scan.kept:  # ids may be numbers and text
+                is_id = names[place] in (*ID_KEYS, keys.ids)
+                if is_id and not all(map(is_number, scan.kept[place])):
+                    scan.kinds[place] = "text"
         columns = [Column(*pair) for pair in zip(names, scan.kinds, strict=True)]
         layout = choose(columns, keys, self.name, named=self._has_header)
         note_left_out(layout, self.name)
