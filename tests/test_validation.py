@@ -490,7 +490,7 @@ def test_values_by_class_are_aligned_by_name(simulate, tmp_path, parameter, way)
 def test_values_by_class_go_by_index_without_names(simulate, parameter):
     rows, labels = simulate(400, 5)
     expected = uses(COUNTS)[parameter]().fit(rows, labels)
-    for keys in ([4, 2, 0, 1, 3], ["4", "2", "0", "1", "3"]):
+    for keys in ([4, 2, 0, 1, 3], ["4", "2", "0", "1", "3"], pd.RangeIndex(4, -1, -1)):
         named = pd.Series([COUNTS[int(key)] for key in keys], index=keys)
         found = uses(named)[parameter]().fit(rows, labels)
         np.testing.assert_array_equal(found.thresholds_, expected.thresholds_)

@@ -228,13 +228,18 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
         values = values[next(iter(columns.values()))]
     if isinstance(values, Mapping):
         return _once(values.items(), name)
-    if hasattr(values, "iloc") and type(values.index).__name__ != "RangeIndex":
+    if hasattr(values, "iloc") and not _is_default(values.index):
         return _once(zip(values.index.tolist(), plain_array(values).tolist(), strict=True), name)
     is_pairs = isinstance(values, list | tuple) and all(
         isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str)
         for each in values
     )
     return _once(values, name) if is_pairs and len(values) else None
+
+
+def _is_default(index: Any) -> bool:
+    """Whether an index of pandas is the one that a Series has unless it is given another."""
+    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
 
 
 def _once(pairs: Iterable[Any], name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._arrow import arrow_kind, matrix_from_arrow, saved_index
+from evencover._arrow import arrow_kind, matrix_from_arrow, saved_index, saved_range
 from evencover._types import Array
 from evencover._validation import plain_array
 from evencover.data.columns import Column, Kind, Layout
@@ -127,9 +127,12 @@ def ids_of(frame: Any, layout: Layout) -> Array | None:
     if layout.ids is not None:
         ids = column_of(frame, layout.ids)
         return index_ids(ids) if layout.ids_are_index else ids
+    if _is_arrow(frame):
+        counted = saved_range(frame.schema, frame.num_rows)
+        return None if counted is None else index_ids(counted)
     index = getattr(frame, "index", None)
-    if index is None or not _is_pandas(frame) or type(index).__name__ == "RangeIndex":
-        return None  # a range is not stored as a column, so files would have no such ids
+    if index is None or not _is_pandas(frame) or getattr(index, "nlevels", 1) != 1:
+        return None
     return index_ids(np.asarray(index))
 
 

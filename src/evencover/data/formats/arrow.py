@@ -18,6 +18,7 @@ from evencover._arrow import (
     matrix_from_arrow,
     rows_of,
     saved_index,
+    saved_range,
 )
 from evencover._validation import Array, InputError
 from evencover.data.columns import Column, choose, note_left_out
@@ -86,6 +87,7 @@ class TableSource(Source):
         self._label_column = None if layout.label is None else columns[layout.label].name
         self._id_column = None if layout.ids is None else columns[layout.ids].name
         self._ids_are_index = layout.ids_are_index
+        self._range = saved_range(schema, self.n_rows)
         self.has_labels = self._label_column is not None
         self.class_names, self.logits = layout.class_names, layout.logits
         self.numbers_are_names = are_numbers(self.class_names or [""])
@@ -101,7 +103,7 @@ class TableSource(Source):
 
     def _read_ids(self) -> Array | None:
         if self._id_column is None:
-            return None
+            return None if self._range is None else index_ids(self._range)
         with reading(self.location, self.identity):
             batches = list(self._batches(self._pieces, [self._id_column], 1 << 20))
             chunks = [batch.column(0) for batch in batches if batch.num_rows]
@@ -187,9 +189,13 @@ class TableSource(Source):
         table.location = location
         schema, piece_rows = table._describe()
         index = saved_index(schema)
+        counted = saved_range(schema, sum(piece_rows))
         stored = {SAVED_INDEX if name == index else name: name for name in schema.names}
+        stored |= {} if counted is None else {SAVED_INDEX: SAVED_INDEX}
 
         def read(name: str) -> Array:
+            if name == SAVED_INDEX and counted is not None:
+                return counted
             column = stored[name]
             batches = table._batches(range(len(piece_rows)), [column], 1 << 20)
             values = [batch.column(0) for batch in batches]
