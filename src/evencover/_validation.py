@@ -289,9 +289,9 @@ def align_classes(
     if known is None:
         vector = plain_array(values)
         if vector.shape != (n_classes,):
-            found = len(vector) if vector.ndim == 1 else f"shape {vector.shape}"
+            size = len(vector) if vector.ndim == 1 else f"shape {vector.shape}"
             raise InputError(
-                f"'{name}' must have one entry per class. Got {found} for {n_classes} classes."
+                f"'{name}' must have one entry per class. Got {size} for {n_classes} classes."
             )
         return vector
     names = [str(each) for each in (range(n_classes) if class_names is None else class_names)]
