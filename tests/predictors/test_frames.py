@@ -249,6 +249,17 @@ def test_an_index_that_only_counts_is_no_index(languages):
         assert found.thresholds_.tolist() == expected.thresholds_.tolist()
 
 
+def test_labels_in_order_are_not_joined_to_ids_that_count(languages):
+    p, y, names = languages
+    other = np.random.default_rng(0).permutation(len(y))
+    frame = pd.DataFrame(p, columns=names).assign(id=other)
+    expected = StandardPredictor().fit(p, y)
+    found = StandardPredictor().fit(frame, pd.Series(y))  # its index is only the default
+    assert found.thresholds_.tolist() == expected.thresholds_.tolist()
+    with pytest.raises(InputError, match="either the ids or the index"):
+        StandardPredictor().fit(frame, pd.Series(y).iloc[other])
+
+
 def test_an_index_that_does_not_match_is_refused(languages):
     p, y, _ = languages
     frame = pd.DataFrame(p, index=np.arange(len(y)) + 5)

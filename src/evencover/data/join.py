@@ -95,18 +95,27 @@ def match(source: Source, column: RowValues, what: str) -> tuple[Any, IntArray |
 def _ids_to_match(source: Source, column: RowValues) -> Array | None:
     """Return the ids of the rows, or their index, whichever the ids of the column are.
 
-    An index that counts 0, 1, 2, ... matches only the same numbers in another order.
+    An index that counts 0, 1, 2, ... matches only an index of the same numbers in another order.
     """
     if column.ids is None:
         return None
+    may_match = (source.index,) if _counts(column) else (source.ids, source.index)
+    known = [ids for ids in may_match if ids is not None]
+    if not known:
+        return None
     theirs = np.sort(row_ids(column.ids, len(column.ids)))
-    known = [ids for ids in (source.ids, source.index) if ids is not None]
-    for ids in known:
-        if np.array_equal(np.sort(row_ids(ids, len(ids))), theirs):
-            return ids
+    keys = [row_ids(ids, len(ids)) for ids in known]
+    found = [place for place, mine in enumerate(keys) if np.array_equal(np.sort(mine), theirs)]
+    if len(found) == 2 and column.is_index and not np.array_equal(*keys):
+        raise InputError(
+            "The index of the labels must match either the ids or the index of the rows. Got one "
+            "that matches both, in different orders; pass a frame with a column of ids."
+        )
+    if found:
+        return known[found[0]]
     if _counts(column) or (source.ids is None and _counts(RowValues(None, source.index, True))):
         return None
-    return known[0] if known else None
+    return known[0]
 
 
 def _counts(column: RowValues) -> bool:
