@@ -26,7 +26,10 @@ from evencover.errors import listed
 SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
 _WHOLE = re.compile(r"-?[0-9]+")
 # What a table with one row per class may call the column of classes.
-CLASS_KEYS = ("class", "class_name", "class_names", "classes", "label", "labels", "name")
+CLASS_KEYS = (
+    *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
+    "__index_level_0__",  # of pandas
+)
 LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 

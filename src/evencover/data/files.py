@@ -230,10 +230,17 @@ def _read(
         ids = next((name for name in id_keys if name in columns), None)
         values = _values(columns, key, location, besides=ids)
         if list(columns) == [ONLY_ARRAY] and _is_text_table(location) and len(values):
-            values = values[values[0] == key or len(values) - 1 == n_rows :]
-        if ids == SAVED_INDEX:
-            return values, index_ids(columns[ids])
-        return values, None if ids is None else columns[ids]
+            has_heading = values[0] == key or len(values) - 1 == n_rows
+            values = values[1:] if has_heading else values
+        if ids is None:
+            return values, None
+        found = columns[ids]
+        if len(found) != len(values):
+            raise InputError(
+                f"'{location}' must have one id for each of its {len(values)} values. "
+                f"Got {len(found)} in {ids!r}."
+            )
+        return values, index_ids(found) if ids == SAVED_INDEX else found
 
 
 def _values(
@@ -250,7 +257,8 @@ def _values(
 
 
 def _typed(values: Array, location: Location) -> Array:
-    """Read integers from a text file as integers: there, all values are text."""
-    is_text = location.suffix.lower() not in ARRAYS and not _is_zarr(location)
-    is_arrow = issubclass(TABLES.get(location.suffix.lower(), TextSource), TableSource)
-    return column_from_text(values.tolist()) if is_text and not is_arrow else values
+    """Turn the text of integers into integers, if it comes from a file in which all is text."""
+    ending = location.suffix.lower()
+    is_arrow = issubclass(TABLES.get(ending, TextSource), TableSource)
+    has_types = ending in ARRAYS or _is_zarr(location) or is_arrow
+    return values if has_types else column_from_text(values.tolist())

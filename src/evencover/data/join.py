@@ -106,7 +106,7 @@ def _ids_to_match(source: Source, column: RowValues) -> Array | None:
     theirs = np.sort(row_ids(column.ids, len(column.ids)))
     keys = [row_ids(ids, len(ids)) for ids in known]
     found = [place for place, mine in enumerate(keys) if np.array_equal(np.sort(mine), theirs)]
-    if len(found) == 2 and column.is_index and not np.array_equal(*keys):
+    if len(found) == 2 and column.is_index and not np.array_equal(keys[0], keys[1]):
         raise InputError(
             "The index of the labels must match either the ids or the index of the rows. Got one "
             "that matches both, in different orders; pass a frame with a column of ids."

@@ -190,6 +190,7 @@ class TableSource(Source):
         schema, piece_rows = table._describe()
         index = saved_index(schema)
         counted = saved_range(schema, sum(piece_rows))
+        counted = None if counted is None else index_ids(counted)
         stored = {SAVED_INDEX if name == index else name: name for name in schema.names}
         stored |= {} if counted is None else {SAVED_INDEX: SAVED_INDEX}
 
