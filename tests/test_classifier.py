@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evencover import (
     APS,
+    PAS,
     ClasswisePredictor,
     ClusteredPredictor,
     ConformalClassifier,
@@ -418,3 +419,17 @@ def test_models_without_probabilities_have_none():
     model = ConformalClassifier(LinearSVC())
     assert not hasattr(model, "predict_proba")
     assert hasattr(ConformalClassifier(GaussianNB()), "predict_proba")
+
+
+def test_values_by_class_go_by_the_labels_of_the_model():
+    pandas = pytest.importorskip("pandas")
+    X, y = make_classification(900, 8, n_informative=6, n_classes=4, random_state=0)
+    classes = np.array([30, 10, 40, 20])  # sorted by scikit-learn: 10, 20, 30, 40
+    counts = pandas.Series({30: 1, 10: 200, 40: 50, 20: 9})
+    named = StandardPredictor(score=PAS(counts))
+    plain = StandardPredictor(score=PAS([200, 9, 1, 50]))
+    found, expected = (
+        ConformalClassifier(GaussianNB(), each).fit(X, classes[y]) for each in (named, plain)
+    )
+    np.testing.assert_array_equal(found.predictor_.thresholds_, expected.predictor_.thresholds_)
+    assert found.predict_set(X) == expected.predict_set(X)

@@ -105,6 +105,12 @@ def test_ids_may_be_numbers_or_text():
     text = row_ids(["patient 7", "patient 8", "patient 7"], 3)
     assert text[0] == text[2] != text[1]
     assert text.tolist() == row_ids(np.array(["patient 7", "patient 8", "patient 7"]), 3).tolist()
+    # the decimal text of an integer is the integer, whatever else is among the ids
+    both = ["17", "-3", "0", str(2**64 - 1)]
+    assert row_ids(both, 4).tolist() == [17, 2**64 - 3, 0, 2**64 - 1]
+    assert row_ids([*both, "patient 7"], 5).tolist() == [17, 2**64 - 3, 0, 2**64 - 1, text[0]]
+    others = ["017", "+17", "17.0", "-0", "1_7", "١٧", str(2**64), "-9223372036854775809"]
+    assert not np.isin(row_ids(others, 8), row_ids(np.arange(-20, 20), 40)).any()
     # BLAKE2b with 8 bytes, little endian: a promise to whoever stored a model
     import hashlib
 

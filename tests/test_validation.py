@@ -8,6 +8,7 @@ import pytest
 
 from evencover import (
     APS,
+    PAS,
     RAPS,
     ClasswisePredictor,
     ClusteredPredictor,
@@ -21,7 +22,11 @@ from evencover import (
     RC3PPredictor,
     Softmax,
     StandardPredictor,
+    compare,
+    load,
+    save,
 )
+from evencover._validation import align_classes
 from evencover.predictors import make_predictor, method_names
 from evencover.scores import make_score
 
@@ -309,7 +314,7 @@ def test_ids_that_end_in_a_zero_character_are_ids_of_their_own(simulate):
 
 
 def test_class_names_are_one_per_class():
-    with refused("'class_names' must have one entry per class", "Got 2 names for 3 classes"):
+    with refused("'class_names' must have one entry per class", "Got 2 for 3 classes"):
         StandardPredictor().fit(GOOD, LABELS, class_names=["a", "b"])
     with refused("one of the 3 class names", "'z'"):
         StandardPredictor().fit(GOOD, ["a", "b", "z", "a"], class_names=["a", "b", "c"])
@@ -462,3 +467,120 @@ def test_input_is_never_changed(simulate, quietly):
         predictor.predict_p(p)
         assert (p == before[0]).all()
         assert (y == before[1]).all()
+
+
+# ---- one value per class -------------------------------------------------------------------------
+
+pd = pytest.importorskip("pandas")
+CLASSES = ["oak", "elm", "ash", "fir", "yew"]
+COUNTS = [50, 50, 3, 8, 3]
+
+
+def ways_to_name(values):
+    """Give values of the classes in another order, by name, in every way there is."""
+    order = [3, 0, 4, 2, 1]
+    names, moved = [CLASSES[i] for i in order], [values[i] for i in order]
+    return {
+        "mapping": dict(zip(names, moved, strict=True)),
+        "Series": pd.Series(moved, index=names),
+        "frame with an index": pd.DataFrame({"x": moved}, index=names),
+        "frame": pd.DataFrame({"n": moved, "class": names}),
+        "polars": pytest.importorskip("polars").DataFrame({"species": names, "n": moved}),
+        "Arrow": pytest.importorskip("pyarrow").table({"species": names, "n": moved}),
+        "pairs": list(zip(names, moved, strict=True)),
+    }
+
+
+WAYS = list(ways_to_name(COUNTS))
+
+
+def uses(values):
+    """Give a predictor for each parameter with one value per class."""
+    return {
+        "prevalence": lambda: StandardPredictor(score=PAS(values)),
+        "target_prevalence": lambda: StandardPredictor(target_prevalence=values),
+        "groups": lambda: GroupedPredictor(groups=values),
+    }
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("parameter", list(uses([])))
+def test_values_by_class_are_aligned_by_name(simulate, tmp_path, parameter, way):
+    rows, labels = simulate(400, 5)
+    named = ways_to_name(COUNTS)[way]
+    expected = uses(COUNTS)[parameter]().fit(rows, labels)
+    found = uses(named)[parameter]().fit(rows, labels, class_names=CLASSES)
+    np.testing.assert_array_equal(found.thresholds_, expected.thresholds_)
+    assert found.predict_set(rows) == expected.predict_set(rows)
+    save(found, tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    assert again.predict_set(rows) == expected.predict_set(rows)
+    refit = type(again)(**again.get_params()).fit(rows, labels, class_names=CLASSES[::-1])
+    assert (refit.thresholds_ != expected.thresholds_).any()
+
+
+@pytest.mark.parametrize("parameter", list(uses([])))
+def test_values_by_class_go_by_index_without_names(simulate, parameter):
+    rows, labels = simulate(400, 5)
+    expected = uses(COUNTS)[parameter]().fit(rows, labels)
+    for keys in ([4, 2, 0, 1, 3], ["4", "2", "0", "1", "3"], pd.RangeIndex(4, -1, -1)):
+        named = pd.Series([COUNTS[int(key)] for key in keys], index=keys)
+        found = uses(named)[parameter]().fit(rows, labels)
+        np.testing.assert_array_equal(found.thresholds_, expected.thresholds_)
+    plain = pd.Series(COUNTS)  # its default index names nothing
+    found = uses(plain)[parameter]().fit(rows, labels, class_names=CLASSES)
+    np.testing.assert_array_equal(found.thresholds_, expected.thresholds_)
+
+
+@pytest.mark.parametrize("parameter", list(uses([])))
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"oak": 1, "elm": 2, "ash": 3}, ["2 of them", "fir", "yew"]),
+        (dict.fromkeys([*CLASSES, "larch"], 1), ["1 unknown", "larch"]),
+        (pd.Series(1, index=[*CLASSES, "elm"]), ["elm"]),
+        (pd.Series(1, index=[4, 3, 2, 1, 0]), ["5 of them", "oak", "5 unknown"]),
+        ([1, 2, 3, 4], ["Got 4 for 5 classes"]),
+    ],
+    ids=["missing", "unknown", "twice", "numbers for names", "short"],
+)
+def test_values_that_do_not_fit_the_classes_are_refused(simulate, parameter, values, words):
+    with refused(f"'{parameter}'", *words):
+        uses(values)[parameter]().fit(*simulate(400, 5), class_names=CLASSES)
+
+
+def test_a_default_holds_for_classes_that_are_not_named():
+    values = {"ash": 0.05, "default": 0.1}
+    found = align_classes(values, CLASSES, 5, "alpha", default="default")
+    assert found.tolist() == [0.1, 0.1, 0.05, 0.1, 0.1]
+    with refused("'alpha'", "4 of them"):
+        align_classes({"ash": 0.05}, CLASSES, 5, "alpha", default="default")
+    with refused("'alpha'", "unknown", "default"):
+        align_classes(values, CLASSES, 5, "alpha")
+
+
+def test_class_names_may_be_given_by_index(simulate):
+    rows, labels = simulate(400, 5)
+    by_index = {4: "yew", 0: "oak", 2: "ash", 1: "elm", 3: "fir"}
+    for names in (by_index, pd.Series(by_index), pd.Series(CLASSES)):
+        assert StandardPredictor().fit(rows, labels, class_names=names).class_names_ == CLASSES
+    with refused("'class_names'", "1 of them", "4"):
+        StandardPredictor().fit(rows, labels, class_names={0: "a", 1: "b", 2: "c", 3: "d"})
+
+
+def test_compare_aligns_values_by_class(simulate):
+    rows, labels = simulate(400, 5)
+    source = [pd.DataFrame(rows, columns=CLASSES), labels]
+    methods = [StandardPredictor(), GroupedPredictor(groups=["a", "b", "a", "b", "b"])]
+    expected = compare(
+        rows, labels, methods=methods, scores=[PAS(COUNTS)], n_splits=2, n_per_class=[9, 8, 7, 6, 5]
+    )
+    groups = pd.Series({"yew": "b", "oak": "a", "fir": "b", "ash": "a", "elm": "b"})
+    found = compare(
+        *source,
+        methods=[StandardPredictor(), GroupedPredictor(groups=groups)],
+        scores=[PAS(ways_to_name(COUNTS)["Series"])],
+        n_splits=2,
+        n_per_class={"yew": 5, "oak": 9, "fir": 6, "ash": 7, "elm": 8},
+    )
+    assert found.rows() == expected.rows()

@@ -72,6 +72,31 @@ def _one_chunk(values: Any) -> Any:
     return values.combine_chunks() if values.num_chunks else import_pyarrow().array([], values.type)
 
 
+def saved_index(schema: Any) -> str | None:
+    """Return the name of the one column in which pandas stored an index, if it stored one."""
+    index = _index(schema)
+    return index if isinstance(index, str) else None
+
+
+def saved_range(schema: Any, n_rows: int | None) -> Array | None:
+    """Return the index that pandas stored as a range, if it has as many values as there are rows.
+
+    A stored number of rows is not trusted: the range must not ask for more memory than the rows.
+    """
+    index = _index(schema)
+    if not isinstance(index, dict) or index.get("kind") != "range":
+        return None
+    values = range(int(index["start"]), int(index["stop"]), int(index["step"]))
+    return np.array(values) if len(values) == n_rows else None
+
+
+def _index(schema: Any) -> Any:
+    """Return what pandas wrote of an index with one level: a column, or a range."""
+    about = schema.pandas_metadata
+    columns = about.get("index_columns") if isinstance(about, dict) else None
+    return columns[0] if isinstance(columns, list) and len(columns) == 1 else None
+
+
 def is_list(kind: Any) -> bool:
     """Whether a type is one of Arrow's kinds of lists."""
     types = import_pyarrow().types

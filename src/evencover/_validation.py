@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -21,11 +21,17 @@ from evencover._types import IntArray as IntArray
 from evencover.errors import EvencoverWarning as EvencoverWarning
 from evencover.errors import InputError as InputError
 from evencover.errors import NotFittedError as NotFittedError
+from evencover.errors import listed
 
 # How far a row of probabilities may be from summing to 1: rounding of the stored type, no more.
 # float32 that was bfloat16 is as coarse as two bytes are.
 SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
 _WHOLE = re.compile(r"-?[0-9]+")
+# What a table with one row per class may call the column of classes.
+CLASS_KEYS = (
+    *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
+    "__index_level_0__",  # of pandas
+)
 LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
@@ -253,6 +259,119 @@ def label_indices(
         )
     found = np.array(indices, dtype=np.int64).reshape(values.shape)
     return class_labels(found, n_classes, n_rows, name, place)
+
+
+def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
+    """Tell which column of a table with one row per class has the classes, and which the values.
+
+    >>> class_columns(["class", "prevalence"], "prevalence", "the file")
+    ('class', 'prevalence')
+    """
+    class_name = next((name for name in CLASS_KEYS if name in names and name != key), None)
+    others = [name for name in names if name != class_name]
+    if len(names) == 2:
+        value_name = key if key in names else others[-1]
+        return next(name for name in names if name != value_name), value_name
+    if class_name is None or key not in names:
+        raise InputError(f"{owner} must have the columns 'class' and {key!r}. Got {listed(names)}.")
+    return class_name, key
+
+
+def by_class(values: Any, name: str) -> dict[str, Any] | None:
+    """Return {class: value} of what names its classes; None for a vector in the order of classes.
+
+    Classes are named by a mapping, a pandas Series, a frame with a column of classes, and a list
+    of pairs. A Series whose index is 0, 1, 2, ... by default (RangeIndex) is a vector.
+    """
+    if hasattr(values, "columns"):
+        columns = {str(each): each for each in getattr(values, "column_names", values.columns)}
+        if len(columns) > 1:
+            chosen = class_columns(list(columns), name, f"The frame of '{name}'")
+            lists = [plain_array(values[columns[each]]).tolist() for each in chosen]
+            return _once(zip(*lists, strict=True), name)
+        values = values[next(iter(columns.values()))]
+    if isinstance(values, Mapping):
+        return _once(values.items(), name)
+    if hasattr(values, "iloc") and not _is_default(values.index):
+        return _once(zip(values.index.tolist(), plain_array(values).tolist(), strict=True), name)
+    is_pairs = isinstance(values, list | tuple) and all(
+        isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str)
+        for each in values
+    )
+    return _once(values, name) if is_pairs and len(values) else None
+
+
+def _is_default(index: Any) -> bool:
+    """Whether an index of pandas is the one that a Series has unless it is given another."""
+    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
+
+
+def _once(pairs: Iterable[Any], name: str) -> dict[str, Any]:
+    """Return a dictionary of pairs with text as keys, each of which must occur once."""
+    found: dict[str, Any] = {}
+    repeated: dict[str, None] = {}
+    for key, value in pairs:
+        if str(key) in found:
+            repeated[str(key)] = None
+        found[str(key)] = value
+    if repeated:
+        raise InputError(
+            f"'{name}' must have each class once. Got {len(repeated)} of them more than once "
+            f"({listed(repeated, 3)})."
+        )
+    return found
+
+
+def align_classes(
+    values: Any,
+    class_names: Sequence[str] | None,
+    n_classes: int,
+    name: str,
+    *,
+    default: str | None = None,
+) -> Array:
+    """Return one value per class (K,), in the order of the classes: the one way in for them.
+
+    Values that name their classes (see `by_class`) are aligned by class name, or by class index
+    where the classes have no names. Others are in the order of the classes.
+
+    Parameters
+    ----------
+    values
+        A mapping, a Series, a frame, pairs, or a vector.
+    class_names, n_classes
+        The classes.
+    name
+        The parameter, for messages.
+    default
+        The key whose value holds for classes that are not named; None requires every class.
+
+    >>> align_classes({"bee": 1, "ant": 3}, ["ant", "bee"], 2, "prevalence").tolist()
+    [3, 1]
+    """
+    known = by_class(values, name)
+    if known is None:
+        vector = plain_array(values)
+        if vector.shape != (n_classes,):
+            size = len(vector) if vector.ndim == 1 else f"shape {vector.shape}"
+            raise InputError(
+                f"'{name}' must have one entry per class. Got {size} for {n_classes} classes."
+            )
+        return vector
+    names = [str(each) for each in (range(n_classes) if class_names is None else class_names)]
+    rest = {} if default not in known else dict.fromkeys(names, known.pop(str(default)))
+    missing = [] if rest else [each for each in names if each not in known]
+    unknown = sorted(known.keys() - set(names))
+    if missing or unknown or len(set(names)) < n_classes:
+        found = [f"none for {len(missing)} of them ({listed(missing, 3)})"] * bool(missing)
+        found += [f"{len(unknown)} unknown ({listed(unknown, 3)})"] * bool(unknown)
+        kind = "index, because they have no names" if class_names is None else "name"
+        raise InputError(
+            f"'{name}' must have one entry for each of the {n_classes} classes, by {kind}. "
+            f"Got {' and '.join(found) or 'classes that share a name'}."
+        )
+    values_of = rest | known
+    return plain_array([values_of[each] for each in names])
 
 
 def _no_class(values: FloatArray) -> int | None:

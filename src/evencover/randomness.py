@@ -8,6 +8,7 @@ content and its place in the input (`_kernels.row_keys`), so that rows differ ho
 from __future__ import annotations
 
 import hashlib
+import re
 from enum import IntEnum
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._validation import Array, FloatArray, InputError, plain_array, whole_number
+
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,19}")  # as Python and NumPy print an integer
 
 
 class Use(IntEnum):
@@ -64,10 +67,13 @@ def order_of_repeated_ids(random_state: int, ids: Array, row_places: Array) -> t
 
 
 def row_ids(ids: Any, n_rows: int) -> Array:
-    """The user's stable ids as 64-bit numbers. Text is hashed (BLAKE2b), integers are kept.
+    """Turn the user's stable ids into 64-bit keys: integers as they are, text hashed (BLAKE2b).
 
-    >>> row_ids(["patient 7", "patient 8"], 2).dtype
-    dtype('uint64')
+    The decimal text of an integer has the key of the integer, so that a key does not depend on the
+    type in which a file stores its ids.
+
+    >>> row_ids([17], 1) == row_ids(["17"], 1), row_ids(["17"], 1) == row_ids(["017"], 1)
+    (array([ True]), array([False]))
     """
     values = plain_array(ids, "'ids'")
     if values.shape != (n_rows,):
@@ -76,11 +82,17 @@ def row_ids(ids: Any, n_rows: int) -> Array:
         )
     if values.dtype.kind in "iu":
         return values.astype(np.uint64)
-    if values.dtype.kind in "UO" and all(isinstance(value, str) for value in values.tolist()):
-        _refuse_halves(values.tolist())
-        digests = (hashlib.blake2b(v.encode(), digest_size=8).digest() for v in values.tolist())
-        return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+    texts = values.tolist()
+    if values.dtype.kind in "UOT" and all(isinstance(value, str) for value in texts):
+        _refuse_halves(texts)
+        return np.array([_key(text) for text in texts], dtype=np.uint64)
     raise InputError(f"'ids' must be integers or text. Got the type {values.dtype} instead.")
+
+
+def _key(text: str) -> int:
+    if _DECIMAL.fullmatch(text) and -(2**63) <= int(text) < 2**64:
+        return int(text) % 2**64  # as NumPy casts a negative integer
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _refuse_halves(texts: list[str]) -> None:

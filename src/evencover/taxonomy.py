@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evencover._validation import align_classes, by_class
 from evencover.errors import InputError
 from evencover.sets import PredictionSets
 
@@ -108,7 +109,10 @@ class Taxonomy:
 
     @classmethod
     def read(cls, taxonomy: Any, class_names: Sequence[str] | None) -> Taxonomy:
-        """A taxonomy from a path, chains, a mapping {child: parent}, or itself."""
+        """Make a taxonomy from a path, chains, parents by child, a group per class, or itself.
+
+        Parents by child are a mapping, a Series or a two-column frame; groups are a vector (K,).
+        """
         if isinstance(taxonomy, cls):
             if class_names is not None and list(map(str, class_names)) != taxonomy.class_names:
                 raise InputError("The taxonomy must have the classes of the predictor, in order.")
@@ -117,8 +121,13 @@ class Taxonomy:
             return cls.from_file(taxonomy, class_names)
         if class_names is None:
             raise InputError("A taxonomy needs class names, and the data have none.")
-        pairs = taxonomy.items() if isinstance(taxonomy, Mapping) else taxonomy
-        return cls(pairs, class_names)
+        chains, parents = taxonomy, by_class(taxonomy, "taxonomy")
+        if parents is not None:
+            chains = parents.items()
+        elif hasattr(taxonomy, "__array__") or isinstance(next(iter(taxonomy), None), str):
+            groups = align_classes(taxonomy, class_names, len(class_names), "taxonomy")
+            chains = zip(class_names, groups.tolist(), strict=True)
+        return cls(chains, class_names)
 
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
         """Find the smallest nodes that cover a set of classes, at most `most` of them.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.running import assert_found, succeeded
+from cli.running import NAMES, assert_found, refused, succeeded
 
 import evencover
 from evencover import PAS, RAPS, SAPS, load
@@ -63,3 +63,39 @@ def test_every_method_and_score_is_calibrated_by_name(folder, run, data, argumen
     sets = again.predict_set(data.rows[300:])
     assert np.load("sets.npz")["indices"].tolist() == sets.indices.tolist()
     assert_found("FracBelow50", succeeded(run("evaluate", "m.safetensors", "test.npz")).out)
+
+
+def write_by_class(name, column, values):
+    """Write values of the classes in another order, with a column of their names."""
+    order = [4, 0, 5, 2, 1, 3]
+    lines = [f"{NAMES[place]},{values[place]}" for place in order]
+    Path(name).write_text("\n".join([f"class,{column}", *lines]), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("option", "column", "values", "more"),
+    [
+        ("--prevalence", "prevalence", [50, 3, 9, 1, 70, 2], ("--score", "pas")),
+        ("--target-prevalence", "count", [50, 3, 9, 1, 70, 2], ()),
+        ("--groups", "groups", list("aabbba"), ("--method", "grouped")),
+    ],
+)
+def test_files_with_a_column_of_classes_go_by_name(folder, run, option, column, values, more):
+    more = more if "--method" in more else (*more, "--method", "standard")
+    Path("plain.txt").write_text("\n".join(map(str, values)))
+    succeeded(run("calibrate", "cal.npz", "-o", "plain.safetensors", option, "plain.txt", *more))
+    write_by_class("named.csv", column, values)
+    succeeded(run("calibrate", "cal.npz", "-o", "named.safetensors", option, "named.csv", *more))
+    expected, found = load("plain.safetensors"), load("named.safetensors")
+    assert found.thresholds_.tolist() == expected.thresholds_.tolist()
+    rows = np.load("new.npy")
+    assert found.predict_set(rows) == expected.predict_set(rows)
+    succeeded(run("info", "named.safetensors"))
+    text = Path("named.csv").read_text("utf-8")
+    for wrong in (text.replace(NAMES[3], "oak"), text + f"\n{NAMES[3]},{values[3]}"):
+        Path("wrong.csv").write_text(wrong, encoding="utf-8")
+        line = refused(
+            run("calibrate", "cal.npz", "-o", "w.safetensors", option, "wrong.csv", *more)
+        )
+        assert NAMES[3] in line
+    assert not Path("w.safetensors").exists()

@@ -1,6 +1,7 @@
 """Commands on files as people have them: stray columns, other names, swapped arguments."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,3 +91,107 @@ def test_a_wrong_label_is_named_by_its_own_file(folder, model, run, data):
     np.save("wrong.npy", labels)
     line = refused(run("evaluate", model, "new.npy", "--labels", "wrong.npy"))
     assert "Got 99 in row 17 of 'wrong.npy'" in line
+
+
+def write_labels(name, ids, labels, heading="id,label"):
+    """Write labels with their ids, in another order than the rows."""
+    order = np.random.default_rng(3).permutation(len(ids))
+    lines = [f"{ids[place]},{labels[place]}" for place in order]
+    Path(name).write_text("\n".join([heading, *lines]), encoding="utf-8")
+
+
+IDS = [f"case {number}" for number in range(300)]
+COMMANDS = {
+    "calibrate": ("calibrate", "rows.npz", "-o", "m.safetensors", "--force"),
+    "evaluate": ("evaluate", "model.safetensors", "rows.npz", "--json"),
+    "compare": ("compare", "rows.npz", "--n-splits", 2, "--scores", "softmax,aps", "--json"),
+    "recommend": ("recommend", "rows.npz", "--json"),
+    "report": ("report", "model.safetensors", "rows.npz", "-o", "page.html", "--force"),
+    "monitor": ("monitor", "model.safetensors", "rows.npz", "--state", "s.json", "--json"),
+    "update": ("update", "model.safetensors", "rows.npz", "-o", "m.safetensors", "--force"),
+}
+RESULTS = {"calibrate": "m.safetensors", "report": "page.html", "update": "m.safetensors"}
+
+
+def outcome(run, command, *more):
+    """Run a command; return what it found, and what it noted."""
+    Path("s.json").unlink(missing_ok=True)
+    result = run(*COMMANDS[command], *more)
+    assert result.code in (0, 3), result.err
+    file = RESULTS.get(command)
+    return (result.out if file is None else Path(file).read_bytes()), result.err
+
+
+@pytest.mark.parametrize("ids_in", ["the data", "a file"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_labels_with_ids_join_rows_with_ids(folder, model, run, data, command, ids_in):
+    rows, labels = data.rows[300:], data.labels[300:]
+    Path("ids.txt").write_text("\n".join(IDS))
+    own = {"ids": IDS} if ids_in == "the data" else {}
+    more = () if own else ("--ids", "ids.txt")
+    np.savez("rows.npz", probs=rows, labels=labels, ids=IDS)
+    expected, noted = outcome(run, command)
+    assert "matched" not in noted
+    np.savez("rows.npz", probs=rows, **own)
+    write_labels("labels.csv", IDS, labels)
+    found, noted = outcome(run, command, *more, "--labels", "labels.csv")
+    assert found == expected
+    assert len([line for line in noted.splitlines() if "matched by id" in line]) == 1
+    write_labels("labels.csv", IDS, labels, "id,diagnosis")  # the only other column
+    assert outcome(run, command, *more, "--labels", "labels.csv")[0] == expected
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_ids_on_one_side_match_by_position_and_say_so(folder, model, run, data, command):
+    rows, labels = data.rows[300:], data.labels[300:]
+    np.savez("rows.npz", probs=rows, labels=labels)
+    expected, _ = outcome(run, command)
+    np.savez("rows.npz", probs=rows)
+    lines = [f"{name},{label}" for name, label in zip(IDS, labels, strict=True)]
+    Path("labels.csv").write_text("\n".join(["id,label", *lines]))
+    found, noted = outcome(run, command, "--labels", "labels.csv")
+    assert found == expected
+    assert "matched by position: no ids in 'rows.npz'" in noted
+    np.savez("rows.npz", probs=rows, ids=IDS)
+    Path("labels.txt").write_text("\n".join(map(str, labels)))
+    assert (
+        "matched by position: no ids in the labels"
+        in outcome(run, command, "--labels", "labels.txt")[1]
+    )
+    Path("labels.txt").write_text("\n".join(map(str, labels[1:])))
+    assert run(*COMMANDS[command], "--labels", "labels.txt").code == 2
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "monitor"])
+def test_ids_that_do_not_match_are_counted_and_shown(folder, model, run, data, command):
+    rows, labels = data.rows[300:], data.labels[300:]
+    np.savez("rows.npz", probs=rows, ids=IDS)
+    others = [*IDS[2:], "stranger"]
+    write_labels("labels.csv", others, labels[:299])
+    line = refused(run(*COMMANDS[command], "--labels", "labels.csv"))
+    for words in ("2 rows without labels", "case 0", "1 labels without a row", "stranger"):
+        assert words in line
+    write_labels("labels.csv", [*IDS, "case 7"], [*labels, 0])
+    assert "case 7" in refused(run(*COMMANDS[command], "--labels", "labels.csv"))
+
+
+def test_the_group_of_each_row_joins_by_id_too(folder, run, data):
+    rows, labels = data
+    ids, groups = np.arange(600), np.where(rows.max(axis=1) > 0.5, "sure", "unsure")
+    np.savez("all.npz", probs=rows, labels=labels, ids=ids)
+    Path("groups.txt").write_text("\n".join(groups))
+    write_labels("groups.csv", ids, groups, "id,groups")
+    for file in ("groups.txt", "groups.csv"):
+        arguments = ("--method", "row-grouped", "--row-groups", file, "--force")
+        succeeded(run("calibrate", "all.npz", "-o", f"{file}.safetensors", *arguments))
+    assert (
+        Path("groups.csv.safetensors").read_bytes() == Path("groups.txt.safetensors").read_bytes()
+    )
+
+
+def test_rows_with_ids_update_a_model_without(folder, model, run, data):
+    np.savez("ids.npz", probs=data.rows[300:], labels=data.labels[300:], ids=IDS)
+    result = succeeded(run("update", model, "ids.npz", "-o", "with.safetensors"))
+    assert "ignored" in result.err
+    succeeded(run("update", model, "test.npz", "-o", "without.safetensors"))
+    assert Path("with.safetensors").read_bytes() == Path("without.safetensors").read_bytes()

@@ -103,19 +103,19 @@ def test_labels_that_come_later_join_by_id(folder, data, watch, model):
         file.write("ids,labels\n")
         file.writelines(f"case {n},{labels[n]}\n" for n in later)
         file.write("case 9999,0\n")
-    result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id", "--period", "p"))
+    result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--period", "p"))
     assert "rows without a label yet: 100; labels without a row here: 1" in result.err
     grown = [f"case {n},{labels[n]}\n" for n in range(250)]  # most of these were counted
     (folder / "labels.csv").write_text("ids,labels\n" + "".join(grown))
-    result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id", "--period", "q"))
+    result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--period", "q"))
     n_both = int((later < 250).sum())
     assert f"counted before: {n_both}" in result.err
     assert f"{450 - n_both} labelled rows" in result.out
-    again = succeeded(watch("rows.npz", "--labels", "labels.csv", "--by-id"))
+    again = succeeded(watch("rows.npz", "--labels", "labels.csv"))
     assert "counted before: 250" in again.err
     assert f"{450 - n_both} labelled rows" in again.out
     (folder / "labels.csv").write_text("ids,labels\ncase 9999,0\ncase 7,0\ncase 3,oak\n")
-    wrong = watch("rows.npz", "--labels", "labels.csv", "--by-id", state="new.json")
+    wrong = watch("rows.npz", "--labels", "labels.csv", state="new.json")
     assert wrong.code == 2
     assert "Got 'oak' in row 2 of 'labels.csv'" in wrong.err
     later = np.union1d(later, np.arange(250))
@@ -142,7 +142,6 @@ def test_bad_input_is_one_sentence_and_the_state_stays(folder, data, watch, mode
     succeeded(watch("test.npz"))
     before = (folder / "watch.json").read_bytes()
     assert "'false_alarm' must be 0.05, as in" in refused(watch("new.npy", "--false-alarm", "0.1"))
-    assert "needs --labels" in refused(watch("new.npy", "--by-id"))
     assert "does not exist" in refused(watch("new.npy", state="nowhere/watch.json"))
     assert "Cannot read" in refused(watch("none.npz"))
     (folder / "cut.json").write_bytes(before[:-9])

@@ -13,6 +13,7 @@ from inputs import LABELS, LOGITS, NAMES, ROWS, K, N, assert_holds, pa, read, wr
 from evencover import EvencoverWarning, InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.data.files import column_from_file
+from evencover.randomness import row_ids
 
 pd = pytest.importorskip("pandas")
 RANKED = -np.sort(-ROWS, axis=1)[:, :3]
@@ -140,7 +141,7 @@ def test_samples_of_lm_eval(tmp_path, block_elements, leaf, left_out):
     records = samples_of_lm_eval(leaf, left_out)
     source = as_source(write_lines(tmp_path / "samples.jsonl", records))
     assert source.logits is True
-    assert source.ids.tolist() == list(range(N))
+    assert row_ids(source.ids, N).tolist() == list(range(N))
     assert_holds(source, LOGITS.astype("f8"))
 
 

@@ -1,6 +1,7 @@
 """CSV and TSV: a first line of names, labels in a column, and what is wrong with a line."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
 
 from evencover import InputError
 from evencover.data import as_source
-from evencover.data.files import column_from_file
+from evencover.data.files import column_from_file, ids_from_file
+from evencover.randomness import row_ids
 
 DOUBLES = ROWS.astype(np.float64)
 
@@ -121,3 +123,25 @@ def test_a_label_is_not_cut_off_at_a_comma(tmp_path, content):
         column_from_file(path)
     path.write_text(content.replace("Mam, Northern", '"Mam, Northern"'))
     assert column_from_file(path).tolist() == ["Mam, Northern"]
+
+
+def test_ids_in_text_are_text(tmp_path):
+    """One id that is no number changes no other key, and zeros in front count."""
+    numbers, mixed = ["7", "017", "12"], ["7", "017", "patient 12"]
+    keys = []
+    for ids in (numbers, mixed):
+        table = [["id", "a", "b"], *([each, 0.25, 0.75] for each in ids)]
+        csv = write(tmp_path / "p.csv", table)
+        records = [{"id": int(each) if each == "7" else each, "p": [0.25, 0.75]} for each in ids]
+        lines = [json.dumps(record) for record in records]
+        (tmp_path / "p.jsonl").write_text("\n".join(lines))
+        (tmp_path / "ids.txt").write_text("\n".join(ids))
+        for found in (
+            as_source(csv).ids,
+            as_source(tmp_path / "p.jsonl").ids,
+            ids_from_file(tmp_path / "ids.txt"),
+        ):
+            assert found.tolist() == ids
+            keys.append(row_ids(found, 3)[:2].tolist())
+    assert keys == [keys[0]] * 6
+    assert keys[0][0] == 7 != keys[0][1]

@@ -6,7 +6,16 @@ import numpy as np
 import oracle
 import pytest
 
-from evencover import APS, RAPS, EvencoverWarning, InputError, Softmax, StandardPredictor
+from evencover import (
+    APS,
+    PAS,
+    RAPS,
+    EvencoverWarning,
+    GroupedPredictor,
+    InputError,
+    Softmax,
+    StandardPredictor,
+)
 from evencover.evaluation import CoverageReport, metrics
 from evencover.evaluation.metrics import METRICS, Metric
 from evencover.experiments import Grid, run
@@ -233,3 +242,35 @@ def test_the_frame_has_a_row_per_record(results):
 def test_grids_of_the_documentation_run():
     grid = Grid(datasets=[{"twin": "cifar-100", "scale": 0.1}], n_avg=[10], repetitions=2)
     assert all(row["simulated"] for row in run(grid).records)
+
+
+def test_labels_go_by_id_and_values_per_class_by_name(data, tmp_path):
+    rows, labels = data
+    names, place = [f"class {n}" for n in range(12)], np.arange(len(labels))
+    counts, groups = np.arange(12) ** 2 + 1, [f"group {n % 3}" for n in range(12)]
+    np.savez(tmp_path / "p.npz", probs=rows, ids=place, class_names=names)
+    lines = [f"{n},{labels[n]}\n" for n in place[::-1]]
+    (tmp_path / "y.csv").write_text("".join(["id,label\n", *lines]))
+    by_name = {f"class {n}": [int(counts[n]), groups[n]] for n in range(11, -1, -1)}
+    grid = {
+        "datasets": [{"path": "p.npz", "labels": "y.csv"}],
+        "scores": [{"name": "pas", "prevalence": {name: by_name[name][0] for name in by_name}}],
+        "methods": [
+            "standard",
+            {"name": "grouped", "groups": {name: by_name[name][1] for name in by_name}},
+        ],
+    }
+    np.savez(tmp_path / "all.npz", probs=rows, ids=place, labels=labels)
+    plain = {
+        "datasets": [{"path": "all.npz"}],
+        "scores": [PAS(counts)],
+        "methods": ["standard", GroupedPredictor(groups=groups)],
+    }
+    found, expected = (
+        run(Grid(**each, n_avg=[10], repetitions=2, folder=tmp_path)).records
+        for each in (grid, plain)
+    )
+    same = found[0].keys() - {"dataset", "score", "parameters"}
+    assert [{key: each[key] for key in same} for each in found] == [
+        {key: each[key] for key in same} for each in expected
+    ]

@@ -39,3 +39,19 @@ def test_a_fold_whose_model_is_another_is_told(rows):
 def test_bad_folds_are_refused(rows, folds):
     with pytest.raises(InputError, match="'folds' must"):
         from_cross_val(*rows, folds)
+
+
+def test_labels_and_folds_with_an_index_join_rows_with_an_index(simulate):
+    pandas = pytest.importorskip("pandas")
+    rows, labels = simulate(300, 4)
+    folds = np.arange(300) % 3
+    names = [f"case {number}" for number in range(300)]
+    expected = from_cross_val(rows, labels, folds, "standard")
+    other = np.random.default_rng(0).permutation(300)
+    found = from_cross_val(
+        pandas.DataFrame(rows, index=names),
+        pandas.Series(labels, index=names).iloc[other],
+        pandas.Series(folds, index=names).iloc[other[::-1]],
+        "standard",
+    )
+    assert found.thresholds_.tolist() == expected.thresholds_.tolist()

@@ -350,7 +350,7 @@ def test_no_score_is_above_the_maximum(simulate, score):
         (None, "must be 'auto' or one number per class"),
         ([1, 0, 2], "above 0. Got 0 for class 1"),
         ([1, np.nan], "finite and above 0"),
-        ([1, 2], "one number per class. Got 2 for 3 classes"),
+        ([1, 2], "'prevalence' must have one entry per class"),
     ],
 )
 def test_prevalences_are_positive_numbers(prevalence, words):
@@ -379,7 +379,7 @@ GOOD, LABELS = np.full((20, 4), 0.25), np.arange(20) % 4
         (FuzzyPredictor(bandwidth=np.nan), "'bandwidth' parameter"),
         (FuzzyPredictor(holdout=1.0), r"'holdout' parameter .* in \(0, 1\)"),
         (FuzzyPredictor(holdout=0), "'holdout' parameter"),
-        (GroupedPredictor(groups=[0, 1]), "one entry per class. Got shape .2,. for 4"),
+        (GroupedPredictor(groups=[0, 1]), "'groups' must have one entry per class"),
         (GroupedPredictor(groups=["a", 1, None, 2]), "all names or all numbers"),
         (GroupedPredictor(over_groups="rc3p"), "Unknown method over groups 'rc3p'"),
         (GroupedPredictor(over_groups="macro", exact=True), "'exact' parameter of MacroPredictor"),

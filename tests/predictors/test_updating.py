@@ -161,16 +161,22 @@ def test_those_that_keep_no_rows_say_so(data, tmp_path):
         assert load(tmp_path / "model.safetensors").kept_scores_ is None
 
 
-def test_ids_must_go_on_as_they_began(data):
+def test_rows_with_ids_stay_with_ids(data):
     rows, labels = data
     with_ids = StandardPredictor().fit(rows[:CUT], labels[:CUT], ids=IDS[:CUT])
-    with pytest.raises(InputError, match="must have ids if the calibration rows had some"):
+    with pytest.raises(InputError, match="must have ids"):
         with_ids.partial_fit(rows[CUT:], labels[CUT:])
-    without = StandardPredictor().fit(rows[:CUT], labels[:CUT])
-    with pytest.raises(InputError, match="must have ids if"):
-        without.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:])
     with pytest.warns(EvencoverWarning, match="150 of 400 rows have the id of an earlier row"):
         with_ids.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[:150])
+
+
+def test_ids_are_ignored_where_the_calibration_rows_have_none(data):
+    rows, labels = data
+    parts = StandardPredictor(score="aps").fit(rows[:CUT], labels[:CUT])
+    with pytest.warns(EvencoverWarning, match="ids of .* are ignored"):
+        parts.partial_fit(rows[CUT:], labels[CUT:], ids=IDS[CUT:])
+    whole = StandardPredictor(score="aps").fit(rows, labels)
+    np.testing.assert_array_equal(parts.thresholds_, whole.thresholds_)
 
 
 @pytest.mark.parametrize(

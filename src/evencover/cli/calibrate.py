@@ -71,14 +71,14 @@ def run(
     allow_empty
         Whether sets may be empty; if not, an empty set is given the most probable class.
     groups
-        File with one group per class, for a method that takes 'groups'; of any kind that is read,
-        or text with one per line.
+        File with the columns 'class' and 'groups', or one group per class in their order, for a
+        method that takes 'groups'.
     prevalence
-        File with one number per class, such as the training counts, for a score that takes
-        'prevalence'.
+        File with the columns 'class' and 'prevalence', or one number per class in their order,
+        such as the training counts, for a score that takes 'prevalence'.
     target_prevalence
-        Have coverage over all rows for other class frequencies than those of the data: a file with
-        one number per class, such as expected counts, or "uniform", for methods that can.
+        Have coverage over all rows for other class frequencies than those of the data: a file as
+        for --prevalence, such as expected counts, or "uniform", for methods that can.
     settings
         Any other parameter of the method or the score, as name=value, such as tau=0.9; may be
         repeated.
@@ -120,7 +120,7 @@ def run(
         random_state=seed,
     )
     with executor(dask) as workers:
-        predictor.fit(source, **read.of_rows(), executor=workers, gather=gather)
+        predictor.fit(source, groups=read.groups(source), executor=workers, gather=gather)
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "

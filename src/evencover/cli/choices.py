@@ -25,7 +25,7 @@ def read_settings(
     pairs: Sequence[str] | None, groups: str | None, prevalence: str | None
 ) -> dict[str, Any]:
     """Values by parameter name, those of files included."""
-    from evencover.data.files import column_from_file
+    from evencover.data.files import class_values_from_file
 
     settings: dict[str, Any] = {}
     for pair in pairs or ():
@@ -38,19 +38,17 @@ def read_settings(
             )
         settings[name] = _value(value.strip())
     if groups is not None:
-        settings["groups"] = column_from_file(groups, "groups").tolist()
+        settings["groups"] = class_values_from_file(groups, "groups")
     if prevalence is not None:
-        settings["prevalence"] = tuple(_numbers(column_from_file(prevalence, "prevalence")))
+        settings["prevalence"] = _numbers(prevalence, "--prevalence")
     return settings
 
 
 def read_target(target: str | None) -> Any:
     """The target prevalence: a word, or the numbers of a file."""
-    from evencover.data.files import column_from_file
-
-    if target in (None, "uniform"):
+    if target is None or target == "uniform":
         return target
-    return tuple(_numbers(column_from_file(target, "prevalence"), "--target-prevalence"))
+    return _numbers(target, "--target-prevalence")
 
 
 def make_methods(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
@@ -166,8 +164,16 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _numbers(values: Any, option: str = "--prevalence") -> list[float]:
+def _numbers(file: str, option: str) -> list[Any]:
+    """Read one number per class, alone or in a pair with its class."""
+    from evencover.data.files import class_values_from_file
+
     try:
-        return [float(value) for value in values.tolist()]
-    except ValueError:
+        return [
+            (each[0], float(each[1])) if isinstance(each, tuple) else float(each)
+            for each in class_values_from_file(file, "prevalence")
+        ]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"The file of {option} must hold one number per class.") from None

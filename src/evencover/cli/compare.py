@@ -72,11 +72,11 @@ def run(
     min_coverage
         Recommend only candidates that cover at least this share of all rows.
     groups
-        File with one group per class, for a method that takes 'groups'; of any kind that is read,
-        or text with one per line.
+        File with the columns 'class' and 'groups', or one group per class in their order, for a
+        method that takes 'groups'.
     prevalence
-        File with one number per class, such as the training counts, for a score that takes
-        'prevalence'.
+        File with the columns 'class' and 'prevalence', or one number per class in their order,
+        such as the training counts, for a score that takes 'prevalence'.
     settings
         A parameter of methods or scores, as name=value, such as tau=0.9, for all that take it;
         may be repeated.

@@ -84,7 +84,11 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
 def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
     """A parameter that not all methods have, unless it is None."""
     value = getattr(predictor, name, None)
-    return {} if value is None else {name: str(value) if np.ndim(value) == 0 else "as given"}
+    return (
+        {}
+        if value is None
+        else {name: "as given" if isinstance(value, dict | list) else str(value)}
+    )
 
 
 def of_data(source: Source) -> dict[str, Any]:

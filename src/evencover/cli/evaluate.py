@@ -40,7 +40,7 @@ def run(
     predictor = load(model)
     source = read.open(data, "evaluating")
     with executor(dask) as workers:
-        report = predictor.evaluate(source, **read.of_rows(), executor=workers)
+        report = predictor.evaluate(source, groups=read.groups(source), executor=workers)
     if as_json:
         print_json(report.to_dict())
         return

@@ -17,7 +17,7 @@ from evencover.output.atomic import refuse_existing
 from evencover.output.locks import only_writer_of
 
 if TYPE_CHECKING:
-    from evencover.data.joined import LabelledRows
+    from evencover.data.join import LabeledRows
     from evencover.monitoring import CoverageMonitor
 
 ALARM = 3  # the exit code
@@ -31,7 +31,6 @@ def run(
     *,
     state: Path,
     merge: States = None,
-    by_id: Switch = False,
     reference: str | None = None,
     false_alarm: float | None = None,
     tolerance: float | None = None,
@@ -51,15 +50,12 @@ def run(
         Written by calibrate.
     data
         Rows with labels are counted as covered or not; rows without only for drift. Without data
-        the state is shown as it is.
+        the state is shown as it is. Where --labels joins by id, rows without a label yet are left
+        out, and rows whose id was counted before are not counted again: the files may grow.
     state
         Where the counts are kept (JSON); made if it does not exist.
     merge
         States of other services with the same model, which are added to this one, each once.
-    by_id
-        The labels of --labels have ids, too, and join the rows by id. Rows whose label is not
-        there yet are left out; those that were counted under their id before are not counted
-        again, so the file may be one that grows.
     reference
         Rows that drift is measured from, such as the calibration rows; needed once.
     false_alarm
@@ -94,7 +90,7 @@ def run(
     with nullcontext() if only_shown else only_writer_of(path):  # or counts of one would be lost
         monitor = CoverageMonitor.open(state, predictor, **levels)
         if data is not None:
-            _count(monitor, data, read, by_id=by_id, period=period, once=not again)
+            _count(monitor, data, read, period=period, once=not again)
         if reference is not None:
             _measure_from(monitor, reference, read)
         for other in merge or ():
@@ -115,19 +111,20 @@ def run(
         sys.exit(ALARM)
 
 
-def _count(monitor: CoverageMonitor, data: str, read: Input, *, by_id: bool, **how: Any) -> None:
-    if by_id:
-        return _count_joined(monitor, _joined(data, read), **how)
-    rows, source = read.of_rows(), read.open(data, "counting")
-    if source.has_labels:
-        monitor.update(source, ids=rows["ids"], groups=rows["groups"], **how)
+def _count(monitor: CoverageMonitor, data: str, read: Input, **how: Any) -> None:
+    from evencover.data.join import LabeledRows
+
+    source = read.open(data, "counting", complete=False)
+    if isinstance(source, LabeledRows):
+        _count_joined(monitor, source, read.groups(source.whole), **how)
+    elif source.has_labels:
+        monitor.update(source, groups=read.groups(source), **how)
     else:
-        monitor.observe(source, ids=rows["ids"], groups=rows["groups"])
-    return None
+        monitor.observe(source, groups=read.groups(source))
 
 
 def _count_joined(
-    monitor: CoverageMonitor, joined: LabelledRows, *, period: str | None, once: bool
+    monitor: CoverageMonitor, joined: LabeledRows, groups: Any, *, period: str | None, once: bool
 ) -> None:
     n_counted = joined.leave_out(monitor.counts.ids) if once else 0
     n_waiting, n_unused = joined.n_waiting, joined.n_unused
@@ -137,27 +134,9 @@ def _count_joined(
             f"rows that were counted before: {n_counted:,}."
         )
     if joined.n_rows:
-        monitor.update(joined, period=period)
+        groups = None if groups is None else groups[joined.is_kept]
+        monitor.update(joined, groups=groups, period=period)
         monitor.counts.add_ids(joined.keys)
-
-
-def _joined(data: str, read: Input) -> LabelledRows:
-    from dataclasses import replace
-
-    from evencover.data.files import column_from_file
-    from evencover.data.joined import LabelledRows
-
-    if read.labels is None or read.row_groups is not None:
-        raise InputError("--by-id needs --labels with ids, and does not go with --row-groups.")
-    source = replace(read, labels=None).open(data, "counting")
-    given = read.of_rows()["ids"]
-    ids = source.ids if given is None else given
-    if ids is None:
-        raise InputError(f"--by-id needs ids. Got none with {source.name}; pass --ids.")
-    labels = column_from_file(read.labels, read.labels_key or "labels")
-    label_ids = column_from_file(read.labels, read.ids_key or "ids")
-    file = read.labels
-    return LabelledRows(source, ids, label_ids, labels, lambda row: f"row {row} of '{file}'")
 
 
 def _not_merged_yet(

@@ -79,18 +79,19 @@ def run(
     check_sets_format(output)
     refuse_swapped(model, data)
     predictor = load(model)
-    source, of_rows = read.open(data, "predicting"), read.of_rows()
+    source = read.open(data, "predicting")
     if taxonomy is not None:
         tree = Taxonomy.from_file(taxonomy, predictor.class_names_ or source.class_names)
         listing = replace(listing, taxonomy=tree)
     counts = SetCounts()
     with executor(dask) as workers:
-        blocks = listing.blocks(predictor, source, **of_rows, executor=workers)
+        groups = read.groups(source)
+        blocks = listing.blocks(predictor, source, ids=None, groups=groups, executor=workers)
         n_rows = write_sets(
             output,
             counts.watch(blocks),
             predictor.class_names_ or source.class_names,
-            ids=ids_of_rows(source, of_rows["ids"]),
+            ids=ids_of_rows(source, None),
         )
     print(f"{output}: {n_rows} sets, {counts.n_members / n_rows:.2f} classes on average{counts}")
 
@@ -127,12 +128,13 @@ def _write_folder(
 
     if not folder.absolute().parent.is_dir():
         raise InputError(f"Cannot write '{folder}': the folder '{folder.parent}' does not exist.")
+    source = read.open(data, "predicting")
     with executor(dask) as workers:
         n_rows, n_files, n_there = predict_to_folder(
             predictor,
-            read.open(data, "predicting"),
+            source,
             folder,
-            **read.of_rows(),
+            groups=read.groups(source),
             order=listing.order,
             with_probabilities=listing.with_probabilities,
             top=listing.top,

@@ -55,5 +55,5 @@ def run(
     title = f"Coverage of {printable(as_location(data).name)}" if title is None else title
     with executor(dask) as workers:
         options = {"executor": workers, "title": title, "force": force, "taxonomy": taxonomy}
-        write_report(predictor, output, source, **read.of_rows(), **options)
+        write_report(predictor, output, source, groups=read.groups(source), **options)
     print(f"{output}: open it in a browser")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 import evencover
-from evencover.cli.console import watch
+from evencover.cli.console import note, watch
 from evencover.data.opening import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError
@@ -37,7 +37,7 @@ class Input:
     """How the data file is to be read."""
 
     labels: str | None = None
-    "File (or folder, pattern or address) with one label per row, if the data do not hold them."
+    "File (or folder, glob or URL) of labels; joined by id if both sides have ids."
     logits: Switch = False
     "The numbers are logits; a softmax is applied."
     ids: str | None = None
@@ -49,29 +49,37 @@ class Input:
     labels_key: str | None = None
     "What the labels are called, in the file or in that of --labels."
     ids_key: str | None = None
-    "What the ids are called, in the file or in that of --ids."
+    "What the ids are called, in the file, or in that of --ids."
 
-    def open(self, data: str | Path, what: str) -> Source:
-        """The data as a source that shows its progress."""
+    def open(self, data: str | Path, what: str, *, complete: bool = True) -> Source:
+        """Open the data as a source that shows its progress, and note how labels were matched."""
+        from evencover.data.files import ids_from_file
+
         source = as_source(
             data,
             self.labels,
+            ids=None if self.ids is None else ids_from_file(self.ids, self.ids_key or "ids"),
             logits=True if self.logits else None,
             probabilities_key=self.probabilities_key,
             labels_key=self.labels_key,
             ids_key=None if self.ids else self.ids_key,
+            complete=complete,
         )
+        if source.matching is not None:
+            note(source.matching)
         return watch(source, what)
 
-    def of_rows(self) -> dict[str, Any]:
-        """The rows' ids and groups, as `fit` and `predict_set` take them; None where not given."""
-        from evencover.data.files import column_from_file
+    def groups(self, source: Source) -> Any:
+        """Read the group of each row, matched as labels are; None if there are none."""
+        from evencover.data.files import values_for
+        from evencover.data.join import match
 
-        files, keys = {"ids": self.ids, "groups": self.row_groups}, {"ids": self.ids_key}
-        return {
-            name: None if file is None else column_from_file(file, keys.get(name) or name)
-            for name, file in files.items()
-        }
+        if self.row_groups is None:
+            return None
+        groups, _, matching = match(source, values_for(source, self.row_groups, "groups"), "groups")
+        if matching is not None:
+            note(matching)
+        return groups
 
 
 READ = Input()

@@ -51,13 +51,10 @@ def run(
     predictor = load(model)
     n_before = predictor.n_calibration_
     source = read.open(data, "updating")
-    of_rows = read.of_rows()
-    if of_rows["groups"] is not None:
+    if read.row_groups is not None:
         raise InputError("--row-groups is not for update: models of groups of rows keep no rows.")
     with executor(dask) as workers:
-        predictor.partial_fit(
-            source, ids=of_rows["ids"], window=window, since=since, executor=workers
-        )
+        predictor.partial_fit(source, window=window, since=since, executor=workers)
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows of "

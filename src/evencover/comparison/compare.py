@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from evencover._types import IntArray
-from evencover._validation import real_number, whole_number
+from evencover._validation import align_classes, real_number, whole_number
 from evencover.comparison.cost import costs
 from evencover.comparison.fits import fit_all
 from evencover.comparison.result import Candidate, Comparison
@@ -40,7 +40,7 @@ def compare(
     confidence: Alpha | None = None,
     n_splits: int = 10,
     calibration_fraction: float | None = None,
-    n_per_class: int | Sequence[int] | IntArray | None = None,
+    n_per_class: int | Mapping[Any, int] | Sequence[int] | IntArray | None = None,
     from_logits: bool = False,
     temperature: float = 1.0,
     temperatures: Sequence[float] | None = None,
@@ -68,8 +68,8 @@ def compare(
         How many times the rows are split; at least 2.
     calibration_fraction, n_per_class
         How many rows calibrate: a share of all (one half by default), or this many of each class
-        (one number for all, or one per class), leaving a row to test on to every class that has
-        two.
+        (one number for all, or one per class, by name or in their order), leaving a row to test
+        on to every class that has two.
     from_logits, temperature, random_state
         As for predictors.
     temperatures
@@ -108,6 +108,9 @@ def compare(
         for each in every
     }
     rows = scored[every[0]]
+    if n_per_class is not None and not isinstance(n_per_class, int | np.integer):
+        names = source.class_names
+        n_per_class = align_classes(n_per_class, names, source.n_classes, "n_per_class")
     splits = [
         calibration_split(
             rows.labels,

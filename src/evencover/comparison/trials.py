@@ -123,10 +123,11 @@ class ScoredRows:
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
         labels, n_classes = self.labels[rows], self.source.n_classes
-        own = score.with_counts(np.bincount(labels, minlength=n_classes))
+        names = self.source.class_names
+        own = score.with_counts(np.bincount(labels, minlength=n_classes), names)
         scores = own.from_base(self.calibration_scores[score][rows], labels)
         ranks = self.true_ranks[rows] if "ranks" in predictor.needs else None
-        predictor.fit_scores(scores, labels, n_classes, ids=rows, ranks=ranks)
+        predictor.fit_scores(scores, labels, n_classes, ids=rows, ranks=ranks, class_names=names)
 
     def tally(self, trials: Sequence[Trial]) -> list[Tally]:
         """Count coverage and set sizes of every trial on its test rows."""

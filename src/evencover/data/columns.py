@@ -13,6 +13,7 @@ from evencover.data.names import (
     LABEL_KEYS,
     MATRIX_KEYS,
     PREDICTIONS_KEY,
+    SAVED_INDEX,
     Keys,
     count_up,
     holds_logits,
@@ -46,13 +47,17 @@ class Column(NamedTuple):
 
 @dataclass
 class Layout:
-    """Places of the columns by their use; ``matrix`` is one list column, or one per class."""
+    """Places of the columns by their use; ``matrix`` is one list column, or one per class.
+
+    Ids that are a saved index count only if they are unique and do not merely count the rows.
+    """
 
     matrix: list[int]
     class_names: list[str] | None = None
     logits: bool | None = None
     label: int | None = None
     ids: int | None = None
+    ids_are_index: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
 
     def used(self, columns: Sequence[Column]) -> dict[str, str]:
@@ -64,13 +69,20 @@ class Layout:
         return found | ({} if self.ids is None else {"ids": columns[self.ids].name})
 
 
-def choose(columns: Sequence[Column], keys: Keys, owner: str, *, named: bool = True) -> Layout:
+def choose(
+    columns: Sequence[Column],
+    keys: Keys,
+    owner: str,
+    *,
+    named: bool = True,
+    index: str | None = None,
+) -> Layout:
     """Tell the columns of a table apart; `owner` is what messages call it.
 
     A class is a column of floating-point numbers, or a column of whole numbers where all are.
     Text, truth values, unnamed columns and those with the names of labels, ids or an index are
     none; whole numbers under any other name could be either, and are refused. Without `named` the
-    columns have places only.
+    columns have places only. `index` is the column that is known to be the index of a frame.
     """
     _refuse_best_classes_only(columns, owner)
     _refuse_flat_lighteval(columns, owner)
@@ -79,18 +91,20 @@ def choose(columns: Sequence[Column], keys: Keys, owner: str, *, named: bool = T
     ids = _place(names, keys.ids, owner, "ids_key")
     if named:
         label = _labels(columns) if label is None else label
-        ids = _ids(columns) if ids is None else ids
+        ids = _ids(columns, index) if ids is None else ids
+    ids_are_index = ids is not None and keys.ids is None and names[ids] not in ID_KEYS
     lists = _lists(columns, keys, owner)
     if lists:
-        layout = Layout(lists, label=label, ids=ids, logits=holds_logits(names[lists[0]], names))
+        layout = Layout(lists, label=label, ids=ids, ids_are_index=ids_are_index)
+        layout.logits = holds_logits(names[lists[0]], names)
         layout.left_out = {
             name: _LEFT_OUT.get(kind, "not the list of numbers")
             for place, (name, kind) in enumerate(columns)
             if place not in (*lists, label, ids)
         }
         return layout
-    layout = Layout([], label=label, ids=ids)
-    layout.matrix = _classes(columns, keys, layout, owner, named)
+    layout = Layout([], label=label, ids=ids, ids_are_index=ids_are_index)
+    layout.matrix = _classes(columns, keys, layout, owner, named, index)
     class_names = [names[place] for place in layout.matrix]
     if named and not count_up(class_names):
         _refuse_repeated(class_names, owner)
@@ -139,9 +153,12 @@ def _labels(columns: Sequence[Column]) -> int | None:
     return None
 
 
-def _ids(columns: Sequence[Column]) -> int | None:
-    """The column of ids; a floating-point column 'id' is rather the class of that name."""
-    for key in (*ID_KEYS, "__index_level_0__"):
+def _ids(columns: Sequence[Column], index: str | None) -> int | None:
+    """Return the column of ids; a floating-point column 'id' is rather the class of that name."""
+    keys = [*ID_KEYS, index or SAVED_INDEX]
+    if "__index_level_1__" in [name for name, _ in columns]:  # an index of several levels
+        keys.pop()
+    for key in keys:
         for place, (name, kind) in enumerate(columns):
             if name == key and kind in ("integer", "text"):
                 return place
@@ -166,7 +183,12 @@ def _lists(columns: Sequence[Column], keys: Keys, owner: str) -> list[int]:
 
 
 def _classes(
-    columns: Sequence[Column], keys: Keys, layout: Layout, owner: str, named: bool
+    columns: Sequence[Column],
+    keys: Keys,
+    layout: Layout,
+    owner: str,
+    named: bool,
+    index: str | None,
 ) -> list[int]:
     """The places of the classes' columns; the layout is told which others there are."""
     floats: list[int] = []
@@ -186,7 +208,7 @@ def _classes(
                 )
         elif kind in _LEFT_OUT:
             layout.left_out[name] = "an index" if is_index(name) else _LEFT_OUT[kind]
-        elif named and (is_unnamed(name) or is_saved_index(name)):
+        elif named and (is_unnamed(name) or is_saved_index(name) or name == index):
             layout.left_out[name] = "an index"
         elif kind == "float":
             floats.append(place)

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from evencover._types import Array
+from evencover._validation import class_columns
 from evencover.data.folder import PartsSource
-from evencover.data.formats.arrays import ArraysSource, OpenArrays, array_column
+from evencover.data.formats.arrays import ONLY_ARRAY, ArraysSource, OpenArrays, array_columns
 from evencover.data.formats.arrow import ArrowSource, ParquetSource, TableSource
 from evencover.data.formats.hdf5 import hdf5_arrays
 from evencover.data.formats.json_lines import JsonLinesSource
 from evencover.data.formats.numpy_files import npy_arrays, npz_arrays
 from evencover.data.formats.safetensors_files import safetensors_arrays
-from evencover.data.formats.text import TextSource, text_column
+from evencover.data.formats.text import TextSource, text_columns
 from evencover.data.formats.text_cells import column_from_text
 from evencover.data.formats.torch_files import torch_arrays
 from evencover.data.formats.zarr_stores import is_zarr, zarr_arrays
+from evencover.data.frames import index_ids
+from evencover.data.join import RowValues
 from evencover.data.location import (
     Address,
     Location,
@@ -31,10 +36,10 @@ from evencover.data.location import (
     expand,
     refuse_irregular,
 )
-from evencover.data.names import USUAL, Keys
+from evencover.data.names import ID_KEYS, LABEL_KEYS, SAVED_INDEX, USUAL, Keys
 from evencover.data.reading import reading
 from evencover.data.source import Source
-from evencover.errors import InputError
+from evencover.errors import InputError, listed
 
 # Files of named arrays, and other kinds. What a reader needs beyond NumPy it imports when it reads.
 ARRAYS: dict[str, OpenArrays] = {
@@ -106,12 +111,17 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
 
 
 def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
-    """One value per row from files of their own, which hold nothing else or name it `key`.
+    """Read one value per row from files of their own: the column `key`, or the only one.
 
-    Any kind of file that holds data will do, or text with one value per line; a folder or a
-    pattern is read end to end.
+    Files of every format that holds data are read, and text with one value per line; a folder or
+    a glob is read end to end.
     """
-    return _joined([_column(file, key) for file in _files(as_location(path))])
+    return _joined([_typed(_read(file, key)[0], file) for file in _files(as_location(path))])
+
+
+def ids_from_file(path: str | os.PathLike[str] | Address, key: str = "ids") -> Array:
+    """Read one id per row as `column_from_file` does; ids from text files are text."""
+    return _joined([_read(file, key)[0] for file in _files(as_location(path))])
 
 
 @dataclass(frozen=True)
@@ -127,18 +137,44 @@ class LabelPlaces:
         return f"row {row - self.starts[which]} of '{self.files[which]}'"
 
 
-def labels_for(
-    source: Source, path: str | os.PathLike[str] | Address, key: str = "labels"
-) -> tuple[Array, LabelPlaces]:
-    """The labels of all rows and their places; of many files, each must fit the part beside it."""
+def values_for(
+    source: Source,
+    path: str | os.PathLike[str] | Address,
+    key: str = "labels",
+    ids_key: str | None = None,
+) -> RowValues:
+    """Read the labels (or other values) of all rows, with their ids if the files have some.
+
+    Without ids, each of many files must fit the part next to it.
+    """
     files = _files(as_location(path))
-    columns = [_column(file, key) for file in files]
-    if len(files) == 1 and len(columns[0]) - 1 == source.n_rows and _is_text_table(files[0]):
-        columns = [column_from_text(columns[0][1:].tolist())]  # the heading of an only column
-    if len(files) > 1 and isinstance(source, PartsSource):
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
+    n_rows = source.n_rows if len(files) == 1 else None
+    pairs = [_read(file, key, id_keys, n_rows) for file in files]
+    columns = [_typed(pair[0], file) for pair, file in zip(pairs, files, strict=True)]
+    found = [pair[1] for pair in pairs]
+    known = [ids for ids in found if ids is not None]
+    ids = _joined(known) if len(known) == len(files) else None
+    if (ids is None or source.ids is None) and len(files) > 1 and isinstance(source, PartsSource):
         source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
     starts = accumulate((len(column) for column in columns[:-1]), initial=0)
-    return _joined(columns), LabelPlaces([str(file) for file in files], list(starts))
+    places = LabelPlaces([str(file) for file in files], list(starts))
+    return RowValues(_joined(columns), ids, place=places)
+
+
+def class_values_from_file(path: str | os.PathLike[str] | Address, key: str) -> list[Any]:
+    """Read one value per class: (class, value) pairs, or the values alone from an only column."""
+    found: list[Any] = []
+    for location in _files(as_location(path)):
+        with _columns(location) as columns:
+            if len(columns) == 1:
+                found += _typed(_read(location, key)[0], location).tolist()
+                continue
+            class_name, value_name = class_columns(list(columns), key, f"'{location}'")
+            classes = map(str, columns[class_name].tolist())
+            values = _typed(columns[value_name], location).tolist()
+            found += zip(classes, values, strict=True)
+    return found
 
 
 def _joined(columns: list[Array]) -> Array:
@@ -167,13 +203,62 @@ def _is_text_table(location: Location) -> bool:
     return TABLES.get(location.suffix.lower()) is TextSource
 
 
-def _column(location: Location, key: str) -> Array:
+@contextmanager
+def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
+    """Open the columns or arrays of a file by name; those of text files are text."""
     ending = location.suffix.lower()
     _refuse_pipes(location)
+    source = TABLES.get(ending)
     with reading(location):
         if ending in ARRAYS or _is_zarr(location):
-            return array_column(location, ARRAYS.get(ending, zarr_arrays), key)
-        source = TABLES.get(ending)
-        if source is not None and issubclass(source, TableSource | JsonLinesSource):
-            return source.column_of(location, key)
-        return text_column(location, key)
+            with array_columns(location, ARRAYS.get(ending, zarr_arrays)) as arrays:
+                yield arrays
+        elif source is not None and issubclass(source, TableSource | JsonLinesSource):
+            yield source.columns_of(location)
+        else:
+            yield text_columns(location)
+
+
+def _read(
+    location: Location, key: str, id_keys: Sequence[str] = (), n_rows: int | None = None
+) -> tuple[Array, Array | None]:
+    """Read one value per row, and the ids next to it if there are some of these names.
+
+    An only column of text with one cell more than there are rows has a heading.
+    """
+    with _columns(location) as columns:
+        ids = next((name for name in id_keys if name in columns), None)
+        values = _values(columns, key, location, besides=ids)
+        if list(columns) == [ONLY_ARRAY] and _is_text_table(location) and len(values):
+            has_heading = values[0] == key or len(values) - 1 == n_rows
+            values = values[1:] if has_heading else values
+        if ids is None:
+            return values, None
+        found = columns[ids]
+        if len(found) != len(values):
+            raise InputError(
+                f"'{location}' must have one id for each of its {len(values)} values. "
+                f"Got {len(found)} in {ids!r}."
+            )
+        return values, index_ids(found) if ids == SAVED_INDEX else found
+
+
+def _values(
+    columns: Mapping[str, Array], key: str, location: Location, besides: str | None = None
+) -> Array:
+    """Read the column of one of the names that `key` may have, or the only one but `besides`."""
+    keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
+    name = next((name for name in keys if name in columns), None)
+    is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
+    only = [each for each in columns if each != besides and not is_named]
+    if name is None and len(only) != 1:
+        raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
+    return columns[only[0] if name is None else name]
+
+
+def _typed(values: Array, location: Location) -> Array:
+    """Turn the text of integers into integers, if it comes from a file in which all is text."""
+    ending = location.suffix.lower()
+    is_arrow = issubclass(TABLES.get(ending, TextSource), TableSource)
+    has_types = ending in ARRAYS or _is_zarr(location) or is_arrow
+    return values if has_types else column_from_text(values.tolist())

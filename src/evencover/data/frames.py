@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._arrow import arrow_kind, matrix_from_arrow
+from evencover._arrow import arrow_kind, matrix_from_arrow, saved_index, saved_range
 from evencover._types import Array
 from evencover._validation import plain_array
 from evencover.data.columns import Column, Kind, Layout
@@ -52,6 +52,11 @@ def frame_columns(frame: Any) -> list[Column]:
     return [
         Column(str(name), _pandas_kind(frame, place)) for place, name in enumerate(frame.columns)
     ]
+
+
+def frame_index(frame: Any) -> str | None:
+    """Return the name of the column that holds the index of pandas in an Arrow table."""
+    return saved_index(frame.schema) if _is_arrow(frame) else None
 
 
 def _polars_kind(kind: Any) -> Kind:
@@ -120,17 +125,30 @@ def column_of(frame: Any, place: int) -> Array:
 
 
 def ids_of(frame: Any, layout: Layout) -> Array | None:
-    """The column of ids; else the index of pandas if it was set, and tells the rows apart."""
+    """Return the column of ids, or the index of pandas if one was set and its values are unique."""
     if layout.ids is not None:
-        return column_of(frame, layout.ids)
+        ids = column_of(frame, layout.ids)
+        return index_ids(ids) if layout.ids_are_index else ids
+    if _is_arrow(frame):
+        counted = saved_range(frame.schema, frame.num_rows)
+        return None if counted is None else index_ids(counted)
     index = getattr(frame, "index", None)
     if index is None or not _is_pandas(frame) or getattr(index, "nlevels", 1) != 1:
         return None
     return index_ids(np.asarray(index))
 
 
+def index_of(values: Any) -> Array | None:
+    """Return the index (N,) of a pandas Series or frame, as integers or text; None for others."""
+    index = getattr(values, "index", None)
+    if index is None or not hasattr(values, "iloc") or not hasattr(index, "tolist"):
+        return None
+    found = np.asarray(index)
+    return found if found.dtype.kind in "iu" else np.array([str(each) for each in index.tolist()])
+
+
 def index_ids(index: Array) -> Array | None:
-    """Values of an index as ids; None if it only counts, repeats itself, or is no key."""
+    """Return the values of an index as ids; None if they count, repeat, or are no ids."""
     is_text = index.dtype.kind in "UO" and all(isinstance(each, str) for each in index.tolist())
     if index.dtype.kind not in "iu" and not is_text:
         return None

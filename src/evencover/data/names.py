@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
+from typing import Any
 
+from evencover._validation import align_classes
 from evencover.errors import InputError
 
 PROBABILITY_KEYS = (
@@ -26,6 +28,8 @@ MATRIX_KEYS = (*PROBABILITY_KEYS, *LOGIT_KEYS, PREDICTIONS_KEY)
 LABEL_KEYS = ("labels", "label", TRAINER_LABELS_KEY, "y_true", "y", "targets", "target")
 ID_KEYS = ("ids", "id")
 NAMES_KEY = "class_names"
+
+SAVED_INDEX = "__index_level_0__"
 
 _SAVED_INDEX = re.compile(r"__index_level_\d+__")  # as pandas and Arrow keep an index in a file
 _UNNAMED = re.compile(r"|Unnamed: \d+(_level_\d+)?")
@@ -97,6 +101,14 @@ def is_saved_index(name: str) -> bool:
 def are_numbers(names: Iterable[str]) -> bool:
     """Whether all names are whole numbers, so that labels which are numbers are names, too."""
     return all(name.isascii() and name.isdigit() for name in names)
+
+
+def as_class_names(names: Any, n_classes: int) -> list[str] | None:
+    """Return one name per class from a sequence or {index: name}; None stays None."""
+    if names is None:
+        return None
+    aligned = align_classes(names, None, n_classes, "class_names")
+    return checked_names(aligned.tolist(), "'class_names'")
 
 
 def checked_names(names: Iterable[object], owner: str) -> list[str]:

@@ -16,7 +16,9 @@ from evencover.data.frames import (
     collected,
     column_of,
     frame_columns,
+    frame_index,
     ids_of,
+    index_of,
     is_frame,
     matrix_of,
 )
@@ -46,6 +48,7 @@ class Unpacked:
     used: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     numbers_are_names: bool = False
+    index: Array | None = None
 
 
 def unpacked(values: Any, keys: Keys = USUAL) -> Unpacked:
@@ -86,7 +89,7 @@ def _of_frame(frame: Any, keys: Keys) -> Unpacked:
             "the samples of lm-eval or the details of lighteval; pass the path of their file "
             "instead, which is read as it is."
         )
-    layout = choose(columns, keys, FRAME)
+    layout = choose(columns, keys, FRAME, index=frame_index(frame))
     note_left_out(layout, FRAME)
     return Unpacked(
         matrix_of(frame, layout),
@@ -97,6 +100,7 @@ def _of_frame(frame: Any, keys: Keys) -> Unpacked:
         layout.used(columns),
         layout.left_out,
         layout.class_names is not None and are_numbers(layout.class_names),
+        index_of(frame),
     )
 
 

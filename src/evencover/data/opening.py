@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
-from evencover.data.frames import is_dask_frame, is_frame
-from evencover.data.names import Keys, checked_names
+from evencover._validation import plain_array
+from evencover.data.frames import collected, index_of, is_dask_frame, is_frame
+from evencover.data.join import RowValues, join_labels, labels_of_frame
+from evencover.data.names import Keys, as_class_names
 from evencover.data.objects import Unpacked, is_trainer_output, rows_and_labels, unpacked
 from evencover.data.source import ArraySource, IterableSource, Source
 from evencover.errors import InputError
@@ -20,11 +23,13 @@ def as_source(
     probabilities: Any,
     labels: Any = None,
     *,
-    class_names: Sequence[str] | None = None,
+    ids: Any = None,
+    class_names: Any = None,
     logits: bool | None = None,
     probabilities_key: str | None = None,
     labels_key: str | None = None,
     ids_key: str | None = None,
+    complete: bool = True,
 ) -> Source:
     """Read arrays, memory maps, paths and iterables of row blocks alike.
 
@@ -38,40 +43,45 @@ def as_source(
         bag of paths, or a `Source`.
     labels
         (N,) class indices, or class names if these are known, or a path of files with them;
-        replaces those of a file.
+        replaces those of a file. Labels with ids (a Series with an index, a frame or file with a
+        column of ids) are joined to rows with ids; other labels are in the order of the rows.
+    ids
+        (N,) ids of the rows, in their order; replaces those of a file.
     class_names
-        One per class; replaces those of a file.
+        One per class, or {index: name}; replaces those of a file.
     logits
         Say whether the numbers are logits, whatever the file says.
     probabilities_key, labels_key, ids_key
         What the numbers, labels and ids are called in a file, frame or dictionary, where it is
-        none of the usual names. With one column per class, a pattern such as "p_*". With a file of
-        labels, `labels_key` is the name in that file.
+        none of the usual names. With one column per class, a pattern such as "p_*". With a file
+        or frame of labels, `labels_key` is the name there.
+    complete
+        Whether every row must have a label where they are joined by id. If not, rows without a
+        label are left out, and labels without a row ignored.
     """
-    apart = isinstance(labels, str | os.PathLike)
+    apart = isinstance(labels, str | os.PathLike) or is_frame(labels)
     keys = Keys(probabilities_key, None if apart else labels_key, ids_key)
     source = _open(probabilities, keys)
     if class_names is not None:
-        if len(class_names) != source.n_classes:
-            raise InputError(
-                f"'class_names' must have one entry per class. Got {len(class_names)} names "
-                f"for {source.n_classes} classes."
-            )
-        source.class_names = checked_names(class_names, "'class_names'")
+        source.class_names = as_class_names(class_names, source.n_classes)
         source.numbers_are_names = False
         source.check_kept_labels()
     if logits is not None:
         source.logits = logits
-    if apart:
-        from evencover.data.files import labels_for
+    if ids is not None:
+        source = copy(source) if source is probabilities else source
+        source._ids = plain_array(ids)
+    if labels is None:
+        return source
+    if isinstance(labels, str | os.PathLike):
+        from evencover.data.files import values_for
 
-        values, places = labels_for(source, labels, labels_key or "labels")
-        source.attach_labels(values, places)
-        source.labels_given = True
-    elif labels is not None:
-        source.attach_labels(labels)
-        source.labels_given = True
-    return source
+        found = values_for(source, labels, labels_key or "labels", ids_key)
+    elif is_frame(labels):
+        found = labels_of_frame(collected(labels), labels_key, ids_key)
+    else:
+        found = RowValues(labels, index_of(labels), is_index=True)
+    return join_labels(source, found, complete=complete)
 
 
 def _open(probabilities: Any, keys: Keys) -> Source:
@@ -107,7 +117,7 @@ def _from_object(found: Unpacked) -> Source:
     source = ArraySource(found.rows, found.class_names)
     source.logits, source.numbers_are_names = found.logits, found.numbers_are_names
     source.used, source.left_out = found.used, found.left_out
-    source._ids = found.ids
+    source._ids, source.index = found.ids, found.index
     if found.labels is not None:
         source.attach_labels(found.labels)
     return source

@@ -39,7 +39,7 @@ class ReorderedSource(Source):
         self.class_names, self.n_classes = class_names, len(class_names)
         for same in ("n_rows", "logits", "name", "has_labels", "numbers_are_names", "watch"):
             setattr(self, same, getattr(source, same))
-        for same in ("labels_given", "labels_by_name", "used", "left_out", "first_row"):
+        for same in ("labels_given", "labels_by_name", "used", "left_out", "first_row", "index"):
             setattr(self, same, getattr(source, same))
         if source.labels is not None:
             self.labels = self._labels_in_order(source.labels)

@@ -87,6 +87,12 @@ class Source(ABC):
         Number of the first row in the file, for messages; not 0 in a part of a file.
     offset
         Number of the first row in the whole input, of which this may be a part.
+    index
+        (N,) the index of the frame that holds the rows, which labels with an index are joined by.
+    matching
+        How labels that were given apart were matched with the rows; None if only by position.
+    ignores_ids
+        Whether ids that come with the rows are left unread.
     rows_read
         Tells these labelled rows from others; known once they have been read to the end.
     watch
@@ -108,6 +114,9 @@ class Source(ABC):
     left_out: Mapping[str, str] = MappingProxyType({})
     first_row: int = 0
     offset: int = 0
+    index: Array | None = None
+    matching: str | None = None
+    ignores_ids: bool = False
     rows_read: Fingerprint | None = None
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None
     _ids: Array | None = None
@@ -117,6 +126,8 @@ class Source(ABC):
     @property
     def ids(self) -> Array | None:
         """(N,) ids found with the rows, as they are; read when they are asked for."""
+        if self.ignores_ids:
+            return None
         if self._ids is None:
             self._ids = self._read_ids()
         return self._ids

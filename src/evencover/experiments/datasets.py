@@ -120,7 +120,6 @@ def _languages() -> Source:
 def _file(
     name: str, path: str, folder: Path | None, labels: str | None = None, logits: bool | None = None
 ) -> DataSet:
-    from evencover.data.files import column_from_file
     from evencover.data.location import as_location, existing_file, expand
 
     def place(of: str) -> Location:
@@ -132,8 +131,7 @@ def _file(
     files = [place(path)] + ([] if labels is None else [place(labels)])
 
     def open_source() -> Source:
-        column = None if labels is None else column_from_file(files[1])
-        return as_source(files[0], column, logits=logits)
+        return as_source(files[0], None if labels is None else files[1], logits=logits)
 
     each = [part for file in files for part in expand(file) or [file]]
     identity = " ".join(_fingerprint(file) for file in each)

@@ -116,7 +116,7 @@ class CoverageMonitor:
         once
             Refuse rows that were counted before under this name: two runs on the same file.
         """
-        source = like_calibration(self.predictor, probabilities, labels)
+        source = like_calibration(self.predictor, probabilities, labels, ids)
         require_labels(source, "Monitoring")
         rule = self.predictor.rule(logits=source.logits, groups=groups)
         new = Counts(self.predictor.n_classes_)

@@ -20,6 +20,7 @@ from evencover._validation import (
     flag,
 )
 from evencover.data.fingerprint import Fingerprint
+from evencover.data.names import as_class_names
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, map_source
 from evencover.errors import warn_caller
@@ -119,14 +120,15 @@ class BasePredictor(Updatable):
             (block, labels) pairs; with an executor also a Dask array, or a list or Dask bag of
             paths.
         labels
-            (N,) class indices; may come with the file or the blocks.
+            (N,) class indices or names; may come with the file or the blocks. A Series, or a
+            frame with a column of ids, is joined to rows with an index or ids.
         ids
             (N,) stable row ids, integers or text, from which a row's random numbers follow; by
             default they follow from the row's content and place in the input.
         groups
             (N,) the group of each row, for methods that give each group its own threshold.
         class_names
-            One name per class, carried along to the prediction sets.
+            One name per class, or {index: name}, carried along to the prediction sets.
         executor
             Where the rows are read and scored: None for this process's threads, a
             `concurrent.futures` executor, or a `dask.distributed` client. The result is the same.
@@ -143,12 +145,12 @@ class BasePredictor(Updatable):
         self._check_parameters()
         note_large_alpha(self.alpha)
         self._check_groups(groups)
-        source = calibration_source(probabilities, labels, class_names)
+        source = calibration_source(probabilities, labels, ids, class_names)
         apart = self._fit_temperature(source, ids, gather)
         if flag(gather, "gather", "fit"):
             base = base_rows(self, source, ids, groups, executor, check)
             base = base if apart is None else base.take(~apart)
-            rows = with_scores(self, base, source.n_classes)
+            rows = with_scores(self, base, source.n_classes, source.class_names)
             self._fit_rows(rows, source.n_classes, source.class_names)
             if apart is None:
                 self._keep_rows(base, by_place=ids is None and source.ids is None)
@@ -200,7 +202,8 @@ class BasePredictor(Updatable):
         self.temperature_ = None
         self._check_groups(groups)
         rows = rows_of_scores(self, scores, labels, n_classes, ids, ranks, groups)
-        self._fit_rows(rows, int(n_classes), class_names)
+        names = as_class_names(class_names, int(n_classes))
+        self._fit_rows(rows, int(n_classes), names)
         score = make_score(self.score)
         self._keep_rows(rows if score.base is score else None, by_place=ids is None)
         return self
@@ -328,7 +331,7 @@ class BasePredictor(Updatable):
         the rows.
         """
         self._check_groups(groups)
-        source = like_calibration(self, probabilities, labels)
+        source = like_calibration(self, probabilities, labels, ids)
         require_labels(source, "Evaluation")
         count = Count(self.rule(logits=source.logits, groups=groups), self.score_edges_)
         seen: Seen = fold_source(source, ids, count, together, Seen.shown, executor)

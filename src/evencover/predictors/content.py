@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array
+from evencover._validation import Array, by_class, plain_array
 from evencover.predictors.method import Method
 from evencover.scores import Score, make_score
 
@@ -50,8 +50,11 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, np.floating):
         value = float(str(value))  # a float32 0.01 is the decimal that the user wrote
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
+    named = None if isinstance(value, str) else by_class(value, "parameter")
+    if named is not None:
+        return {name: _plain(item) for name, item in named.items()}
+    if isinstance(value, np.generic) or hasattr(value, "__array__"):
+        value = plain_array(value).tolist()
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     if isinstance(value, float) and math.isnan(value):

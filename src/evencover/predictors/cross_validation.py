@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from evencover._validation import Array, InputError, plain_array
+from evencover.data.frames import index_of
+from evencover.data.join import RowValues, match
+from evencover.data.opening import as_source
 from evencover.errors import warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.registry import DEFAULT_METHOD, make_predictor
@@ -39,7 +42,8 @@ def from_cross_val(
         (N,) class indices.
     folds
         (N,) the fold in which each row was held out, by name or number. A fold whose rows are
-        covered far more or less than all others is reported: its model is unlike theirs.
+        covered far more or less than all others is reported: its model is unlike theirs. A Series
+        is matched with the rows as `labels` are.
     predictor
         The method, as a predictor or its name; None is the default, POOLED, at alpha = 0.1.
     class_names
@@ -52,18 +56,19 @@ def from_cross_val(
     20200
     """
     fitted = make_predictor(DEFAULT_METHOD if predictor is None else predictor)
-    rows, fold_of_row = plain_array(probabilities), plain_array(folds)
-    if fold_of_row.shape != (len(rows),):
+    source = as_source(probabilities, labels, class_names=class_names)
+    fold_of_row = plain_array(match(source, RowValues(folds, index_of(folds), True), "folds")[0])
+    if fold_of_row.shape != (source.n_rows,):
         raise InputError(
-            f"'folds' must have one entry per row. Got shape {fold_of_row.shape} for {len(rows)} "
-            "rows."
+            f"'folds' must have one entry per row. Got shape {fold_of_row.shape} for "
+            f"{source.n_rows} rows."
         )
     names, number = np.unique(fold_of_row, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"'folds' must name at least 2 folds. Got {len(names)}.")
-    fitted.fit(rows, labels, class_names=class_names)
+    fitted.fit(source)
     # Looked at as new rows: the thresholds are common to all folds, so each covers about as much.
-    covered = fitted.predict_set(rows).contains(labels)
+    covered = fitted.predict_set(source).contains(source.labels)
     _warn_of_odd_folds(covered, number, names)
     return fitted
 

@@ -69,10 +69,12 @@ def base_rows(
     return rows_of_scores(method, scores, labels, source.n_classes, ids, found, groups)
 
 
-def with_scores(method: Method, rows: CalibrationRows, n_classes: int) -> CalibrationRows:
-    """The rows with the method's own scores, which may depend on how many rows a class has."""
+def with_scores(
+    method: Method, rows: CalibrationRows, n_classes: int, class_names: Sequence[str] | None
+) -> CalibrationRows:
+    """Give the rows the method's own scores, which may depend on class counts and names."""
     counts = np.bincount(rows.labels, minlength=n_classes)
-    score = make_score(method.score).with_counts(counts)
+    score = make_score(method.score).with_counts(counts, class_names)
     return rows._replace(scores=score.from_base(rows.scores, rows.labels))
 
 
@@ -111,11 +113,9 @@ def note_large_alpha(alpha: Any) -> None:
         )
 
 
-def calibration_source(
-    probabilities: Any, labels: Any, class_names: Sequence[str] | None
-) -> Source:
-    """The calibration rows, which must have labels."""
-    source = as_source(probabilities, labels, class_names=class_names)
+def calibration_source(probabilities: Any, labels: Any, ids: Any, class_names: Any) -> Source:
+    """Open the calibration rows, which must have labels."""
+    source = as_source(probabilities, labels, ids=ids, class_names=class_names)
     require_labels(source, "Calibration")
     return source
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from evencover._validation import (
     FloatArray,
     InputError,
     IntArray,
+    align_classes,
     plain_array,
     raise_unknown,
 )
@@ -138,7 +139,8 @@ class GroupedPredictor(OverGroups):
     Parameters
     ----------
     groups
-        (K,) the group of each class, by name or number; None: every class is its own group.
+        The group of each class, by name or number: a mapping, Series or two-column frame by class
+        name, or a vector (K,) in the order of the classes. None: every class is its own group.
     over_groups
         The method: "classwise", "standard", "clustered", "pooled" or "macro".
     confidence
@@ -162,7 +164,7 @@ class GroupedPredictor(OverGroups):
     array([0.375, 0.5  , 0.375])
     """
 
-    groups: Sequence[Any] | Array | None = None
+    groups: Mapping[Any, Any] | Sequence[Any] | Array | None = None
     over_groups: str = "classwise"
 
     method: ClassVar[str] = "grouped"
@@ -188,7 +190,9 @@ class GroupedPredictor(OverGroups):
         return limits.of_classes(self.group_of_class_)
 
     def _read_groups(self) -> tuple[list[str], IntArray]:
-        groups = np.arange(self.n_classes_) if self.groups is None else self.groups
+        if self.groups is None:
+            return name_groups(np.arange(self.n_classes_), self.n_classes_, "class")
+        groups = align_classes(self.groups, self.class_names_, self.n_classes_, "groups")
         return name_groups(groups, self.n_classes_, "class")
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:

@@ -34,7 +34,9 @@ def require_p_values(predictor: Method, who: str) -> None:
         )
 
 
-def like_calibration(predictor: Method, probabilities: Any, labels: Any = None) -> Source:
+def like_calibration(
+    predictor: Method, probabilities: Any, labels: Any = None, ids: Any = None
+) -> Source:
     """The rows as a source that has the predictor's classes; the caller's own is left alone.
 
     Columns with names are put into the order of the calibration data. Labels that are numbers
@@ -52,6 +54,8 @@ def like_calibration(predictor: Method, probabilities: Any, labels: Any = None) 
         )
     if source is probabilities:
         source = copy(source)
+    if ids is not None:
+        source = as_source(source, ids=ids)
     if source.class_names is None or predictor.class_names_ is None:
         source.class_names = predictor.class_names_ or source.class_names
         source.check_kept_labels()

@@ -180,7 +180,7 @@ class Method(Parameters):
     @property
     def score_(self) -> Score:
         """The score, with what the calibration labels decide filled in."""
-        return make_score(self.score).with_counts(self.class_counts_)
+        return make_score(self.score).with_counts(self.class_counts_, self.class_names_)
 
     @property
     def limits_(self) -> Thresholds:

@@ -10,13 +10,21 @@ stands for the new row.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
+from evencover._validation import (
+    Array,
+    FloatArray,
+    InputError,
+    IntArray,
+    align_classes,
+    by_class,
+    plain_array,
+)
 from evencover.errors import warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.state import Field
@@ -35,10 +43,13 @@ class TargetPredictor(BasePredictor):
     ----------
     target_prevalence
         None: the promise is for the class frequencies of the calibration rows. Otherwise for these:
-        (K,) numbers in proportion, such as counts, the path of a file with them, or "uniform".
+        numbers in proportion, such as counts, by class name (a mapping, Series or two-column frame)
+        or in the order of the classes (K,); the path of a file with them; or "uniform".
     """
 
-    target_prevalence: Sequence[float] | Array | str | os.PathLike[str] | None = None
+    target_prevalence: (
+        Mapping[Any, float] | Sequence[Any] | Array | str | os.PathLike[str] | None
+    ) = None
 
     state: ClassVar[dict[str, Field]] = {"target_prevalence_": Field(float, "K", optional=True)}
 
@@ -60,7 +71,9 @@ class TargetPredictor(BasePredictor):
         self.target_prevalence_ = None
         if self.target_prevalence is None:
             return
-        self.target_prevalence_ = target = target_shares(self.target_prevalence, self.n_classes_)
+        self.target_prevalence_ = target = target_shares(
+            self.target_prevalence, self.n_classes_, self.class_names_
+        )
         missing = (self.class_counts_ == 0) & (target > 0)
         if target[~missing].sum() == 0:
             raise InputError(
@@ -104,7 +117,10 @@ class TargetPredictor(BasePredictor):
         owner = type(self).__name__
         if isinstance(self.target_prevalence, str | os.PathLike):
             pass  # a file is read when there are rows
-        elif plain_array(self.target_prevalence).ndim != 1:
+        elif (
+            by_class(self.target_prevalence, "target_prevalence") is None
+            and plain_array(self.target_prevalence).ndim != 1
+        ):
             raise _bad_target("an array that is no list")
         for name, nothing in (("exact", False), ("confidence", None)):
             if getattr(self, name, nothing) not in (nothing, None):
@@ -122,7 +138,9 @@ def _bad_target(found: str) -> InputError:
     )
 
 
-def target_shares(target: Any, n_classes: int) -> FloatArray:
+def target_shares(
+    target: Any, n_classes: int, class_names: Sequence[str] | None = None
+) -> FloatArray:
     """The target as shares (K,) that sum to 1.
 
     >>> target_shares([3, 1], 2).tolist(), target_shares("uniform", 4).tolist()
@@ -131,15 +149,14 @@ def target_shares(target: Any, n_classes: int) -> FloatArray:
     if isinstance(target, str) and target == UNIFORM:
         return np.full(n_classes, 1 / n_classes)
     if isinstance(target, str | os.PathLike):
-        from evencover.data.files import column_from_file
+        from evencover.data.files import class_values_from_file
 
-        target = column_from_file(target, "prevalence")
+        target = class_values_from_file(target, "prevalence")
+    aligned = align_classes(target, class_names, n_classes, "target_prevalence")
     try:
-        values = plain_array(target).astype(np.float64)
+        values = aligned.astype(np.float64)
     except (TypeError, ValueError):
         raise _bad_target("what is no number") from None
-    if values.shape != (n_classes,):
-        raise _bad_target(f"shape {values.shape} for {n_classes} classes")
     if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
         raise _bad_target(f"values from {values.min():g} to {values.max():g}")
     return values / values.sum()

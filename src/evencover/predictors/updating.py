@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from evencover._validation import Array, FloatArray, InputError, IntArray, whole_number
+from evencover.errors import warn_caller
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fitting import base_rows, warn_of_repeated_ids, with_scores
 from evencover.predictors.matching import like_calibration, require_labels
@@ -62,7 +63,8 @@ class Updatable(Method):
         Parameters
         ----------
         probabilities, labels, ids, executor
-            New rows, as in `fit`. If the calibration rows had ids, these must have some, too.
+            New rows, as in `fit`. If the calibration rows have ids, these must have some, too;
+            otherwise their ids are ignored, with a warning.
         window
             Keep only this many rows, the newest.
         since
@@ -74,18 +76,24 @@ class Updatable(Method):
         >>> parts.thresholds_ == StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).thresholds_
         array([ True,  True])
         """
-        source = like_calibration(self, probabilities, labels)
+        source = like_calibration(self, probabilities, labels, ids)
         require_labels(source, "Updating")
         old = self._kept_rows("It cannot be updated")
         first = self._next_place()
-        has_ids = ids is not None or source.ids is not None
-        if has_ids != (first is None):
+        has_ids = source.ids is not None
+        if first is None and not has_ids:
             raise InputError(
-                "The new rows must have ids if the calibration rows had some, and none otherwise. "
-                f"Got {'ids' if has_ids else 'none'} for the new rows."
+                f"The new rows must have ids, because the calibration rows have. Got none with "
+                f"{source.name}; pass 'ids' (--ids on the command line)."
+            )
+        if first is not None and has_ids:
+            source.ignores_ids = True
+            warn_caller(
+                f"The ids of {source.name} are ignored, because the calibration rows have none; "
+                "to keep ids, calibrate again on all rows with ids."
             )
         source.offset = first or 0
-        new = base_rows(self, source, ids, None, executor)
+        new = base_rows(self, source, None, None, executor)
         if first is not None:
             new = new._replace(ids=places(first, first + len(new.scores)))
         rows = _one_after_the_other(old, new)
@@ -93,7 +101,7 @@ class Updatable(Method):
         if first is None:
             warn_of_repeated_ids(rows.ids)
         names = self.class_names_ or source.class_names
-        self._fit_rows(with_scores(self, rows, self.n_classes_), self.n_classes_, names)
+        self._fit_rows(with_scores(self, rows, self.n_classes_, names), self.n_classes_, names)
         self._keep_rows(rows, by_place=first is not None)
         return self
 
@@ -176,8 +184,7 @@ def _first_kept(ids: Array, window: int | None, since: Any) -> int:
     """The place among all rows of the first one that stays."""
     first = 0
     if since is not None:
-        meant = [since, int(since)] if isinstance(since, str) and since.isdigit() else [since]
-        found = np.flatnonzero(np.isin(ids, [row_ids([each], 1)[0] for each in meant]))
+        found = np.flatnonzero(ids == row_ids([since], 1)[0])
         if not len(found):
             raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
         first = int(found[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -44,8 +44,10 @@ class Score(ABC):
     def maximum(self, n_classes: int) -> float:
         """The largest value that the score can have."""
 
-    def with_counts(self, class_counts: IntArray) -> Score:
-        """The same score with what the calibration labels decide filled in."""
+    def with_counts(
+        self, class_counts: IntArray, class_names: Sequence[str] | None = None
+    ) -> Score:
+        """Fill in what depends on the calibration labels and on the order of the classes."""
         return self
 
     @property

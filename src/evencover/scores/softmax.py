@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from evencover._kernels import Formula, Position
-from evencover._validation import FloatArray, InputError, IntArray, plain_array
+from evencover._validation import (
+    FloatArray,
+    InputError,
+    IntArray,
+    align_classes,
+    by_class,
+    plain_array,
+)
 from evencover.quantiles import Thresholds
 from evencover.scores.base import Score
 
@@ -61,14 +68,15 @@ class PAS(Score):
     Parameters
     ----------
     prevalence
-        One positive number per class, such as the training counts (only ratios matter), or
+        One positive number per class, such as the training counts (only ratios matter): a mapping,
+        Series or two-column frame by class name, or a vector in the order of the classes. Or
         "auto": the counts of the calibration labels, a class without any counting as one row.
 
     >>> PAS(prevalence=[8, 1, 1]).matrix([[0.5, 0.25, 0.25]])
     array([[-0.0625, -0.25  , -0.25  ]])
     """
 
-    prevalence: str | Sequence[float] = "auto"
+    prevalence: str | Sequence[Any] | Mapping[Any, float] = "auto"
 
     name: ClassVar[str] = "pas"
     summary: ClassVar[str] = "-p / prevalence: the probability against how common the class is"
@@ -77,7 +85,13 @@ class PAS(Score):
     def __post_init__(self) -> None:
         if isinstance(self.prevalence, str) and self.prevalence == "auto":
             return
-        object.__setattr__(self, "prevalence", _positive_numbers(self.prevalence))
+        named = by_class(self.prevalence, "prevalence")  # as pairs: scores are hashable
+        if named is None:
+            values: Any = _positive_numbers(self.prevalence)
+        else:
+            numbers = _positive_numbers(list(named.values()), list(named))
+            values = tuple(zip(named, numbers, strict=True))
+        object.__setattr__(self, "prevalence", values)
 
     def formula(self, at: Position) -> Any:
         """-p / prevalence, p being rounded as `Softmax` rounds it."""
@@ -87,16 +101,15 @@ class PAS(Score):
         """0."""
         return 0.0
 
-    def with_counts(self, class_counts: IntArray) -> Score:
-        """With the prevalences of the calibration labels, if they are "auto"."""
+    def with_counts(
+        self, class_counts: IntArray, class_names: Sequence[str] | None = None
+    ) -> Score:
+        """Align the prevalences with the classes; "auto" counts the calibration labels."""
         if self.prevalence == "auto":
             return PAS(tuple(np.maximum(class_counts, 1).tolist()))
-        if len(self.prevalence) != len(class_counts):
-            raise InputError(
-                "The 'prevalence' parameter of PAS must have one number per class. "
-                f"Got {len(self.prevalence)} for {len(class_counts)} classes."
-            )
-        return self
+        return PAS(
+            align_classes(self.prevalence, class_names, len(class_counts), "prevalence").tolist()
+        )
 
     @property
     def base(self) -> Score:
@@ -128,10 +141,11 @@ class PAS(Score):
                 "The score PAS takes its prevalences from calibration labels, which are not known "
                 "here; give 'prevalence', or calibrate a predictor."
             )
-        return np.array(self.prevalence, dtype=np.float64)
+        values = align_classes(self.prevalence, None, len(self.prevalence), "prevalence")
+        return values.astype(np.float64)
 
 
-def _positive_numbers(values: Any) -> tuple[float, ...]:
+def _positive_numbers(values: Any, classes: Sequence[str] | None = None) -> tuple[float, ...]:
     numbers = plain_array(values)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or numbers.dtype.kind == "b":
         raise InputError(
@@ -140,8 +154,9 @@ def _positive_numbers(values: Any) -> tuple[float, ...]:
         )
     if not (np.isfinite(numbers) & (numbers > 0)).all():
         worst = int((~(np.isfinite(numbers) & (numbers > 0))).argmax())
+        which = worst if classes is None else classes[worst]
         raise InputError(
             "The 'prevalence' parameter of PAS must be finite and above 0. "
-            f"Got {numbers[worst]} for class {worst}; count a class never seen as 1."
+            f"Got {numbers[worst]} for class {which}; count a class never seen as 1."
         )
     return tuple(numbers.tolist())

@@ -6,7 +6,7 @@ import copy
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -150,21 +150,12 @@ class ArraysSource(Source):
         return parts
 
 
-def column_keys(key: str) -> tuple[str, ...]:
-    """The names under which a column may be stored."""
-    usual = next((keys for keys in (LABEL_KEYS, ID_KEYS) if key in keys), ())
-    return (key, *(other for other in usual if other != key))
-
-
-def array_column(location: Location, open_arrays: OpenArrays, key: str) -> Array:
-    """One value per row: the only array of the file, or the one of this name."""
+@contextmanager
+def array_columns(location: Location, open_arrays: OpenArrays) -> Iterator[Mapping[str, Array]]:
+    """Open the arrays of a file, each read whole when it is asked for."""
     size = identity_of(location).size
     with open_arrays(location) as arrays:
-        for name in (ONLY_ARRAY, *column_keys(key)):
-            values = whole(arrays, name, size)
-            if values is not None:
-                return np.array(values)
-        raise InputError(f"'{location}' must hold {key!r}. Got {list(arrays)}.")
+        yield LazyArrays(arrays, lambda key: np.array(whole(arrays, key, size)))
 
 
 def refuse_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_size: int) -> None:

@@ -11,24 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from evencover._arrow import arrow_kind, import_pyarrow, is_list, matrix_from_arrow, rows_of
+from evencover._arrow import (
+    arrow_kind,
+    import_pyarrow,
+    is_list,
+    matrix_from_arrow,
+    rows_of,
+    saved_index,
+    saved_range,
+)
 from evencover._validation import Array, InputError
 from evencover.data.columns import Column, choose, note_left_out
-from evencover.data.formats.arrays import column_keys
+from evencover.data.formats.arrays import LazyArrays
 from evencover.data.formats.read_ahead import read_ahead
 from evencover.data.frames import index_ids
 from evencover.data.location import Location
 from evencover.data.names import (
     NAMES_KEY,
+    SAVED_INDEX,
     USUAL,
     Keys,
     are_numbers,
-    is_saved_index,
     layout_keys,
 )
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block, rows_per_part, slices
-from evencover.errors import listed
 
 # Row groups of up to 64 MB of float32 are read whole; larger ones in batches: lists in small ones,
 # which stay in the cache, and columns in large ones, each of which costs a call per class.
@@ -73,12 +80,14 @@ class TableSource(Source):
 
     def _read_schema(self, schema: Any, keys: Keys) -> None:
         columns = [Column(field.name, arrow_kind(field.type)) for field in schema]
-        layout = choose(columns, keys, self.name)
+        layout = choose(columns, keys, self.name, index=saved_index(schema))
         note_left_out(layout, self.name)
         self._columns = [columns[place].name for place in layout.matrix]
         self._is_list = columns[layout.matrix[0]].kind.endswith("list")
         self._label_column = None if layout.label is None else columns[layout.label].name
         self._id_column = None if layout.ids is None else columns[layout.ids].name
+        self._ids_are_index = layout.ids_are_index
+        self._range = saved_range(schema, self.n_rows)
         self.has_labels = self._label_column is not None
         self.class_names, self.logits = layout.class_names, layout.logits
         self.numbers_are_names = are_numbers(self.class_names or [""])
@@ -94,14 +103,14 @@ class TableSource(Source):
 
     def _read_ids(self) -> Array | None:
         if self._id_column is None:
-            return None
+            return None if self._range is None else index_ids(self._range)
         with reading(self.location, self.identity):
             batches = list(self._batches(self._pieces, [self._id_column], 1 << 20))
             chunks = [batch.column(0) for batch in batches if batch.num_rows]
             if not chunks:
                 return None
             ids = matrix_from_arrow(import_pyarrow().chunked_array(chunks), self.name)
-        return index_ids(ids) if is_saved_index(self._id_column) else ids
+        return index_ids(ids) if self._ids_are_index else ids
 
     def _count_classes(self, schema: Any) -> int:
         if not self._is_list:
@@ -171,20 +180,30 @@ class TableSource(Source):
         return matrix_from_arrow(compute.list_flatten(column), self.name, first)
 
     @classmethod
-    def column_of(cls, location: Location, key: str) -> Array:
-        """One value per row from a file that need not hold probabilities."""
+    def columns_of(cls, location: Location) -> LazyArrays:
+        """Give the columns of a file that need not hold probabilities, each read when asked for.
+
+        An index of pandas is called ``__index_level_0__``, whatever its own name.
+        """
         table = cls.__new__(cls)
-        table.location, name = location, f"'{location}'"
+        table.location = location
         schema, piece_rows = table._describe()
-        column = next((each for each in column_keys(key) if each in schema.names), None)
-        if column is None and len(schema.names) == 1:
-            column = schema.names[0]
-        if column is None:
-            raise InputError(f"{name} must have a column {key!r}. Got {listed(schema.names)}.")
-        batches = table._batches(range(len(piece_rows)), [column], 1 << 20)
-        values = [batch.column(0) for batch in batches]
-        chunks = import_pyarrow().chunked_array(values, schema.field(column).type)
-        return matrix_from_arrow(chunks, name)
+        index = saved_index(schema)
+        counted = saved_range(schema, sum(piece_rows))
+        counted = None if counted is None else index_ids(counted)
+        stored = {SAVED_INDEX if name == index else name: name for name in schema.names}
+        stored |= {} if counted is None else {SAVED_INDEX: SAVED_INDEX}
+
+        def read(name: str) -> Array:
+            if name == SAVED_INDEX and counted is not None:
+                return counted
+            column = stored[name]
+            batches = table._batches(range(len(piece_rows)), [column], 1 << 20)
+            values = [batch.column(0) for batch in batches]
+            chunks = import_pyarrow().chunked_array(values, schema.field(column).type)
+            return matrix_from_arrow(chunks, f"'{location}'")
+
+        return LazyArrays(stored, read)
 
     def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
         """Runs of pieces that have so many rows together; their rows, and the first of these."""

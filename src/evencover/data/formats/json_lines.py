@@ -13,14 +13,13 @@ import numpy as np
 from evencover._validation import Array, InputError, are_json_numbers, parse_json, unique_keys
 from evencover.data.columns import Column, Kind, choose, note_left_out
 from evencover.data.formats import lm_eval
-from evencover.data.formats.arrays import column_keys
+from evencover.data.formats.arrays import LazyArrays
 from evencover.data.formats.text_cells import column_from_text
 from evencover.data.location import Location
 from evencover.data.names import ID_KEYS, USUAL, Keys, are_numbers, layout_keys
 from evencover.data.objects import found_key
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
-from evencover.errors import listed
 
 N_SAMPLED = 100  # objects that tell what the fields hold
 
@@ -64,7 +63,7 @@ class JsonLinesSource(Source):
                 if ids is not None:
                     found_ids.append(_plain(self._get(record, ids, row), record))
         if ids is not None:
-            self._ids = column_from_text(found_ids)
+            self._ids = np.array(found_ids)
         if label is not None:
             self.attach_labels(column_from_text(labels))
 
@@ -142,16 +141,14 @@ class JsonLinesSource(Source):
         return [copy.copy(self)]
 
     @classmethod
-    def column_of(cls, location: Location, key: str) -> Array:
-        """One value per row from a file that need not hold probabilities."""
+    def columns_of(cls, location: Location) -> LazyArrays:
+        """Give the fields of a file that need not hold probabilities, as text."""
         records = list(_records(location))
-        names = list(records[0]) if records else []
-        field = next((each for each in column_keys(key) if each in names), None)
-        if field is None and len(names) == 1:
-            field = names[0]
-        if field is None:
-            raise InputError(f"'{location}' must have a field {key!r}. Got {listed(names)}.")
-        return column_from_text([_plain(record.get(field, ""), record) for record in records])
+
+        def read(field: str) -> Array:
+            return np.array([_plain(record.get(field, ""), record) for record in records])
+
+        return LazyArrays(records[0] if records else (), read)
 
 
 def _records(location: Location) -> Iterator[Record]:

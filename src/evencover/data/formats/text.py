@@ -13,13 +13,12 @@ import numpy as np
 
 from evencover._validation import Array, InputError
 from evencover.data.columns import Column, choose, note_left_out
-from evencover.data.formats.arrays import column_keys
+from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
 from evencover.data.formats.text_cells import Scan, column_from_text, is_number, list_cells
 from evencover.data.location import Location
 from evencover.data.names import ID_KEYS, LABEL_KEYS, USUAL, Keys, are_numbers, count_up
 from evencover.data.reading import reading
 from evencover.data.source import Source, rows_per_block
-from evencover.errors import listed
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -48,6 +47,10 @@ class TextSource(Source):
             known = {*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids}
             scan = Scan([place for place, name in enumerate(names) if name in known])
             self.n_rows = scan.read(rest, self._width)
+            for place in scan.kept:  # ids may be numbers and text
+                is_id = names[place] in (*ID_KEYS, keys.ids)
+                if is_id and not all(map(is_number, scan.kept[place])):
+                    scan.kinds[place] = "text"
         columns = [Column(*pair) for pair in zip(names, scan.kinds, strict=True)]
         layout = choose(columns, keys, self.name, named=self._has_header)
         note_left_out(layout, self.name)
@@ -62,7 +65,7 @@ class TextSource(Source):
         self.numbers_are_names = are_numbers(self.class_names or [""])
         self.used, self.left_out = layout.used(columns), layout.left_out
         if layout.ids is not None:
-            self._ids = column_from_text(scan.kept[layout.ids])
+            self._ids = np.array(scan.kept[layout.ids], dtype=str)
         if layout.label is not None:
             self.attach_labels(column_from_text(scan.kept[layout.label]))
 
@@ -115,17 +118,24 @@ class TextSource(Source):
         )
 
 
-def text_column(location: Location, key: str) -> Array:
-    """One value per line; in CSV and TSV, the column of this name if there are names."""
+def text_columns(location: Location) -> LazyArrays:
+    """Give the columns of CSV or TSV by name, as text; an only column, or lines, have no name."""
     if location.suffix.lower() not in _DELIMITERS:
         with location.open("rb") as file:
             lines = file.read().decode("utf-8-sig").split("\n")
-        return column_from_text([line.strip() for line in lines if line.strip()])
-    first, *rest = list(_lines(location)) or [[]]
-    at = next((first.index(name) for name in column_keys(key) if name in first), None)
-    if at is None and len(first) != 1:
-        raise InputError(f"'{location}' must have a column {key!r}. Got {listed(first)}.")
-    values = [first, *rest] if at is None else rest
+        return LazyArrays(
+            [ONLY_ARRAY],
+            lambda _: np.array([line.strip() for line in lines if line.strip()], dtype=str),
+        )
+    table = list(_lines(location)) or [[]]
+    first = [name.strip() for name in table[0]]
+    if len(first) == 1 and first[0] not in (*LABEL_KEYS, *ID_KEYS):
+        return LazyArrays([ONLY_ARRAY], lambda _: _column(location, first, table, 0))
+    return LazyArrays(first, lambda name: _column(location, first, table[1:], first.index(name)))
+
+
+def _column(location: Location, first: list[str], values: list[list[str]], at: int) -> Array:
+    """Return the cells of one column; every line must have as many cells as the first."""
     long = next((row for row, line in enumerate(values) if len(line) > len(first)), None)
     if long is not None:
         raise InputError(
@@ -133,10 +143,10 @@ def text_column(location: Location, key: str) -> Array:
             f"Got {len(values[long])} in row {long}; text with a "
             f"{'tab' if location.suffix.lower() == '.tsv' else 'comma'} in it needs quotes."
         )
-    short = next((row for row, line in enumerate(values) if len(line) <= (at or 0)), None)
+    short = next((row for row, line in enumerate(values) if len(line) <= at), None)
     if short is not None:
         raise InputError(f"Every row of '{location}' must have a value. Got none in row {short}.")
-    return column_from_text([line[at or 0].strip() for line in values])
+    return np.array([line[at].strip() for line in values], dtype=str)
 
 
 def _lines(location: Location) -> Iterator[list[str]]:

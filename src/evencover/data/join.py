@@ -1,0 +1,231 @@
+"""Labels, or other values of the rows, that are kept apart from them: joined by id or position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover._types import Array, IntArray
+from evencover._validation import list_of_labels, plain_array
+from evencover.data.frames import column_of, frame_columns, index_of
+from evencover.data.names import ID_KEYS, LABEL_KEYS
+from evencover.data.source import Source
+from evencover.errors import InputError, listed
+from evencover.randomness import row_ids
+
+
+class RowValues(NamedTuple):
+    """One value per row, kept apart from the rows.
+
+    Attributes
+    ----------
+    values
+        (M,) in any order if they have ids.
+    ids
+        (M,) their ids, or the index of a pandas object; None if they have none.
+    is_index
+        Whether the ids are an index, which may merely count the values.
+    place
+        Names a value in messages, by its position.
+    """
+
+    values: Any
+    ids: Array | None = None
+    is_index: bool = False
+    place: Callable[[int], str] | None = None
+
+
+def join_labels(source: Source, labels: RowValues, *, complete: bool = True) -> Source:
+    """Attach labels to the rows of a source; `source.matching` then states how they were matched.
+
+    Unless `complete`, leave out the rows whose id has no label, and ignore labels without a row.
+    """
+    ids = None if complete else source.ids
+    if ids is not None and labels.ids is not None:
+        return LabeledRows(source, ids, labels)
+    values, order, source.matching = match(source, labels, "labels")
+    place = labels.place
+    if order is not None:
+        at: IntArray = order
+        place = None if place is None else lambda row, name=place: name(int(at[row]))
+    source.attach_labels(values, place)
+    source.labels_given = True
+    return source
+
+
+def labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) -> RowValues:
+    """Read the labels of a frame, with the ids in a column or, with pandas, in the index."""
+    columns = frame_columns(frame)
+    names = [column.name for column in columns]
+    ids = next((name for name in (ids_key or ID_KEYS[0], *ID_KEYS) if name in names), None)
+    others = [name for name in names if name != ids]
+    label = labels_key or next((name for name in LABEL_KEYS if name in names), None)
+    label = others[0] if label is None and len(others) == 1 else label
+    if label not in names:
+        raise InputError(
+            f"'labels' must have a column {labels_key or 'labels'!r}. Got {listed(names)}; name it "
+            "with 'labels_key'."
+        )
+    values = column_of(frame, names.index(label))
+    if ids is None:
+        return RowValues(values, index_of(frame), is_index=True)
+    return RowValues(values, column_of(frame, names.index(ids)))
+
+
+def match(source: Source, column: RowValues, what: str) -> tuple[Any, IntArray | None, str | None]:
+    """Put the values of a column into the order of the rows.
+
+    Return the values, their positions in the column (None if rows were matched by position), and
+    a sentence on how rows were matched (None if neither side has ids).
+    """
+    ids = _ids_to_match(source, column)
+    if ids is not None:
+        order = positions_by_id(ids, column.ids, what)
+        values = list_of_labels(column.values)[order]
+        return values, order, f"{what} matched by id ({len(order):,} rows)."
+    has_ids = column.ids is not None and not _counts(column)
+    if has_ids == (source.ids is not None):
+        return column.values, None, None
+    without = source.name if has_ids else f"the {what}"
+    return column.values, None, f"{what} matched by position: no ids in {without}."
+
+
+def _ids_to_match(source: Source, column: RowValues) -> Array | None:
+    """Return the ids of the rows, or their index, whichever the ids of the column are.
+
+    An index that counts 0, 1, 2, ... matches only an index of the same numbers in another order.
+    """
+    if column.ids is None:
+        return None
+    may_match = (source.index,) if _counts(column) else (source.ids, source.index)
+    known = [ids for ids in may_match if ids is not None]
+    if not known:
+        return None
+    theirs = np.sort(row_ids(column.ids, len(column.ids)))
+    keys = [row_ids(ids, len(ids)) for ids in known]
+    found = [place for place, mine in enumerate(keys) if np.array_equal(np.sort(mine), theirs)]
+    if len(found) == 2 and column.is_index and not np.array_equal(keys[0], keys[1]):
+        raise InputError(
+            "The index of the labels must match either the ids or the index of the rows. Got one "
+            "that matches both, in different orders; pass a frame with a column of ids."
+        )
+    if found:
+        return known[found[0]]
+    if _counts(column) or (source.ids is None and _counts(RowValues(None, source.index, True))):
+        return None
+    return known[0]
+
+
+def _counts(column: RowValues) -> bool:
+    """Whether the ids are an index that counts the values."""
+    ids = column.ids
+    return column.is_index and ids is not None and np.array_equal(ids, np.arange(len(ids)))
+
+
+def positions_by_id(ids: Any, other_ids: Any, what: str, *, complete: bool = True) -> IntArray:
+    """Return the position of each id (N,) among `other_ids`; -1, unless `complete`, if it has none.
+
+    Raise InputError if an id occurs twice, or if one side lacks ids of the other.
+    """
+    ids, other_ids = plain_array(ids), plain_array(other_ids)
+    mine, theirs = row_ids(ids, len(ids)), row_ids(other_ids, len(other_ids))
+    if complete and np.array_equal(mine, theirs):
+        return np.arange(len(mine))
+    for keys, values, where in ((mine, ids, "rows"), (theirs, other_ids, what)):
+        _, first = np.unique(keys, return_index=True)
+        if len(first) < len(keys):
+            repeated = np.delete(values, first)
+            raise InputError(
+                f"Each id must occur once to match {what} by id. Got {len(repeated)} of the "
+                f"{where} with an earlier id, such as {listed(repeated[:3])}."
+            )
+    order = np.argsort(theirs)
+    at = np.searchsorted(theirs, mine, sorter=order)
+    found = np.append(order, -1)[at]
+    found[(found >= 0) & (np.append(theirs, 0)[found] != mine)] = -1
+    if complete and (len(mine) != len(theirs) or (found < 0).any()):
+        unused = np.delete(other_ids, found[found >= 0])
+        lacking = [
+            f"{len(values):,} {which} (such as {listed(values[:3])})"
+            for values, which in (
+                (ids[found < 0], f"rows without {what}"),
+                (unused, f"{what} without a row"),
+            )
+            if len(values)
+        ]
+        raise InputError(
+            f"The {what} must have the ids of the rows. Got {' and '.join(lacking)}; correct the "
+            "ids, or leave them out on one side to match by position."
+        )
+    return found
+
+
+class LabeledRows(Source):
+    """The rows of a source whose label has arrived, with their ids and labels.
+
+    Parameters
+    ----------
+    source
+        All rows.
+    ids
+        (N,) their ids.
+    labels
+        The labels that have arrived, with ids.
+
+    Attributes
+    ----------
+    whole
+        The source of all rows.
+    is_kept
+        (N,) which of the rows these are.
+    n_waiting, n_unused
+        Numbers of rows without a label, and of labels without a row.
+    """
+
+    def __init__(self, source: Source, ids: Array, labels: RowValues) -> None:
+        position = positions_by_id(ids, labels.ids, "labels", complete=False)
+        self.is_kept = position >= 0
+        self._labels_given, self._place = list_of_labels(labels.values), labels.place
+        if not self.is_kept.any():
+            raise InputError(
+                f"The labels must have ids of the rows. Got none of the {len(ids)} ids of "
+                f"{source.name} among the {len(self._labels_given)} labels."
+            )
+        self.whole, self._position = source, position
+        self._all_ids, self._all_keys = ids, row_ids(ids, len(ids))
+        self.n_waiting = int((~self.is_kept).sum())
+        self.n_unused = len(self._labels_given) - int(self.is_kept.sum())
+        for same in ("n_classes", "class_names", "logits", "name", "numbers_are_names", "watch"):
+            setattr(self, same, getattr(source, same))
+        self.matching = f"labels matched by id ({int(self.is_kept.sum()):,} rows)."
+        self._take_kept()
+
+    @property
+    def keys(self) -> Array:
+        """(n_rows,) the ids as numbers of 64 bits."""
+        return self._all_keys[self.is_kept]
+
+    def leave_out(self, keys: Array) -> int:
+        """Leave out the rows with these ids; return their number."""
+        n_before = self.n_rows or 0
+        self.is_kept &= ~np.isin(self._all_keys, keys)
+        self._take_kept()
+        return n_before - int(self.is_kept.sum())
+
+    def _take_kept(self) -> None:
+        self.n_rows, self._ids = int(self.is_kept.sum()), self._all_ids[self.is_kept]
+        at, name = self._position[self.is_kept], self._place or "label {}".format
+        self.attach_labels(self._labels_given[at], lambda row: name(int(at[row])))
+        self.labels_given = True
+
+    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        """Read the rows with a label, in their order."""
+        start = 0
+        for rows, _ in self.whole.row_blocks():
+            stop = start + len(rows)
+            kept = self.is_kept[start:stop]
+            if kept.any():
+                yield plain_array(rows)[kept], None
+            start = stop
