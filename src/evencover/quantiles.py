@@ -18,6 +18,7 @@ import numpy as np
 
 from evencover._kernels import Limits
 from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
+from evencover.randomness import Use, uniforms
 
 MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
 
@@ -255,10 +256,34 @@ class GroupedScores(NamedTuple):
         return self.at_ranks(conformal_ranks(self.counts, alpha))
 
     def thresholds(
-        self, alpha: Alpha, *, exact: bool, confidence: Alpha | None = None
+        self,
+        alpha: Alpha,
+        *,
+        exact: bool,
+        confidence: Alpha | None = None,
+        random_state: int = 0,
     ) -> Thresholds:
-        """As `group_thresholds`."""
-        return group_thresholds(self, alpha, exact=exact, confidence=confidence)
+        """Return `group_thresholds`."""
+        return group_thresholds(
+            self, alpha, exact=exact, confidence=confidence, random_state=random_state
+        )
+
+    def tie_shares(self, groups: IntArray, ranks: IntArray) -> FloatArray | None:
+        """Share of a new tied score that is at most the ranks[i]-th smallest of groups[i].
+
+        Of E equal scores and a new one in random order, the new one comes before the j-th of them
+        with probability j / (E + 1). None without ties in any group.
+        """
+        is_first = np.append(True, self.scores[1:] != self.scores[:-1])
+        is_first[self.offsets[:-1][self.counts > 0]] = True
+        if is_first.all():
+            return None
+        ends = np.append(np.flatnonzero(is_first), len(self.scores))
+        groups, ranks = np.broadcast_arrays(groups, ranks)
+        place = np.clip(self.offsets[groups] + ranks - 1, 0, len(self.scores) - 1)
+        run = np.searchsorted(ends, place, side="right") - 1
+        shares = (place - ends[run] + 1) / (ends[run + 1] - ends[run] + 1)
+        return np.where((ranks >= 1) & (ranks <= self.counts[groups]), shares, 1.0)
 
 
 class RankedScores(Protocol):
@@ -273,20 +298,63 @@ class RankedScores(Protocol):
 
 
 def group_thresholds(
-    groups: RankedScores, alpha: Alpha, *, exact: bool, confidence: Alpha | None = None
+    groups: RankedScores,
+    alpha: Alpha,
+    *,
+    exact: bool,
+    confidence: Alpha | None = None,
+    random_state: int = 0,
 ) -> Thresholds:
-    """One threshold per group, with a confidence or not; or the randomised pair."""
+    """Return one threshold per group, with a confidence or not; or the randomized pair."""
     ranks = conformal_ranks(groups.counts, alpha, confidence)
     if not exact:
         return Thresholds(groups.at_ranks(ranks))
     level = 1 - exact_fraction(alpha)
     # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
-    chance = [
-        float((int(n) + 1) * level - (int(k) - 1))
-        for n, k in zip(groups.counts, ranks, strict=True)
-    ]
-    upper, lower = groups.at_ranks(np.stack([ranks, ranks - 1]))
-    return Thresholds(upper, lower, np.array(chance))
+    chance = np.array(
+        [
+            float((int(n) + 1) * level - (int(k) - 1))
+            for n, k in zip(groups.counts, ranks, strict=True)
+        ]
+    )
+    both = np.stack([ranks, ranks - 1])
+    upper, lower = groups.at_ranks(both)
+    shares = None
+    if isinstance(groups, GroupedScores):
+        shares = groups.tie_shares(np.arange(len(ranks)), both)
+    if shares is None:
+        return Thresholds(upper, lower, chance)
+    return break_ties(upper, lower, chance, *shares, random_state)
+
+
+def break_ties(
+    upper: FloatArray,
+    lower: FloatArray,
+    chance: FloatArray,
+    upper_share: FloatArray,
+    lower_share: FloatArray,
+    random_state: int,
+) -> Thresholds:
+    """Randomize thresholds that new scores can tie with: the one rule for ties.
+
+    A new score ties with the calibration scores equal to it, and the order within a tie is random.
+    It then is at most `upper` (used with probability `chance`) with probability `upper_share` if it
+    ties with it, and likewise for `lower`. Where both thresholds are one value the row's draw
+    decides; where they differ, one draw per group includes or excludes each tie for all rows, so
+    that a pair of thresholds still is enough. Either way the coverage is that of distinct scores.
+    """
+    draw = uniforms(random_state, Use.THRESHOLD_TIES, np.arange(len(upper)))
+    same = upper == lower
+    return Thresholds(
+        np.where(same | (draw < upper_share), upper, _just_below(upper)),
+        np.where(~same & (draw < lower_share), lower, _just_below(lower)),
+        np.where(same, chance * upper_share + (1 - chance) * lower_share, chance),
+    )
+
+
+def _just_below(values: FloatArray) -> FloatArray:
+    """Return the next smaller floats; infinite ones stay."""
+    return np.where(np.isfinite(values), np.nextafter(values, -np.inf), values)
 
 
 def calibration_scores(scores: Any) -> FloatArray:

@@ -33,6 +33,8 @@ class Use(IntEnum):
     CALIBRATION_SCORE = 8  # the uniform of APS and RAPS, for calibration rows
     REPEATED_IDS = 9  # which of the rows with the same id comes first
     TEMPERATURE = 10  # which calibration rows a temperature is learnt from
+    TIES = 11  # the order of calibration rows with equal scores
+    THRESHOLD_TIES = 12  # whether scores that equal a randomized threshold are within it
 
 
 def check_random_state(value: Any, owner: str) -> int:

@@ -15,8 +15,6 @@ from evencover._kernels.draws import NO_DRAWS, Draws
 from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits, is_member
-from evencover._kernels.reference_folds import Blends, LeftOut
-from evencover._kernels.reference_pooling import HeldOut
 from evencover._validation import InputError
 
 
@@ -44,16 +42,7 @@ def _choose(wanted: str) -> ModuleType:
 if TYPE_CHECKING:
     from evencover._kernels.reference import (
         NAME,
-        bin_counts,
-        blended_levels,
-        blended_quantile,
-        class_moments,
-        cluster_losses,
         counts_within,
-        left_out,
-        mixture_levels,
-        mixture_masses,
-        normal_losses,
         p_values,
         p_values_of,
         prediction_sets,
@@ -66,25 +55,14 @@ if TYPE_CHECKING:
         set_coverage,
         set_sizes,
         shortfalls,
-        soft_clusters,
         true_label_ranks,
         true_label_scores,
         uniforms,
-        weighted_line,
     )
 else:
     _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
     NAME = _chosen.NAME
-    bin_counts = _chosen.bin_counts
-    blended_levels = _chosen.blended_levels
-    blended_quantile = _chosen.blended_quantile
-    class_moments = _chosen.class_moments
-    cluster_losses = _chosen.cluster_losses
     counts_within = _chosen.counts_within
-    left_out = _chosen.left_out
-    mixture_levels = _chosen.mixture_levels
-    mixture_masses = _chosen.mixture_masses
-    normal_losses = _chosen.normal_losses
     p_values = _chosen.p_values
     p_values_of = _chosen.p_values_of
     prediction_sets = _chosen.prediction_sets
@@ -97,35 +75,21 @@ else:
     set_coverage = _chosen.set_coverage
     set_sizes = _chosen.set_sizes
     shortfalls = _chosen.shortfalls
-    soft_clusters = _chosen.soft_clusters
     true_label_ranks = _chosen.true_label_ranks
     true_label_scores = _chosen.true_label_scores
     uniforms = _chosen.uniforms
-    weighted_line = _chosen.weighted_line
 
 __all__ = [
     "NAME",
     "NO_DRAWS",
     "BadRow",
-    "Blends",
     "Draws",
     "Formula",
-    "HeldOut",
-    "LeftOut",
     "LimitTable",
     "Limits",
     "Position",
-    "bin_counts",
-    "blended_levels",
-    "blended_quantile",
-    "class_moments",
-    "cluster_losses",
     "counts_within",
     "is_member",
-    "left_out",
-    "mixture_levels",
-    "mixture_masses",
-    "normal_losses",
     "p_values",
     "p_values_of",
     "prediction_sets",
@@ -138,9 +102,7 @@ __all__ = [
     "set_coverage",
     "set_sizes",
     "shortfalls",
-    "soft_clusters",
     "true_label_ranks",
     "true_label_scores",
     "uniforms",
-    "weighted_line",
 ]

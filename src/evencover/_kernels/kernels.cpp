@@ -1,12 +1,7 @@
 // The kernels of one instruction set (see isa.hpp).
 #include "kernels.hpp"
 
-#include "blended.hpp"
-#include "class_moments.hpp"
-#include "left_out.hpp"
-#include "mixture.hpp"
 #include "philox.hpp"
-#include "pinball.hpp"
 #include "prediction_sets.hpp"
 #include "row_check.hpp"
 #include "row_numbers.hpp"
@@ -15,8 +10,6 @@
 #include "score_matrix.hpp"
 #include "set_sizes.hpp"
 #include "shortfalls.hpp"
-#include "soft_clusters.hpp"
-#include "weighted_line.hpp"
 
 EVENCOVER_BEGIN
 
@@ -99,8 +92,7 @@ int64_t p_values(const Rows& rows, const Score& score, const Draws& draws,
 }  // namespace
 
 const Kernels kernels = {random_bits,     uniforms,     row_keys,  true_label_scores, score_matrix,
-                         prediction_sets, set_coverage, set_sizes, p_values, soft_clusters,
-                         mixture_levels,  mixture_masses, bin_counts, class_moments, weighted_line,
-                         counts_within, shortfalls, left_out, blended_quantile, blended_levels, normal_losses, cluster_losses};
+                         prediction_sets, set_coverage, set_sizes, p_values,          counts_within,
+                         shortfalls};
 
 EVENCOVER_END

@@ -104,56 +104,6 @@ struct SetCoverage {
     int64_t* top_classes;
 };
 
-// A mixture of multinomials: counts of classes by bin, what every cluster is smoothed with, and
-// when to stop.
-struct SoftClusters {
-    const double* counts;  // (n_classes, n_bins)
-    int64_t n_classes;
-    int64_t n_bins;
-    const double* smoothing;  // (n_bins)
-    int64_t n_clusters;
-    int64_t most_steps;
-    double tolerance;
-};
-
-// Rows in the order of their scores: their classes, how many rows have a lower score, and their
-// folds, of which the rows of one are left out.
-struct OrderedRows {
-    const int64_t* labels;
-    const int64_t* first;
-    const int8_t* fold;
-    int64_t n;
-    int64_t n_classes;
-    int64_t number;
-};
-
-// The others in their order: twice the middle of the ranks of a row and its equals; and by class,
-// their places. Of those left out, by class: how many others have a lower score, all, and of the
-// same class; and how many rows have.
-struct LeftOut {
-    int64_t* kept_labels;
-    int64_t* kept_middles;
-    int64_t* kept_places;
-    int64_t* kept_offsets;  // (n_classes + 1)
-    int64_t* held_labels;
-    int64_t* held_places;
-    int64_t* held_below;
-    int64_t* held_first;
-    int64_t* held_offsets;
-};
-
-// Ways to blend what is known of rows: how many of their class's own rows are below each, out of how
-// many, and which share each kind of prior expects.
-struct Blends {
-    const double* own;
-    const double* counts;
-    const double* expected;  // (kinds, n_rows)
-    int64_t n_rows;
-    const int64_t* kinds;     // (n_ingredients)
-    const double* strengths;  // (n_ingredients)
-    int64_t n_ingredients;
-};
-
 // What rows want of their class, and what their class has; only flagged rows count.
 struct Shortfalls {
     const int64_t* classes;
@@ -162,67 +112,6 @@ struct Shortfalls {
     int64_t n;
     const double* has;  // (n_classes)
     int64_t n_classes;
-};
-
-// Points with the variances of their second coordinates, but for what all have in common.
-struct NoisyPoints {
-    const double* x;
-    const double* y;
-    const double* noise;
-    int64_t n;
-};
-
-// A line through its centre, and the weighted squares of what it leaves.
-struct Line {
-    double centre_x;
-    double centre_y;
-    double slope;
-    double squares;
-};
-
-// Rows by class: those a prior was learnt from, by the first of n_points equally spaced ranks that
-// is above them, and the ranks of those that were held out.
-struct HeldOut {
-    const int16_t* own_points;
-    const int64_t* own_offsets;
-    const double* held_ranks;
-    const int64_t* held_offsets;
-    int64_t n_classes;
-    int64_t n_points;
-    double aim;  // the level whose pinball loss is wanted
-};
-
-// How many rows the prior counts, and the level that all classes share then.
-struct Strengths {
-    const double* rows;
-    const double* targets;
-    int64_t n;
-};
-
-// Normal distributions of the normal scores; their distribution function by a table on
-// [-reach, reach].
-struct NormalPrior {
-    const double* mean;
-    const double* deviation;
-    const double* scores;  // (n_points) normal scores of the ranks
-    const double* table;
-    int64_t n_table;
-    double reach;
-};
-
-struct ClusterPrior {
-    const double* weights;    // (n_classes, n_clusters)
-    const double* functions;  // (n_points, n_clusters)
-    int64_t n_clusters;
-};
-
-// Weights (n_classes, n_clusters) of distribution functions (n_bins + 1, n_clusters), which are given
-// at equally spaced edges.
-struct Mixture {
-    const double* weights;
-    const double* functions;
-    int64_t n_clusters;
-    int64_t n_bins;
 };
 
 constexpr int64_t all_good = -1;
@@ -244,24 +133,9 @@ struct Kernels {
                          int64_t* sizes);
     int64_t (*p_values)(const Rows&, const Score&, const Draws&, const GroupedScores&,
                         double* p_values);
-    void (*soft_clusters)(const SoftClusters&, double* weights);
-    void (*mixture_levels)(const Mixture&, const int64_t* classes, const double* u, int64_t n,
-                           double* levels);
-    void (*mixture_masses)(const double* weights, int64_t n_clusters, const int64_t* classes,
-                           const int16_t* bins, int64_t n, double* masses);
-    void (*bin_counts)(const double* u, const int64_t* classes, int64_t n, int64_t n_bins,
-                       int64_t n_coarse, int16_t* bins, double* counts);
-    void (*class_moments)(const double* values, const int64_t* classes, int64_t n,
-                          int64_t n_classes, double* counts, double* means, double* squares);
-    Line (*weighted_line)(const NoisyPoints&, double between, bool has_slope);
     void (*counts_within)(const double* ordered, int64_t n, const int64_t* classes,
                           const double* values, int64_t n_values, int64_t* counts);
     void (*shortfalls)(const Shortfalls&, int64_t* counts, double* sums);
-    void (*left_out)(const OrderedRows&, const LeftOut&);
-    double (*blended_quantile)(const Blends&, int64_t ingredient, int64_t rank);
-    void (*blended_levels)(const Blends&, const double* weights, double* levels);
-    void (*normal_losses)(const HeldOut&, const Strengths&, const NormalPrior&, double* losses);
-    void (*cluster_losses)(const HeldOut&, const Strengths&, const ClusterPrior&, double* losses);
 };
 
 namespace baseline {

@@ -20,8 +20,6 @@
 #include "lost_map.hpp"
 #include "module_arrays.hpp"
 #include "module_cost.hpp"
-#include "module_folds.hpp"
-#include "module_pooling.hpp"
 #include "philox.hpp"
 
 using namespace nb::literals;
@@ -353,8 +351,6 @@ NB_MODULE(_native, m) {
         .def("set_coverage", &Block::set_coverage)
         .def("set_sizes", &Block::set_sizes)
         .def("p_values", &Block::p_values);
-    add_pooling(m);
-    add_folds(m);
     add_cost(m);
     m.def("instruction_sets", &instruction_sets, "What this machine can run, best first.");
     nb::class_<ReadySets>(m, "ReadySets")

@@ -19,39 +19,6 @@ from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits
 from evencover._kernels.native_cost import counts_within as counts_within
 from evencover._kernels.native_cost import shortfalls as shortfalls
-from evencover._kernels.native_pooling import (
-    bin_counts as bin_counts,
-)
-from evencover._kernels.native_pooling import (
-    blended_levels as blended_levels,
-)
-from evencover._kernels.native_pooling import (
-    blended_quantile as blended_quantile,
-)
-from evencover._kernels.native_pooling import (
-    class_moments as class_moments,
-)
-from evencover._kernels.native_pooling import (
-    cluster_losses as cluster_losses,
-)
-from evencover._kernels.native_pooling import (
-    left_out as left_out,
-)
-from evencover._kernels.native_pooling import (
-    mixture_levels as mixture_levels,
-)
-from evencover._kernels.native_pooling import (
-    mixture_masses as mixture_masses,
-)
-from evencover._kernels.native_pooling import (
-    normal_losses as normal_losses,
-)
-from evencover._kernels.native_pooling import (
-    soft_clusters as soft_clusters,
-)
-from evencover._kernels.native_pooling import (
-    weighted_line as weighted_line,
-)
 from evencover._validation import SUM_TOLERANCE, Array, FloatArray, IntArray
 
 NAME = "c++"

@@ -16,18 +16,7 @@ from evencover._kernels.formula import Formula, Position
 from evencover._kernels.limit_table import LimitTable
 from evencover._kernels.limits import Limits, is_member
 from evencover._kernels.reference_cost import counts_within, shortfalls
-from evencover._kernels.reference_folds import blended_levels, blended_quantile, left_out
 from evencover._kernels.reference_numbers import random_bits, row_keys, row_numbers, uniforms
-from evencover._kernels.reference_pooling import (
-    bin_counts,
-    class_moments,
-    cluster_losses,
-    mixture_levels,
-    mixture_masses,
-    normal_losses,
-    soft_clusters,
-    weighted_line,
-)
 from evencover._kernels.reference_rows import label_position, positions, probabilities
 from evencover._kernels.slices import in_slices
 from evencover._validation import Array, FloatArray, IntArray
@@ -225,16 +214,7 @@ def p_values_of(
 
 __all__ = [
     "NAME",
-    "bin_counts",
-    "blended_levels",
-    "blended_quantile",
-    "class_moments",
-    "cluster_losses",
     "counts_within",
-    "left_out",
-    "mixture_levels",
-    "mixture_masses",
-    "normal_losses",
     "p_values",
     "p_values_of",
     "prediction_sets",
@@ -247,9 +227,7 @@ __all__ = [
     "set_coverage",
     "set_sizes",
     "shortfalls",
-    "soft_clusters",
     "true_label_ranks",
     "true_label_scores",
     "uniforms",
-    "weighted_line",
 ]

@@ -103,7 +103,6 @@ def compare(
             temperature=each,
             random_state=seed,
             with_ranks=any("ranks" in predictor.needs for predictor in predictors),
-            with_coins=any(predictor.exact for predictor in predictors),
         )
         for each in every
     }

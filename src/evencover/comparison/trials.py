@@ -55,8 +55,6 @@ class ScoredRows:
         As for predictors.
     with_ranks
         Whether some method needs the ranks of the true labels.
-    with_coins
-        Whether some trial has ``exact=True``.
     known
         `arrays` of the same rows and scores from an earlier reading; then nothing is read.
     executor
@@ -72,7 +70,7 @@ class ScoredRows:
     true_ranks
         Their ranks (N,); empty unless asked for.
     coins
-        The rows' coins (N,); empty unless asked for.
+        The rows' draws (N,) for randomized thresholds.
     """
 
     labels: IntArray
@@ -90,7 +88,6 @@ class ScoredRows:
         temperature: float,
         random_state: int,
         with_ranks: bool = False,
-        with_coins: bool = False,
         known: dict[str, Array] | None = None,
         executor: Any = None,
     ) -> None:
@@ -105,7 +102,7 @@ class ScoredRows:
         bases = list(dict.fromkeys(score.base for score in scores))
         about = (logits, temperature, random_state, source.logits is None)
         self.scorings = {base: Scoring(base, *about) for base in bases}
-        read = TrueLabels(list(self.scorings.values()), with_ranks, with_coins)
+        read = TrueLabels(list(self.scorings.values()), with_ranks)
         self.arrays = self._read(read) if known is None or set(known) != set(read.names) else known
         self.labels, self.true_ranks = self.arrays["labels"], self.arrays["ranks"]
         self.coins = self.arrays["coins"]
@@ -143,7 +140,7 @@ class ScoredRows:
     ) -> list[tuple[IntArray, IntArray]]:
         """Test rows, and those covered, by class (K,) for each trial."""
         by_class = RowsByClass(self.labels, self.source.n_classes)
-        coin = by_class.arrange(self.coins) if len(self.coins) else self.coins
+        coin = by_class.arrange(self.coins)
         scores = {
             score: by_class.arrange(self.test_scores[score])
             for score in {trial.score for trial in trials}
@@ -208,11 +205,10 @@ class ScoredRows:
 
 @dataclass(frozen=True, eq=False)
 class TrueLabels:
-    """Of a block: the labels, ranks and coins (none unless asked for), and the labels' scores."""
+    """Of a block: labels, ranks (none unless asked for), draws, and the labels' scores."""
 
     scorings: list[Scoring]
     with_ranks: bool
-    with_coins: bool
 
     @property
     def names(self) -> list[str]:
@@ -223,13 +219,11 @@ class TrueLabels:
     def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
         """One pass over the rows."""
         assert block.labels is not None
-        any_scoring, ranks, coins = self.scorings[0], np.empty(0, dtype=np.int64), np.empty(0)
+        any_scoring, ranks = self.scorings[0], np.empty(0, dtype=np.int64)
         values = [score for scoring in self.scorings for score in _scores(scoring, block, ids)]
         if self.with_ranks:
             ranks = any_scoring.true_ranks(block)
-        if self.with_coins:
-            coins = any_scoring.coins(block, ids)
-        return block.labels, ranks, coins, *values
+        return block.labels, ranks, any_scoring.coins(block, ids), *values
 
 
 def _pieces(block: Block, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:

@@ -154,7 +154,6 @@ def _scored_rows(
         temperature=1.0,
         random_state=grid.seed,
         with_ranks=any("ranks" in each.predictor.needs for each in grid.methods),
-        with_coins=any(cell.exact for cell in grid.cells),
         known=known,
         executor=executor,
     )

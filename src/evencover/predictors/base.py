@@ -260,7 +260,7 @@ class BasePredictor(Updatable):
         """The rule with these limits of the score."""
         scoring = self.scoring(logits, self.score_)
         limits = scoring.score.base_thresholds(limits)
-        return Rule(scoring, limits, self.exact, self.allow_empty, self.class_names_)
+        return Rule(scoring, limits, self.allow_empty, self.class_names_)
 
     def predict_set(
         self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None

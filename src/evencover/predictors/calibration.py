@@ -23,6 +23,9 @@ class CalibrationRows(NamedTuple):
         (N,) ranks of the true labels, from 1, for methods that need "ranks".
     groups
         (N,) the group of each row, as the user names it, for methods that need "row groups".
+    label_values
+        (N,) the input's number for the true label, for methods that need "label values"; only
+        where the score is random, because else equal scores identify copies of a row.
     """
 
     scores: FloatArray
@@ -30,6 +33,7 @@ class CalibrationRows(NamedTuple):
     ids: Array
     ranks: IntArray | None = None
     groups: Array | None = None
+    label_values: FloatArray | None = None
 
     def split(self, n_first: int, random_state: int) -> tuple[CalibrationRows, CalibrationRows]:
         """The first `n_first` rows in the random order of their ids, and the others."""

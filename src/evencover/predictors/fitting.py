@@ -33,13 +33,14 @@ from evencover.scores import make_score
 
 @dataclass(frozen=True)
 class TrueLabels:
-    """Of a block: base scores of the true labels, the labels, and their ranks where needed.
+    """Of a block: base scores of the true labels, the labels, and what else is needed of them.
 
     Labels and ranks take as few bytes as their number allows.
     """
 
     scoring: Scoring
     with_ranks: bool
+    with_values: bool = False
     check: str = "all"
 
     def __post_init__(self) -> None:
@@ -52,9 +53,12 @@ class TrueLabels:
         n_classes = block.rows.shape[1]
         scores = self.scoring.true_labels(block, ids, calibrating=True, check=self.check)
         labels = block.labels.astype(np.min_scalar_type(n_classes - 1))
-        if not self.with_ranks:
-            return scores, labels
-        return scores, labels, self.scoring.true_ranks(block).astype(np.min_scalar_type(n_classes))
+        found = [scores, labels]
+        if self.with_ranks:
+            found.append(self.scoring.true_ranks(block).astype(np.min_scalar_type(n_classes)))
+        if self.with_values:
+            found.append(block.rows[np.arange(len(labels)), block.labels].astype(np.float64))
+        return tuple(found)
 
 
 def base_rows(
@@ -62,11 +66,14 @@ def base_rows(
 ) -> CalibrationRows:
     """Read all rows, and bring the base scores of their labels here."""
     ids = known_ids(source, ids)
-    score = TrueLabels(method.scoring(source.logits), "ranks" in method.needs, check)
+    scoring, with_ranks = method.scoring(source.logits), "ranks" in method.needs
+    with_values = "label values" in method.needs and scoring.score.is_random
+    score = TrueLabels(scoring, with_ranks, with_values, check)
     parts = map_source(source, ids, score, joined, executor)
-    scores, labels, *ranks = gathered(parts, source.n_rows)
-    found = ranks[0] if ranks else None
-    return rows_of_scores(method, scores, labels, source.n_classes, ids, found, groups)
+    scores, labels, *more = gathered(parts, source.n_rows)
+    ranks = more.pop(0) if with_ranks else None
+    rows = rows_of_scores(method, scores, labels, source.n_classes, ids, ranks, groups)
+    return rows._replace(label_values=more[0] if with_values else None)
 
 
 def with_scores(
@@ -100,7 +107,7 @@ def scattered_rows(
             "rows of each class before any score."
         )
     with workers_of(executor) as workers:
-        work = Work(TrueLabels(method.scoring(source.logits), False, check), joined)
+        work = Work(TrueLabels(method.scoring(source.logits), False, check=check), joined)
         yield ScatteredRows.score(workers, work, cut(source, known_ids(source, ids)))
 
 

@@ -88,7 +88,9 @@ class FuzzyPredictor(BasePredictor):
         return self._kept_thresholds()
 
     def _kept_thresholds(self) -> Thresholds:
-        offsets = self._excess().thresholds(self.alpha, exact=self.exact)
+        offsets = self._excess().thresholds(
+            self.alpha, exact=self.exact, random_state=self.random_state
+        )
         offsets = offsets.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
         lower = None if offsets.lower is None else largest_within(self.class_limits_, offsets.lower)
         return offsets._replace(

@@ -74,7 +74,13 @@ class GroupPredictor(ConfidentPredictor):
         """Keep what each of the groups' scores stands for, if they differ."""
 
     def _limits_of(self, groups: RankedScores, exact: bool) -> Thresholds:
-        thresholds = group_thresholds(groups, self.alpha, exact=exact, confidence=self.confidence)
+        thresholds = group_thresholds(
+            groups,
+            self.alpha,
+            exact=exact,
+            confidence=self.confidence,
+            random_state=self.random_state,
+        )
         return thresholds.of_classes(self.group_of_class_)
 
     @property

@@ -1,34 +1,28 @@
-"""POOLED: every class borrows from the others in proportion to how little data it has."""
+"""POOLED: class-specific thresholds by partial pooling.
+
+    u(s)       = #{i : s_i < s} / N
+    x(s)       = Phi^-1(u(s))
+    prior_y(s) = (1 - shared) Phi((x(s) - mu_y) / sigma_y) + shared u(s)
+    level_y(s) = (#{own scores < s} + c prior_y(s)) / (n_y + c)
+    threshold  = the largest score with level_y(s) <= t
+
+mu_y and sigma_y come from a random-effects model of the classes, c from the method of moments, and
+t is the conformal rank of held-out levels. c = 0 is CLASSWISE; c = inf with shared = 1 is STANDARD.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import product
-from math import floor, inf
-from typing import ClassVar
+from math import ceil, floor, inf
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import (
-    FloatArray,
-    InputError,
-    IntArray,
-    raise_unknown,
-    real_number,
-    whole_number,
-)
+from evencover._validation import Array, FloatArray, InputError, IntArray, raise_unknown, real_number
+from evencover.errors import warn_caller
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.checks import NOT_FOLLOWING, same_array, unlike, wrong_order
-from evencover.predictors.crossfit import (
-    RankedRows,
-    blend_of,
-    canonical_order,
-    crossfit,
-    ingredient_weights,
-)
 from evencover.predictors.explanation import enough_for_classwise
-from evencover.predictors.pooling import FINE_BINS, Blend, ClusterPrior, NormalPrior, OwnRows
 from evencover.predictors.prevalence import (
     TargetPredictor,
     sorted_with,
@@ -36,188 +30,295 @@ from evencover.predictors.prevalence import (
     weighted_thresholds,
 )
 from evencover.predictors.state import Field
-from evencover.quantiles import GroupedScores, Thresholds, exact_fraction
-from evencover.randomness import Use, random_order
+from evencover.quantiles import GroupedScores, Thresholds, break_ties, exact_fraction
+from evencover.randomness import Use, random_order, uniforms
 
-HOLDOUT_SHARE = 0.2
-STRENGTHS = (30.0, 100.0, 300.0, inf)
-# Kinds of prior: normal, or a number of soft clusters.
-PRIORS: tuple[str | int, ...] = ("normal", 1, 4, 8)
-ROUNDING = 1e-9  # how far a level may differ between machines
+N_FOLDS = 5
+HOLDOUT_FRACTION = 0.2
+SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
+LEAST_STRENGTH, MOST_STRENGTH = 5.0, 1e5
+NOTABLE_COPIES = 0.05
+
+
+class NormalModel(NamedTuple):
+    """Mean and standard deviation (K,) of each class's normal scores."""
+
+    mean: FloatArray
+    deviation: FloatArray
+
+    @classmethod
+    def fit(cls, n: FloatArray, total: FloatArray, squares: FloatArray) -> NormalModel:
+        """Fit random effects to each class's count, sum and sum of squares (K,).
+
+        The class means follow N(a + b log(1 + n_y), between + within / n_y): rare classes tend to
+        be the hard ones. Each mean shrinks toward the line by within / between, each variance
+        toward `within`.
+        """
+        own_mean = total / np.maximum(n, 1)
+        spread = np.maximum(squares - n * own_mean**2, 0.0)
+        within = max(spread.sum() / max(n.sum() - (n > 0).sum(), 1), 1e-6)
+        expected, between = _class_line(n, own_mean, within)
+        kappa = within / between
+        mean = (n * own_mean + kappa * expected) / (n + kappa)
+        variance = (SPREAD_ROWS * within + spread) / (SPREAD_ROWS + np.maximum(n - 1, 0))
+        return cls(mean, np.sqrt(variance * (1 + 1 / (n + kappa))))
+
+
+def _class_line(n: FloatArray, means: FloatArray, within: float) -> tuple[FloatArray, float]:
+    """Fit a + b log(1 + n_y) to the class means; return it (K,) and the variance around it.
+
+    Weighted least squares; the variance is the one at which the weighted squares equal their
+    degrees of freedom (Paule and Mandel 1982), found by Newton's method.
+    """
+    seen = n > 0
+    feature, y, noise = np.log1p(n), means[seen], within / n[seen]
+    x = feature[seen]
+    has_slope = len(x) > 2 and np.ptp(x) > 1e-9
+    between = 0.0
+    for _ in range(100):
+        w = 1 / (between + noise)
+        center, mean = w @ x / w.sum(), w @ y / w.sum()
+        slope = (w * (x - center)) @ (y - mean) / (w @ (x - center) ** 2) if has_slope else 0.0
+        squares = (y - mean - slope * (x - center)) ** 2
+        step = (w @ squares - (len(x) - 1 - has_slope)) / max(w**2 @ squares, 1e-300)
+        if step <= 1e-9 * between:
+            break
+        between += step
+    return mean + slope * (feature - center), min(max(between, 1e-3), 1e3)
+
+
+def moment_strength(hits: IntArray, n: IntArray, alpha: float) -> float:
+    """Estimate c from how much coverage at a common prior level varies between classes.
+
+    Under a Dirichlet process around the prior, a class's coverage where the prior says 1 - alpha
+    has variance alpha (1 - alpha) / (c + 1). `hits` of `n` (K,) rows are covered; the squared gap
+    of a class is estimated without bias from pairs of its rows.
+    """
+    pairs = n * (n - 1.0)
+    gap = hits - n * (1 - alpha)
+    own_squares = hits * alpha**2 + (n - hits) * (1 - alpha) ** 2
+    weights = np.where(pairs > 0, 1 / (1 + pairs / 200), 0.0)  # pairs cancels out below
+    total = (weights * pairs).sum()
+    variance = (weights * (gap**2 - own_squares)).sum() / total if total else 0.0
+    c = alpha * (1 - alpha) / variance - 1 if variance > 0 else inf
+    return float(min(max(c, LEAST_STRENGTH), MOST_STRENGTH))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PooledPredictor(TargetPredictor):
-    """Partial pooling of all classes: one threshold per class, learnt from everybody's rows.
+    """Class-specific thresholds by partial pooling.
 
-    A class's score distribution is estimated as a blend of its own rows and of what the other
-    classes lead one to expect of it: a normal model of how classes differ, and soft clusters.
-    The prior counts as much as a number of rows, so a class with many rows speaks for itself and
-    one without any is given the expected distribution. All classes then use one and the same
-    *level* of these distributions, chosen so that the sets hold 1 - alpha of held-out labels.
-    How to blend is decided by cross-fitting on the calibration rows: every prior and strength is
-    weighted by how well it predicts the held-out rows' quantile (pinball loss in ranks), and all
-    that are within noise of the best count.
+    Each class's score distribution combines its own calibration scores with a prior fitted to all
+    classes. The prior acts as a pseudo-count, so frequent classes rely mostly on their own data.
+    All classes share one level of these distributions, chosen so that the sets cover 1 - alpha of
+    held-out labels.
 
-    Guarantee. ``split="holdout"``: marginal coverage P(Y in C(X)) >= 1 - alpha, exact in finite
-    samples, for exchangeable rows, because the level is learnt from rows that had no other part
-    in the method. ``split="crossfit"``: the level is learnt from all rows, each under a blend that
-    did not see it; coverage is 1 - alpha up to the instability of the blend, with no finite-sample
-    guarantee. Class-conditional coverage is the aim of the method, not a guarantee.
+    Guarantee. ``split="holdout"``: marginal coverage P(Y in C(X)) >= 1 - alpha in finite samples,
+    for exchangeable rows. ``split="crossfit"``: coverage is 1 - alpha up to the instability of the
+    fit, without a finite-sample guarantee. Class-conditional coverage is the target, not a
+    guarantee.
 
     Parameters
     ----------
-    prior
-        "auto" blends them all; "normal", or a number of soft clusters (1: every class is
-        expected to look like all classes together).
     strength
-        How many rows the prior counts; "auto" blends several, 0 is CLASSWISE, and infinity with
-        ``prior=1`` is STANDARD.
+        Pseudo-count c of the prior; "auto" estimates it. 0 is CLASSWISE.
+    shared
+        Share of the pooled distribution in the prior; 1 with infinite strength is STANDARD.
     split
-        "crossfit" or "holdout".
+        "crossfit" uses all rows for both steps; "holdout" sets a fifth aside for the level.
     target_prevalence
-        None: the promise is for the class frequencies of the calibration rows. Otherwise for these:
-        (K,) numbers in proportion, the path of a file with them, or "uniform".
+        Class frequencies that the guarantee is for: (K,) numbers in proportion, the path of a
+        file, or "uniform". None: those of the calibration rows.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        As for every predictor. P-values count calibration rows whose cross-fitted (held-out)
-        level is at least the level at which y enters the set.
+        As for every predictor. P-values compare levels with those of held-out calibration rows.
 
     Attributes
     ----------
+    strength_
+        The pseudo-count c.
     own_weight_
-        (K,) weight of each class's own rows in its distribution, n / (n + strength).
-    normal_weight_, cluster_weights_
-        (K,), (K, M): weights of what is expected of it; all weights of a class add up to 1.
-    ingredients_
-        (prior, strength, weight) of each way to pool that was considered.
+        (K,) weight of each class's own rows in its distribution, n / (n + c).
+    expected_
+        (K, 2) mean and spread of each class's normal scores under the prior.
     level_
-        The level that all classes share; with a target prevalence the largest of theirs.
+        The level t that all classes share; with a target prevalence the largest of theirs.
     """
 
-    prior: int | str = "auto"
     strength: float | str = "auto"
+    shared: float = 0.2
     split: str = "crossfit"
 
     method: ClassVar[str] = "pooled"
-    summary: ClassVar[str] = "one threshold per class, learnt from everybody's rows"
+    summary: ClassVar[str] = "one threshold per class, estimated by partial pooling"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha for every class is the aim, not a guarantee; on average over all "
-        "rows it is guaranteed with split='holdout', and otherwise close to 1 - alpha."
+        "Targets coverage of 1 - alpha for every class without guaranteeing it; overall coverage "
+        "is guaranteed with split='holdout', and otherwise close to 1 - alpha."
     )
+    needs: ClassVar[tuple[str, ...]] = ("label values",)
     fate_of_missing_classes: ClassVar[str] = "their thresholds are predicted from the other classes"
     state: ClassVar[dict[str, Field]] = {
         "pooled_scores_": Field(float, "N", for_p_values=True),
         "own_places_": Field(int, "N", for_p_values=True),
-        "own_offsets_": Field(int, "L"),
         "own_weight_": Field(float, "K"),
-        "normal_mean_": Field(float, "K"),
-        "normal_deviation_": Field(float, "K"),
-        "normal_weight_": Field(float, "K"),
-        "cluster_weights_": Field(float, "KM"),
-        "cluster_functions_": Field(float, "MB"),
+        "expected_": Field(float, "KP"),
         "calibration_levels_": Field(float, "?", for_p_values=True),
-        "ingredients_": Field(list),
-        "level_": Field(float),
         "level_weights_": Field(float, "?", optional=True),
+        "strength_": Field(float),
+        "level_": Field(float),
     }
 
     pooled_scores_: FloatArray = field(init=False)
+    # class * (N + 1) + place among the pooled scores, in increasing order
     own_places_: IntArray = field(init=False)
-    own_offsets_: IntArray = field(init=False)
     own_weight_: FloatArray = field(init=False)
-    normal_mean_: FloatArray = field(init=False)
-    normal_deviation_: FloatArray = field(init=False)
-    normal_weight_: FloatArray = field(init=False)
-    cluster_weights_: FloatArray = field(init=False)
-    cluster_functions_: FloatArray = field(init=False)
+    expected_: FloatArray = field(init=False)
     calibration_levels_: FloatArray = field(init=False)
-    ingredients_: list[tuple[str | int, float, float]] = field(init=False)
+    level_weights_: FloatArray | None = field(init=False)  # None without a target prevalence
+    strength_: float = field(init=False)
     level_: float = field(init=False)
-    level_weights_: FloatArray | None = field(init=False)  # None without a target
 
     # ---- calibration -------------------------------------------------------------------------
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
-        # Sums depend on the order of the rows in their last bits: give it by the rows themselves.
-        canonical = canonical_order(rows)
-        held_out, learning = np.empty(0, dtype=np.int64), canonical
+        by_score, tie_draws = _ascending(rows, self.random_state)
+        copies = _copies(rows)
+        random_rank = np.argsort(random_order(self.random_state, Use.FOLDS, rows.ids))
+        is_held_out = np.zeros(len(rows.labels), dtype=bool)
         if self.split == "holdout":
-            ids = rows.ids[canonical]
-            order = random_order(self.random_state, Use.SPLIT, ids, canonical)
-            n_held_out = floor(HOLDOUT_SHARE * len(order))
-            held_out = canonical[order[:n_held_out]]
-            learning = canonical[np.sort(order[n_held_out:])]
+            is_held_out = _held_out(copies, random_rank)
+        learns = ~is_held_out[by_score]
+        learning = by_score[learns]
         if len(learning) < 2:
             raise InputError(
-                "PooledPredictor must have at least 2 calibration rows to learn from, each of "
-                f"which is tried on the others. Got {len(learning)}."
+                "PooledPredictor needs at least 2 calibration rows to fit the classes. "
+                f"Got {len(learning)}."
             )
-        scores = rows.scores[learning]
-        ranked = RankedRows.of(scores, rows.labels[learning], self.n_classes_)
-        order = random_order(self.random_state, Use.FOLDS, rows.ids[learning], learning)
-        tried = crossfit(ranked, order, self._ingredients())
-        weights = ingredient_weights(tried, self.alpha)
-        self.ingredients_ = [
-            (kind, strength, float(weight))
-            for (kind, strength), weight in zip(tried.ingredients, weights, strict=True)
-        ]
-        blend = blend_of(tried, weights)
+        labels = rows.labels[learning]
+        folds = _folds(copies[learning], labels, random_rank[learning])
+        self.pooled_scores_ = rows.scores[learning]
+        levels = self._fit_classes(labels, folds)
         if self.split == "holdout":
-            place, own = np.searchsorted(scores, rows.scores[held_out]), rows.labels[held_out]
-            levels = blend.level(own, place)
-        else:
-            levels, own = _kernels.blended_levels(tried.blends, weights), tried.labels
-        self._keep(blend, scores, np.sort(levels))
+            place = np.cumsum(learns)[~learns]  # learning rows before each held-out one
+            labels = rows.labels[by_score[~learns]]
+            levels = self._level(labels, place)
+        self.calibration_levels_ = np.sort(levels)
         self._read_target()
         self.level_weights_ = None
         if self.target_prevalence_ is not None:
-            self.level_weights_ = sorted_with(levels, self._class_weights()[own])[1]
+            self.level_weights_ = sorted_with(levels, self._class_weights()[labels])[1]
         if self.strength == 0:
             self.level_ = float(1 - exact_fraction(self.alpha))
-            return self._own_groups().thresholds(self.alpha, exact=self.exact)
-        common = self._class_levels()
-        self.level_ = float(common.upper.max())
-        return Thresholds(
-            self._scores_at(blend, common.upper),
-            None if common.lower is None else self._scores_at(blend, common.lower),
-            common.upper_probability,
-        )
+            return self._own_groups().thresholds(
+                self.alpha, exact=self.exact, random_state=self.random_state
+            )
+        shares = None if tie_draws is None else tie_draws[learning]
+        return self._thresholds_at(self._class_levels(), shares)
+
+    def _fit_classes(self, labels: IntArray, folds: IntArray) -> FloatArray:
+        """Fit the prior, its strength and each class's distribution; return held-out levels.
+
+        `labels` (N,) are those of the rows in increasing order of score; the level of a row comes
+        from the fit to the other folds.
+        """
+        n_rows, n_classes = len(labels), self.n_classes_
+        x, cell = _normal_score((np.arange(n_rows) + 0.5) / n_rows), labels * N_FOLDS + folds
+        moments = [
+            np.bincount(cell, weights, n_classes * N_FOLDS).reshape(n_classes, N_FOLDS)
+            for weights in (None, x, x * x)
+        ]
+        totals = [each.sum(axis=1) for each in moments]
+        self.expected_ = np.stack(NormalModel.fit(*totals), axis=1)
+        models = [
+            NormalModel.fit(*(t - m[:, f] for t, m in zip(totals, moments, strict=True)))
+            for f in range(N_FOLDS)
+        ]
+        expected = np.stack([np.stack(model, axis=1) for model in models])[folds, labels]
+        prior = self._prior(expected, np.arange(n_rows) / n_rows)
+        self.strength_ = self._strength(prior, labels)
+        n_own = (totals[0][:, None] - moments[0])[labels, folds]
+        before = _rank_within(labels, n_classes) - _rank_within(cell, n_classes * N_FOLDS)
+        self.own_weight_ = self._weight(totals[0])
+        order = _by_group(labels, n_classes)
+        self.own_places_ = labels[order] * (n_rows + 1) + order
+        weight = self._weight(n_own)
+        return weight * before / np.maximum(n_own, 1) + (1 - weight) * prior
+
+    def _strength(self, prior: FloatArray, labels: IntArray) -> float:
+        if self.strength != "auto":
+            return float(self.strength)
+        level = 1 - exact_fraction(self.alpha)
+        place = ceil(level * len(prior)) - 1
+        is_hit = prior <= np.partition(prior, place)[place]
+        hits, n = (np.bincount(labels[some], minlength=self.n_classes_) for some in (is_hit, ...))
+        return moment_strength(hits, n, float(1 - level))
+
+    def _weight(self, n: FloatArray) -> FloatArray:
+        """Weight of `n` own rows against the prior."""
+        return n / np.maximum(n + self.strength_, 1e-12)
+
+    def _prior(self, expected: FloatArray, u: FloatArray) -> FloatArray:
+        """Prior level at pooled ranks `u` of classes with this mean and spread (..., 2)."""
+        from scipy.special import ndtr
+
+        normal = ndtr((_normal_score(u) - expected[..., 0]) / expected[..., 1])
+        return (1 - self.shared) * normal + self.shared * u
+
+    def _level(self, classes: IntArray, places: IntArray) -> FloatArray:
+        """Level of scores that have `places` pooled scores below them."""
+        n_rows, offsets = len(self.pooled_scores_), self._own_offsets
+        before = np.searchsorted(self.own_places_, classes * (n_rows + 1) + places)
+        n_own = np.maximum(np.diff(offsets), 1)[classes]
+        weight, own = self.own_weight_[classes], (before - offsets[classes]) / n_own
+        return weight * own + (1 - weight) * self._prior(self.expected_[classes], places / n_rows)
+
+    def _last_place(self, level: FloatArray) -> IntArray:
+        """Largest place of each class whose level is at most `level` (K,); -1 if there is none."""
+        classes = np.arange(self.n_classes_)
+        low, high = np.full(self.n_classes_, -1), np.full(self.n_classes_, len(self.pooled_scores_))
+        while (low < high).any():
+            middle = low + (high - low + 1) // 2
+            within = self._level(classes, middle) <= level
+            low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
+        return low
 
     def _class_levels(self) -> Thresholds:
-        """The level of each class, or the randomised pair: the same for all without a target."""
+        """Level of each class, or the randomized pair: the same for all without a target."""
         levels = self.calibration_levels_
         if self.level_weights_ is not None:
             own = self._class_weights()
             return Thresholds(weighted_thresholds(levels, self.level_weights_, own, self.alpha))
         common = GroupedScores(levels, np.array([0, len(levels)]))
-        found = common.thresholds(self.alpha, exact=self.exact)
+        found = common.thresholds(self.alpha, exact=self.exact, random_state=self.random_state)
         return found.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
 
-    def _scores_at(self, blend: Blend, level: FloatArray) -> FloatArray:
-        """The largest score of each class whose level is at most `level` (K,)."""
-        return np.concatenate([self.pooled_scores_, [np.inf, -np.inf]])[blend.last_place(level)]
-
-    def _keep(self, blend: Blend, sorted_scores: FloatArray, levels: FloatArray) -> None:
-        self.pooled_scores_, self.calibration_levels_ = sorted_scores, levels
-        self.own_places_, self.own_offsets_ = blend.own.places, blend.own.offsets
-        self.own_weight_, self.normal_weight_ = blend.own_weight, blend.normal_weight
-        self.normal_mean_, self.normal_deviation_ = blend.normal
-        self.cluster_weights_, self.cluster_functions_ = blend.clusters
+    def _thresholds_at(self, levels: Thresholds, shares: FloatArray | None) -> Thresholds:
+        """Scores at these levels; `shares` (N,) break ties between the pooled scores."""
+        self.level_ = float(levels.upper.max())
+        scores = np.concatenate([self.pooled_scores_, [inf, -inf]])
+        places = self._last_place(levels.upper)
+        lower = places if levels.lower is None else self._last_place(levels.lower)
+        if shares is None:
+            pair = None if levels.lower is None else scores[lower]
+            return Thresholds(scores[places], pair, levels.upper_probability)
+        shares, chance = np.append(shares, [1.0, 1.0]), levels.upper_probability
+        return break_ties(
+            scores[places],
+            scores[lower],
+            np.ones(self.n_classes_) if chance is None else chance,
+            shares[places],
+            shares[lower],
+            self.random_state,
+        )
 
     @property
-    def _fitted_blend(self) -> Blend:
-        return Blend(
-            OwnRows(self.own_places_, self.own_offsets_, len(self.pooled_scores_)),
-            self.own_weight_,
-            NormalPrior(self.normal_mean_, self.normal_deviation_),
-            self.normal_weight_,
-            ClusterPrior(self.cluster_weights_, self.cluster_functions_),
-        )
+    def _own_offsets(self) -> IntArray:
+        starts = np.arange(self.n_classes_ + 1) * (len(self.pooled_scores_) + 1)
+        return np.searchsorted(self.own_places_, starts)
 
     def _own_groups(self) -> GroupedScores:
         """Each class's own scores, sorted."""
         place = self.own_places_ % (len(self.pooled_scores_) + 1)
-        return GroupedScores(self.pooled_scores_[place], self.own_offsets_)
+        return GroupedScores(self.pooled_scores_[place], self._own_offsets)
 
     # ---- prediction --------------------------------------------------------------------------
 
@@ -225,7 +326,7 @@ class PooledPredictor(TargetPredictor):
         if self.strength == 0:
             return _kernels.p_values_of(scores, *self._own_groups(), classes, own_share)
         place = np.searchsorted(self.pooled_scores_, scores)
-        level = self._fitted_blend.level(np.broadcast_to(classes, scores.shape), place)
+        level = self._level(np.broadcast_to(classes, scores.shape), place)
         if self.level_weights_ is not None:
             kept, own = (self.calibration_levels_, self.level_weights_), self._class_weights()
             return weighted_p_values(level, *kept, own[classes], own_share)
@@ -239,76 +340,21 @@ class PooledPredictor(TargetPredictor):
     # ---- explanation -------------------------------------------------------------------------
 
     def _weights(self) -> dict[str, FloatArray]:
+        borrowed = 1 - self.own_weight_
         return {
-            "its own rows": self.own_weight_,
-            "how classes differ in general": self.normal_weight_,
-            "the classes it resembles": self.cluster_weights_.sum(axis=1),
+            "its own calibration rows": self.own_weight_,
+            "the normal model of all classes": (1 - self.shared) * borrowed,
+            "the pooled distribution": self.shared * borrowed,
         }
 
     def _cause(self, under: IntArray) -> str:
-        weight = 100 * float(np.median(self.own_weight_[under]))
-        cause = (
-            f"For {'this class' if len(under) == 1 else 'a typical one of these classes'} its own "
-            f"calibration rows decide {weight:.0f}% of the threshold; its test rows were harder "
-            "than predicted."
-        )
+        borrowed = 100 * (1 - float(np.median(self.own_weight_[under])))
+        whose = "its threshold" if len(under) == 1 else "their thresholds (typically)"
+        cause = f"{borrowed:.0f}% of {whose} is borrowed from other classes; that was too strict."
         on_their_own = enough_for_classwise(self.class_counts_[under], self.row_needs())
         return f"{cause} {on_their_own}." if on_their_own else cause
 
-    # ---- files -------------------------------------------------------------------------------
-
-    def _restore(self) -> None:
-        self.ingredients_ = [
-            (kind, float(strength), float(weight)) for kind, strength, weight in self.ingredients_
-        ]
-
-    def _check_state(self) -> str | None:
-        return self._wrong_rows() or self._wrong_thresholds()
-
-    def _wrong_rows(self) -> str | None:
-        places, offsets, n_rows = self.own_places_, self.own_offsets_, len(self.pooled_scores_)
-        if self.cluster_functions_.shape[1] != FINE_BINS + 1:
-            return f"cluster_functions_ has the shape {self.cluster_functions_.shape}"
-        classes = np.repeat(np.arange(self.n_classes_), np.diff(offsets))
-        if offsets[0] != 0 or not np.array_equal(places // (n_rows + 1), classes):
-            return "its rows do not fit its classes"
-        if (np.diff(places) <= 0).any():
-            return "its rows are not sorted"
-        if not np.array_equal(np.sort(places % (n_rows + 1)), np.arange(n_rows)):
-            return "its rows do not fit its scores"
-        n_held_out = self.n_calibration_ - n_rows if self.split == "holdout" else n_rows
-        if len(self.calibration_levels_) != n_held_out:
-            return "its levels do not fit its rows"
-        problem = self._wrong_target(self.level_weights_, n_held_out)
-        if problem:
-            return problem
-        weights = sum(self._weights().values())
-        if not np.allclose(weights, 1):
-            return "its weights do not add up to 1"
-        return wrong_order(self.pooled_scores_) or wrong_order(self.calibration_levels_)
-
-    def _wrong_thresholds(self) -> str | None:
-        """A threshold must be where its class's level passes the common one, up to rounding."""
-        if self.strength == 0:
-            return unlike(self, self._own_groups().thresholds(self.alpha, exact=self.exact))
-        common = self._class_levels()
-        blend, limits = self._fitted_blend, (self.thresholds_, self.lower_thresholds_)
-        same = common.upper.max() == self.level_
-        same = same and same_array(common.upper_probability, self.upper_probability_)
-        for thresholds, level in zip(limits, (common.upper, common.lower), strict=True):
-            same = same and (thresholds is None) == (level is None)
-            if same and thresholds is not None and level is not None:
-                low = self._scores_at(blend, level - ROUNDING)
-                high = self._scores_at(blend, level + ROUNDING)
-                same = bool(((low <= thresholds) & (thresholds <= high)).all())
-        return None if same else NOT_FOLLOWING
-
     # ---- parameters --------------------------------------------------------------------------
-
-    def _ingredients(self) -> list[tuple[str | int, float]]:
-        kinds = PRIORS if self.prior == "auto" else (self.prior,)
-        strengths = STRENGTHS if self.strength == "auto" else (float(self.strength),)
-        return list(product(kinds, strengths))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -317,11 +363,104 @@ class PooledPredictor(TargetPredictor):
             raise_unknown("split", self.split, ("crossfit", "holdout"))
         if self.strength not in ("auto", inf):
             real_number(self.strength, "strength", owner, 0)
-        if isinstance(self.prior, str):
-            if self.prior not in ("auto", "normal"):
-                raise InputError(
-                    f"The 'prior' parameter of {owner} must be 'auto', 'normal' or a number of "
-                    f"soft clusters. Got {self.prior!r} instead."
-                )
-        else:
-            whole_number(self.prior, "prior", owner, 1)
+        if real_number(self.shared, "shared", owner, 0) > 1:
+            raise InputError(
+                f"The 'shared' parameter of {owner} must be a number from 0 to 1. "
+                f"Got {self.shared!r} instead."
+            )
+
+
+# ---- order, folds and copies -----------------------------------------------------------------------
+
+
+def _normal_score(u: FloatArray) -> FloatArray:
+    from scipy.special import ndtri
+
+    return ndtri(np.clip(u, 1e-7, 1 - 1e-7))
+
+
+def _by_group(groups: IntArray, n_groups: int) -> IntArray:
+    """Stable order by group; NumPy sorts short integers by radix."""
+    return np.argsort(groups.astype(np.uint16 if n_groups <= 2**16 else np.int64), kind="stable")
+
+
+def _rank_within(groups: IntArray, n_groups: int) -> IntArray:
+    """Number of earlier rows of the same group (N,)."""
+    order, counts = _by_group(groups, n_groups), np.bincount(groups, minlength=n_groups)
+    rank = np.empty(len(groups), dtype=np.int64)
+    rank[order] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rank
+
+
+def _ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, FloatArray | None]:
+    """Order of the scores, ties at random by each row's key, and the tie-breaking draws (N,).
+
+    Without ties there are no draws.
+    """
+    order = np.argsort(rows.scores)
+    ordered = rows.scores[order]
+    if (ordered[1:] != ordered[:-1]).all():
+        return order, None
+    draws = uniforms(random_state, Use.TIES, rows.ids)
+    return np.lexsort((rows.labels, draws, rows.scores)), draws
+
+
+def _copies(rows: CalibrationRows) -> IntArray:
+    """Number the rows (N,) so that copies share a number; warn where copies are a notable share.
+
+    Copies have the same id, or the same label and value (score, or input where scores are random)
+    with no other label sharing the value: ties of a coarse score occur across labels.
+    """
+    n_rows = len(rows.labels)
+    values = rows.scores if rows.label_values is None else rows.label_values
+    order = np.argsort(values, kind="stable")
+    is_first = np.append(True, values[order][1:] != values[order][:-1])
+    starts, run = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+    labels = rows.labels[order]
+    one_label = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
+    copies = np.empty(n_rows, dtype=np.int64)
+    copies[order] = np.where(one_label[run], run, n_rows + np.arange(n_rows))
+    first_id = np.unique(rows.ids, return_index=True, return_inverse=True)
+    if len(first_id[0]) < n_rows:
+        copies = _connected(copies, first_id[2].reshape(-1))
+    numbers, copies = np.unique(copies, return_inverse=True)
+    share = 1 - len(numbers) / n_rows
+    if share > NOTABLE_COPIES:
+        warn_caller(
+            f"{share:.0%} of the calibration rows are copies of other rows (same label and score, "
+            "or same id). Copies add no information, so remove them."
+        )
+    return copies.reshape(-1)
+
+
+def _connected(first: IntArray, second: IntArray) -> IntArray:
+    """Number rows so that rows which share a number in either array share one here."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    first = np.unique(first, return_inverse=True)[1].reshape(-1)
+    n_first, n_nodes = first.max() + 1, first.max() + 2 + second.max()
+    links = coo_array((np.ones(len(first)), (first, n_first + second)), shape=(n_nodes, n_nodes))
+    return connected_components(links, directed=False)[1][first]
+
+
+def _first_of_each(copies: IntArray, random_rank: IntArray) -> IntArray:
+    """One row of each group of copies, in random order."""
+    order = np.argsort(random_rank)
+    return order[np.sort(np.unique(copies[order], return_index=True)[1])]
+
+
+def _held_out(copies: IntArray, random_rank: IntArray) -> Array:
+    """Choose a fifth of the rows (N,), copies together."""
+    chosen = copies[_first_of_each(copies, random_rank)]
+    n_rows = np.cumsum(np.bincount(copies)[chosen])
+    return np.isin(copies, chosen[n_rows <= floor(HOLDOUT_FRACTION * len(copies))])
+
+
+def _folds(copies: IntArray, labels: IntArray, random_rank: IntArray) -> IntArray:
+    """Assign folds (N,) at random, even within every class; copies share one."""
+    first = _first_of_each(copies, random_rank)
+    first = first[_by_group(labels[first], int(labels.max()) + 1)]
+    fold_of = np.empty(int(copies.max()) + 1, dtype=np.int64)
+    fold_of[copies[first]] = np.arange(len(first)) % N_FOLDS
+    return fold_of[copies]

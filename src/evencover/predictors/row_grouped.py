@@ -57,7 +57,7 @@ class RowGroupRule(Rule):
         self, block: Block, ids: Array | None
     ) -> Iterator[tuple[Rule, Block, Array | None, IntArray]]:
         """For each group in a block: its rule, its rows, their keys, and where they stand."""
-        keys = self.scoring.keys(block, ids, exact=self.exact)
+        keys = self.scoring.keys(block, ids, exact=self.is_randomized)
         for group, rows in rows_by_group(block, self.group_of_row):
             labels = None if block.labels is None else block.labels[rows]
             part = block._replace(rows=block.rows[rows], labels=labels)
@@ -159,7 +159,7 @@ class RowGroupedPredictor(OverGroups):
             for group in range(len(self.group_names_))
         ]
         first = of_groups[0]
-        options = (first.exact, first.allow_empty, first.class_names)
+        options = (first.allow_empty, first.class_names)
         return RowGroupRule(
             first.scoring, first.limits, *options, tuple(of_groups), self._group_of_row(groups)
         )

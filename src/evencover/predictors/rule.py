@@ -37,8 +37,6 @@ class Rule:
         The score, with what the calibration labels decide filled in, and its options.
     limits
         The largest base score of each class that is in a set, and what else limits it.
-    exact
-        Whether a coin chooses between two limits.
     allow_empty
         If False, an empty set is given the most probable class.
     class_names
@@ -47,9 +45,13 @@ class Rule:
 
     scoring: Scoring
     limits: Thresholds
-    exact: bool
     allow_empty: bool
     class_names: Sequence[str] | None
+
+    @property
+    def is_randomized(self) -> bool:
+        """Whether the row's draw chooses between two thresholds."""
+        return self.limits.lower is not None
 
     def predict_set(self, rows: Any, ids: Any = None) -> PredictionSets:
         """The sets of one row or a few that are at hand, a matrix (n, K): what a service asks for.
@@ -92,7 +94,7 @@ class Rule:
         scoring = self.scoring
         return _kernels.ready_sets(
             scoring.score.base.kernel,
-            scoring.score.draws(scoring.random_state, None, exact=self.exact),
+            scoring.score.draws(scoring.random_state, None, exact=self.is_randomized),
             self.limits,
             allow_empty=self.allow_empty,
             **scoring.options,
@@ -127,7 +129,7 @@ class Rule:
         sizes, classes = _kernels.prediction_sets(
             scoring.score.base.kernel,
             block.rows,
-            scoring.draws(block, ids, exact=self.exact),
+            scoring.draws(block, ids, exact=self.is_randomized),
             self.limits,
             allow_empty=self.allow_empty,
             **scoring.options,
@@ -141,7 +143,7 @@ class Rule:
         return _kernels.set_coverage(
             scoring.score.base.kernel,
             block.rows,
-            scoring.draws(block, ids, exact=self.exact),
+            scoring.draws(block, ids, exact=self.is_randomized),
             block.labels,
             self.limits,
             allow_empty=self.allow_empty,

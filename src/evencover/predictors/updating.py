@@ -33,12 +33,14 @@ class Updatable(Method):
         "kept_labels_": Field(int, "A", optional=True),
         "kept_ids_": Field(int, "?", optional=True),
         "kept_ranks_": Field(int, "A", optional=True),
+        "kept_values_": Field(float, "A", optional=True),
     }
 
     kept_scores_: FloatArray | None = field(init=False, default=None)
     kept_labels_: IntArray | None = field(init=False, default=None)
     kept_ids_: IntArray | None = field(init=False, default=None)
     kept_ranks_: IntArray | None = field(init=False, default=None)
+    kept_values_: FloatArray | None = field(init=False, default=None)
 
     @abstractmethod
     def _fit_rows(self, rows: Any, n_classes: int, class_names: Sequence[str] | None) -> Self:
@@ -116,6 +118,7 @@ class Updatable(Method):
     def _keep_rows(self, rows: CalibrationRows | None, *, by_place: bool = False) -> None:
         """Keep rows with their base scores; None: keep nothing."""
         self.kept_scores_ = self.kept_labels_ = self.kept_ids_ = self.kept_ranks_ = None
+        self.kept_values_ = None
         if rows is None or rows.groups is not None:
             return
         self.kept_scores_ = rows.scores
@@ -123,6 +126,7 @@ class Updatable(Method):
         ids = rows.ids.astype(np.uint64, copy=False).view(np.int64)
         self.kept_ids_ = ids[:1].copy() if by_place else ids
         self.kept_ranks_ = None if rows.ranks is None else rows.ranks.astype(np.int64, copy=False)
+        self.kept_values_ = rows.label_values
 
     def _next_place(self) -> int | None:
         """The place of the first new row; None if the rows go by ids."""
@@ -141,7 +145,13 @@ class Updatable(Method):
         after = self._next_place()
         if after is not None:
             ids = places(after - len(self.kept_scores_), after)
-        return CalibrationRows(self.kept_scores_, self.kept_labels_, ids, self.kept_ranks_)
+        return CalibrationRows(
+            self.kept_scores_,
+            self.kept_labels_,
+            ids,
+            self.kept_ranks_,
+            label_values=self.kept_values_,
+        )
 
     def _why_nothing_is_kept(self) -> str:
         if "row groups" in self.needs:

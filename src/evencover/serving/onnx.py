@@ -99,11 +99,11 @@ def onnx_inputs(
     keys, found = known_ids(source, ids), []
     for block in source.blocks():
         own = None if keys is None else keys[block.start : block.start + len(block.rows)]
-        draws = rule.scoring.draws(block, own, exact=rule.exact)
+        draws = rule.scoring.draws(block, own, exact=rule.is_randomized)
         found.append(_kernels.row_numbers(block.rows, draws))
     uniform, coin = (np.concatenate(part) for part in zip(*found, strict=True))
     inputs = {"uniform": uniform} if rule.scoring.score.base.is_random else {}
-    return inputs | ({"coin": coin} if rule.exact else {})
+    return inputs | ({"coin": coin} if rule.is_randomized else {})
 
 
 def _import_onnx() -> Any:
@@ -219,7 +219,7 @@ def _random_inputs(rule: Rule) -> tuple[list[Any], list[Any]]:
 
     # 0 makes the largest sets. 1 would make the smallest: APS then covered .858 instead of .9.
     defaults = {"uniform": 0.0} if rule.scoring.score.base.is_random else {}
-    defaults |= {"coin": 0.0} if rule.exact else {}
+    defaults |= {"coin": 0.0} if rule.is_randomized else {}
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.DOUBLE, [f"{name}s"], _says(name, rule))
         for name in defaults
