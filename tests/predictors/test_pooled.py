@@ -1,6 +1,6 @@
-"""POOLED: its limits are STANDARD and CLASSWISE, its level is calibrated, its guarantee holds."""
+"""POOLED: the formula by hand, its limits STANDARD and CLASSWISE, ties and copies."""
 
-from math import inf
+from math import ceil, inf, sqrt
 
 import numpy as np
 import pytest
@@ -13,8 +13,11 @@ from evencover import (
     InputError,
     PooledPredictor,
     StandardPredictor,
+    compare,
 )
-from evencover.predictors.pooling import Blend, ClusterPrior, NormalPrior, OwnRows
+from evencover.comparison.splitting import calibration_split
+from evencover.predictors import pooled as module
+from evencover.predictors.pooled import N_FOLDS, NormalModel, moment_strength
 
 K = 60
 
@@ -28,27 +31,155 @@ def simulated(n_per_class, seed, *, spread=1.0, rounded=False):
     return (scores.round(1) if rounded else scores), labels, means
 
 
-@pytest.mark.parametrize("rounded", [False, True])
+# ---- the formula, one number at a time -----------------------------------------------------------
+
+
+def normal_model(x, labels, n_classes):
+    """Mean and spread of each class: random effects with a line in log(1 + n)."""
+    own = [[v for v, y in zip(x, labels, strict=True) if y == c] for c in range(n_classes)]
+    seen = [c for c in range(n_classes) if own[c]]
+    mean = {c: sum(own[c]) / len(own[c]) for c in seen}
+    squares = [sum((v - mean[c]) ** 2 for v in own[c]) if own[c] else 0.0 for c in range(n_classes)]
+    within = sum(squares) / (len(x) - len(seen))
+    n = np.array([len(own[c]) for c in seen])
+    m = np.array([mean[c] for c in seen])
+    columns = [np.ones(len(seen)), *([np.log1p(n)] if np.ptp(n) else [])]
+    design = np.stack(columns, axis=1)
+
+    def line(between):
+        root = 1 / np.sqrt(between + within / n)
+        return np.linalg.lstsq(design * root[:, None], m * root, rcond=None)[0], root
+
+    def excess(between):
+        beta, root = line(between)
+        return (((m - design @ beta) * root) ** 2).sum() - (len(seen) - design.shape[1])
+
+    between = brentq(excess, 1e-3, 1e3) if excess(1e-3) > 0 else 1e-3
+    beta = np.append(line(between)[0], 0.0)
+    kappa, found = within / between, []
+    for c in range(n_classes):
+        n_own = len(own[c])
+        expected = beta[0] + beta[1] * np.log1p(n_own)
+        mu = (n_own * mean.get(c, 0.0) + kappa * expected) / (n_own + kappa)
+        variance = (40 * within + squares[c]) / (40 + max(n_own - 1, 0))
+        found.append((mu, sqrt(variance * (1 + 1 / (n_own + kappa)))))
+    return found
+
+
+def by_hand(scores, labels, folds, n_classes, alpha):
+    """c, t and thresholds; the scores ascend, and `folds` are those of the rows."""
+    n_rows = len(scores)
+    x = norm.ppf((np.arange(n_rows) + 0.5) / n_rows)
+
+    def prior(model, c, below):
+        mu, sigma = model[c]
+        u = below / n_rows
+        return 0.8 * norm.cdf((norm.ppf(min(max(u, 1e-7), 1 - 1e-7)) - mu) / sigma) + 0.2 * u
+
+    models = {}
+    for f in set(folds):
+        other = [i for i in range(n_rows) if folds[i] != f]
+        models[f] = normal_model(x[other], labels[other], n_classes)
+    v = [prior(models[folds[i]], labels[i], i) for i in range(n_rows)]
+    q = sorted(v)[ceil((1 - alpha) * n_rows) - 1]
+    top = bottom = 0.0
+    for c in range(n_classes):
+        d = [(v[i] <= q) - (1 - alpha) for i in range(n_rows) if labels[i] == c]
+        pairs = len(d) * (len(d) - 1)
+        if pairs:
+            squared_gap = sum(a * b for j, a in enumerate(d) for k, b in enumerate(d) if j != k)
+            weight = pairs / (1 + pairs / 200)
+            top, bottom = top + weight * squared_gap / pairs, bottom + weight
+    strength = min(max(alpha * (1 - alpha) / (top / bottom) - 1, 5), 1e5) if top > 0 else 1e5
+
+    levels = []
+    for i in range(n_rows):
+        own = [j for j in range(n_rows) if labels[j] == labels[i] and folds[j] != folds[i]]
+        before = sum(j < i for j in own)
+        levels.append((before + strength * v[i]) / (len(own) + strength))
+    t = sorted(levels)[ceil((n_rows + 1) * (1 - alpha)) - 1]
+    model, thresholds = normal_model(x, labels, n_classes), []
+    for c in range(n_classes):
+        own = [j for j in range(n_rows) if labels[j] == c]
+        within = [
+            place
+            for place in range(n_rows + 1)
+            if (sum(j < place for j in own) + strength * prior(model, c, place))
+            / (len(own) + strength)
+            <= t
+        ]
+        thresholds.append([*scores, inf][within[-1]] if within else -inf)
+    return strength, t, thresholds
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+def test_thresholds_are_those_of_the_formula_by_hand(monkeypatch, alpha):
+    rng = np.random.default_rng(8)
+    n_classes = 12
+    labels = np.repeat(np.arange(n_classes), rng.integers(2, 25, n_classes))
+    scores = rng.normal(size=n_classes)[labels] + rng.normal(size=len(labels))
+    order = np.argsort(scores)
+    scores, labels = scores[order], labels[order]
+    seen = {}
+    folds = module._folds
+    monkeypatch.setattr(module, "_folds", lambda *args: seen.setdefault("folds", folds(*args)))
+    fitted = PooledPredictor(alpha=alpha).fit_scores(scores, labels, n_classes)
+    strength, level, thresholds = by_hand(scores, labels, seen["folds"], n_classes, alpha)
+    assert fitted.strength_ == pytest.approx(strength)
+    assert fitted.level_ == pytest.approx(level)
+    assert fitted.thresholds_.tolist() == thresholds
+    n = np.bincount(labels)
+    np.testing.assert_allclose(fitted.own_weight_, n / (n + strength))
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_the_normal_model_is_a_meta_regression_on_class_size(balanced):
+    rng = np.random.default_rng(5)
+    n = np.full(80, 12) if balanced else rng.integers(0, 200, 80)
+    labels = np.repeat(np.arange(80), n)
+    x = (1.5 - 0.4 * np.log1p(n) + rng.normal(0, 0.5, 80))[labels] + rng.normal(0, 0.8, len(labels))
+    moments = [np.bincount(labels, weights, 80) for weights in (None, x, x * x)]
+    np.testing.assert_allclose(
+        np.stack(NormalModel.fit(*moments), axis=1), normal_model(x, labels, 80), rtol=1e-6
+    )
+
+
+def test_the_strength_is_recovered_from_a_dirichlet_process():
+    """Coverage of class y is Beta(c p, c (1 - p)); the estimate's median is near the truth."""
+    rng, n, found = np.random.default_rng(0), np.full(2000, 30), []
+    for c in (10.0, 40.0, 160.0):
+        coverage = rng.beta(0.9 * c, 0.1 * c, (21, 2000))
+        estimates = [moment_strength(rng.binomial(n, row), n, 0.1) for row in coverage]
+        found.append(np.median(estimates) / c)
+    np.testing.assert_allclose(found, 1, atol=0.15)
+    assert moment_strength(np.full(50, 9), np.full(50, 10), 0.1) == 1e5  # less than chance allows
+    assert moment_strength(np.tile([0, 10], 25), np.full(50, 10), 0.1) == 5
+    assert moment_strength(np.array([1, 0]), np.array([1, 0]), 0.1) == 1e5  # nothing to go by
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("exact", [False, True])
-def test_infinite_strength_with_one_cluster_is_standard(exact, rounded):
-    scores, labels, _ = simulated(7, 0, rounded=rounded)
-    pooled = PooledPredictor(prior=1, strength=inf, exact=exact).fit_scores(scores, labels, K)
+def test_infinite_strength_with_the_pooled_distribution_is_standard(exact):
+    scores, labels, _ = simulated(7, 0)
+    fitted = PooledPredictor(shared=1, strength=inf, exact=exact).fit_scores(scores, labels, K)
     standard = StandardPredictor(exact=exact).fit_scores(scores, labels, K)
-    np.testing.assert_array_equal(pooled.thresholds_, standard.thresholds_)
+    np.testing.assert_array_equal(fitted.thresholds_, standard.thresholds_)
     if exact:
-        np.testing.assert_array_equal(pooled.lower_thresholds_, standard.lower_thresholds_)
-        np.testing.assert_array_equal(pooled.upper_probability_, standard.upper_probability_)
+        np.testing.assert_array_equal(fitted.lower_thresholds_, standard.lower_thresholds_)
+        np.testing.assert_array_equal(fitted.upper_probability_, standard.upper_probability_)
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("exact", [False, True])
 def test_no_strength_is_classwise(exact):
     scores, labels, _ = simulated(np.arange(K) % 25 + 1, 1, rounded=True)
-    pooled = PooledPredictor(strength=0, exact=exact).fit_scores(scores, labels, K)
+    fitted = PooledPredictor(strength=0, exact=exact).fit_scores(scores, labels, K)
     classwise = ClasswisePredictor(exact=exact).fit_scores(scores, labels, K)
-    np.testing.assert_array_equal(pooled.thresholds_, classwise.thresholds_)
+    np.testing.assert_array_equal(fitted.thresholds_, classwise.thresholds_)
     if exact:
-        np.testing.assert_array_equal(pooled.lower_thresholds_, classwise.lower_thresholds_)
+        np.testing.assert_array_equal(fitted.lower_thresholds_, classwise.lower_thresholds_)
 
 
 def covgap(predictor, means):
@@ -87,23 +218,39 @@ def test_with_equal_classes_pooled_is_nearly_standard():
     assert pooled < standard + 1.0 < classwise
 
 
-def test_a_class_with_plenty_of_rows_speaks_for_itself():
+def test_a_class_with_plenty_of_rows_relies_on_them():
     scores, labels, _ = simulated(np.where(np.arange(K) == 0, 5000, 10), 2)
     predictor = PooledPredictor().fit_scores(scores, labels, K)
     assert predictor.own_weight_[0] > 2 * predictor.own_weight_[1:].max()
-    weights = (
-        predictor.own_weight_ + predictor.normal_weight_ + predictor.cluster_weights_.sum(axis=1)
-    )
-    np.testing.assert_allclose(weights, 1)
+    np.testing.assert_allclose(sum(predictor._weights().values()), 1)
 
 
 def test_a_class_without_rows_gets_a_finite_threshold_and_a_warning():
     scores, labels, _ = simulated(10, 3)
     kept = labels != 5
-    with pytest.warns(UserWarning, match="1 of 60 classes have no calibration examples"):
+    with pytest.warns(EvencoverWarning, match="1 of 60 classes"):
         predictor = PooledPredictor().fit_scores(scores[kept], labels[kept], K)
     assert np.isfinite(predictor.thresholds_).all()
     assert predictor.own_weight_[5] == 0
+
+
+def test_rare_classes_that_are_hard_are_covered_without_rows_of_their_own():
+    """Harder the rarer: the line in log(1 + n) extends what the frequent classes show."""
+    rng = np.random.default_rng(6)
+    n = np.concatenate([[0, 0, 0], np.geomspace(2, 400, 97).astype(int)])
+    center = 3 - 0.6 * np.log1p(n) + rng.normal(0, 0.1, 100)
+    labels = np.repeat(np.arange(100), n)
+    scores = norm.cdf(center[labels] + rng.normal(size=len(labels)))
+    with pytest.warns(EvencoverWarning, match="3 of 100"):
+        model = PooledPredictor().fit_scores(scores, labels, 100)
+    coverage = norm.cdf(norm.ppf(np.minimum(model.thresholds_, 1 - 1e-12)) - center)
+    assert coverage[:3].min() > 0.7
+    with pytest.warns(EvencoverWarning):
+        standard = StandardPredictor().fit_scores(scores, labels, 100).thresholds_
+    assert norm.cdf(norm.ppf(standard) - center)[:3].max() < 0.3
+
+
+# ---- sets and p-values ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("split", ["crossfit", "holdout"])
@@ -122,7 +269,8 @@ def test_rows_in_another_order_with_their_ids_change_nothing():
     order = np.random.default_rng(0).permutation(len(scores))
     here = PooledPredictor().fit_scores(scores, labels, K, ids=ids)
     there = PooledPredictor().fit_scores(scores[order], labels[order], K, ids=ids[order])
-    np.testing.assert_array_equal(here.thresholds_, there.thresholds_)
+    for a, b in zip(here.limits_[:3], there.limits_[:3], strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_a_monotone_change_of_the_scores_changes_no_set():
@@ -132,99 +280,108 @@ def test_a_monotone_change_of_the_scores_changes_no_set():
     np.testing.assert_allclose(np.exp(plain), bent)
 
 
-def test_the_normal_prior_is_the_textbook_shrinkage():
-    """With equal counts, a class's mean is drawn to the grand mean by n / (n + within/between)."""
-    rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(K), 8)
-    u = norm.cdf(norm.ppf((labels + 0.5) / K) * 0.6 + 0.8 * rng.normal(size=len(labels)))
-    x = norm.ppf(u).reshape(K, 8)
-    within = x.var(axis=1, ddof=1).mean()
-    between = x.mean(axis=1).var(ddof=1) - within / 8
-    shrunk = x.mean() + (x.mean(axis=1) - x.mean()) * 8 / (8 + within / between)
-    np.testing.assert_allclose(NormalPrior.fit(u, labels, K).mean, shrunk)
+# ---- ties and copies -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("balanced", [False, True])
-def test_the_normal_prior_is_a_meta_regression_on_class_size(balanced):
-    """Least squares by lstsq, and the variance between classes by a root finder."""
-    rng = np.random.default_rng(5)
-    n = np.full(80, 12) if balanced else rng.integers(1, 200, 80)
-    labels = np.repeat(np.arange(80), n)
-    x = (1.5 - 0.4 * np.log1p(n) + rng.normal(0, 0.5, 80))[labels] + rng.normal(0, 0.8, len(labels))
-    u = (np.argsort(np.argsort(x)) + 0.5) / len(x)
-    scores = norm.ppf(u)
-    means = np.array([scores[labels == y].mean() for y in range(80)])
-    within = sum(((scores[labels == y] - means[y]) ** 2).sum() for y in range(80)) / (len(x) - 80)
-    columns = [np.ones(80)] if balanced else [np.ones(80), np.log1p(n)]
-    design = np.stack(columns, axis=1)
-
-    def expected(between):
-        root = 1 / np.sqrt(between + within / n)
-        line = np.linalg.lstsq(design * root[:, None], means * root, rcond=None)[0]
-        return design @ line, root
-
-    def excess(between):
-        fitted, root = expected(between)
-        return (((means - fitted) * root) ** 2).sum() - (80 - design.shape[1])
-
-    between = brentq(excess, 1e-3, 1e3)
-    share = n / (n + within / between)
-    wanted = share * means + (1 - share) * expected(between)[0]
-    assert NormalPrior.fit(u, labels, 80).mean == pytest.approx(wanted, abs=1e-6)
+def votes(n_rows, n_votes, seed):
+    """Shares of votes for each of 30 classes, and labels that follow them in part."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 30, n_rows)
+    rows = np.zeros((n_rows, 30))
+    for _ in range(n_votes):
+        right = rng.random(n_rows) < 0.4 + 0.5 * labels / 30
+        vote = np.where(right, labels, rng.integers(0, 30, n_rows))
+        np.add.at(rows, (np.arange(n_rows), vote), 1 / n_votes)
+    return rows, labels
 
 
-def test_rare_classes_that_are_hard_are_covered_without_rows_of_their_own():
-    """Harder the rarer: what the frequent ones show is told to the rarest, which has no rows."""
-    rng = np.random.default_rng(6)
-    n = np.concatenate([[0, 0, 0], np.geomspace(2, 400, 97).astype(int)])
-    centre = 3 - 0.6 * np.log1p(n) + rng.normal(0, 0.1, 100)
-    labels = np.repeat(np.arange(100), n)
-    scores = norm.cdf(centre[labels] + rng.normal(size=len(labels)))
-    with pytest.warns(EvencoverWarning, match="3 of 100"):
-        model = PooledPredictor().fit_scores(scores, labels, 100)
-    coverage = norm.cdf(norm.ppf(np.minimum(model.thresholds_, 1 - 1e-12)) - centre)
-    assert coverage[:3].min() > 0.7
-    with pytest.warns(EvencoverWarning):
-        standard = StandardPredictor().fit_scores(scores, labels, 100).thresholds_
-    assert norm.cdf(norm.ppf(standard) - centre)[:3].max() < 0.3
+def test_ties_are_broken_by_the_rows_draw_in_prediction_too(quietly):
+    rows, labels = votes(600, 3, 0)
+    model = quietly(PooledPredictor(), rows, labels)
+    assert model.upper_probability_ is not None
+    once, again = model.predict_set(rows), model.predict_set(rows, ids=np.arange(600) + 10**6)
+    assert once == model.predict_set(rows)
+    assert once != again
+    p = model.predict_p(rows)
+    assert (once.to_mask() <= (p > 0.1)).all()  # p-values count ties in full
 
 
-def test_soft_clusters_find_kinds_of_classes():
-    rng = np.random.default_rng(1)
-    labels = np.repeat(np.arange(K), 50)
-    u = np.where(labels < K // 2, rng.beta(1, 4, len(labels)), rng.beta(4, 1, len(labels)))
-    prior = ClusterPrior.fit(u, labels, K, 2)
-    assert prior.weights[: K // 2, 0].min() > 0.99 > 0.01 > prior.weights[K // 2 :, 0].max()
+def test_without_ties_a_set_has_no_random_part(simulate):
+    rows, labels = simulate(400, 10, seed=1)
+    model = PooledPredictor().fit(rows, labels)
+    assert model.upper_probability_ is None
+    assert model.predict_set(rows) == model.predict_set(rows, ids=np.arange(400) + 10**6)
 
 
-def test_the_last_place_within_a_level_is_found_by_a_plain_scan_too():
-    rng = np.random.default_rng(2)
-    labels = rng.integers(0, 4, 50)
-    own = OwnRows.of(np.arange(50), labels, 4, 50)
-    blend = Blend(
-        own,
-        np.full(4, 0.5),
-        NormalPrior.fit((np.arange(50) + 0.5) / 50, labels, 4),
-        np.full(4, 0.3),
-        ClusterPrior(np.full((4, 1), 0.2), np.linspace(0, 1, 257)[None, :]),
+def test_compare_counts_the_sets_that_predict_gives_on_tied_scores(quietly):
+    rows, labels = votes(900, 3, 1)
+    found = compare(rows, labels, methods=["pooled"], scores=["softmax"], n_splits=2)
+    chosen = calibration_split(labels, 0, 0, calibration_fraction=0.5)
+    test = np.setdiff1d(np.arange(900), chosen)
+    model = PooledPredictor().fit_scores(
+        1 - rows[chosen, labels[chosen]], labels[chosen], 30, ids=chosen
     )
-    for level in (-1.0, 0.0, 0.3, 0.9, 1.0):
-        for index, last in enumerate(blend.last_place(level)):
-            levels = blend.level(np.full(51, index), np.arange(51))
-            within = np.flatnonzero(levels <= level)
-            assert last == (within[-1] if len(within) else -1)
+    sets = model.predict_set(rows)  # all rows, so that the rows keep their places
+    report = found.candidates[0].reports[0]
+    assert report.avg_size == pytest.approx(sets.sizes[test].mean())
+    covered = sets.to_mask()[test, labels[test]].mean()
+    assert report.marginal_coverage == pytest.approx(covered)
+
+
+@pytest.mark.parametrize("score", ["softmax", "aps"])
+def test_copies_share_a_fold_and_a_side_and_are_warned_about(simulate, monkeypatch, score):
+    rows, labels = simulate(300, 10, seed=2)
+    copied = np.tile(np.arange(300), 3)
+    folds, seen = module._folds, []
+    monkeypatch.setattr(
+        module, "_folds", lambda c, *args: seen.append((c, folds(c, *args))) or seen[-1][1]
+    )
+    for split in ("crossfit", "holdout"):
+        with pytest.warns(EvencoverWarning, match="67% of the calibration rows are copies"):
+            PooledPredictor(split=split, score=score).fit(rows[copied], labels[copied])
+        copies, fold = seen.pop()
+        assert len(np.unique(copies)) == (300 if split == "crossfit" else 240)
+        assert (np.bincount(copies)[np.unique(copies)] == 3).all()
+        pairs = np.unique(np.stack([copies, fold]), axis=1)
+        assert pairs.shape[1] == len(np.unique(copies))
+        assert sorted(np.unique(fold)) == list(range(N_FOLDS))
+
+
+def test_rows_with_the_same_id_share_a_fold(simulate, monkeypatch):
+    rows, labels = simulate(40, 4, seed=3)
+    folds, seen = module._folds, []
+    monkeypatch.setattr(module, "_folds", lambda c, *args: seen.append(c) or folds(c, *args))
+    with pytest.warns(EvencoverWarning, match="the id of an earlier row"):
+        PooledPredictor().fit(rows, labels, ids=np.arange(40) % 20)
+    assert (np.bincount(seen[0]) == 2).all()
+
+
+def test_ties_across_classes_are_not_taken_for_copies():
+    labels = np.tile(np.arange(K), 10)
+    scores = np.random.default_rng(0).choice([0.0, 0.5, 1.0], len(labels))
+    PooledPredictor().fit_scores(scores, labels, K)  # no warning, which would be an error
+
+
+def test_updating_keeps_what_identifies_copies(simulate, quietly):
+    rows, labels = simulate(200, 10, seed=4)
+    copied = np.tile(np.arange(200), 2)
+    at_once = quietly(PooledPredictor(score="aps"), rows[copied], labels[copied])
+    parts = quietly(PooledPredictor(score="aps"), rows, labels)
+    with pytest.warns(EvencoverWarning, match="copies"):
+        parts.partial_fit(rows, labels)
+    np.testing.assert_array_equal(parts.thresholds_, at_once.thresholds_)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "sentence"),
+    ("parameters", "name"),
     [
-        ({"prior": "norml"}, "'prior' parameter of PooledPredictor must be"),
-        ({"prior": 0}, "whole number of at least 1"),
-        ({"strength": -1}, "'strength' parameter"),
-        ({"split": "hold"}, "did you mean 'holdout'"),
+        ({"strength": -1}, "'strength'"),
+        ({"strength": "much"}, "'strength'"),
+        ({"shared": 1.5}, "'shared'"),
+        ({"split": "hold"}, "'holdout'"),
     ],
 )
-def test_bad_parameters_are_named(parameters, sentence):
+def test_bad_parameters_are_named(parameters, name):
     scores, labels, _ = simulated(5, 0)
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=name):
         PooledPredictor(**parameters).fit_scores(scores, labels, K)

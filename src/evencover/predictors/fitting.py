@@ -180,6 +180,6 @@ def warn_of_repeated_ids(ids: Array) -> None:
     n_repeated = int((ordered[1:] == ordered[:-1]).sum())
     if n_repeated:
         warn_caller(
-            f"{n_repeated} of {len(ids)} rows have the id of an earlier row; rows with the "
-            "same id share their random numbers, and all count as independent examples."
+            f"{n_repeated} of {len(ids)} rows have the id of an earlier row. Rows with the "
+            "same id share their random numbers; remove copies of a row."
         )

@@ -19,7 +19,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import Array, FloatArray, InputError, IntArray, raise_unknown, real_number
+from evencover._validation import (
+    Array,
+    FloatArray,
+    InputError,
+    IntArray,
+    raise_unknown,
+    real_number,
+)
 from evencover.errors import warn_caller
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanation import enough_for_classwise
@@ -370,7 +377,7 @@ class PooledPredictor(TargetPredictor):
             )
 
 
-# ---- order, folds and copies -----------------------------------------------------------------------
+# ---- order, folds and copies ---------------------------------------------------------------------
 
 
 def _normal_score(u: FloatArray) -> FloatArray:
@@ -420,17 +427,15 @@ def _copies(rows: CalibrationRows) -> IntArray:
     one_label = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
     copies = np.empty(n_rows, dtype=np.int64)
     copies[order] = np.where(one_label[run], run, n_rows + np.arange(n_rows))
-    first_id = np.unique(rows.ids, return_index=True, return_inverse=True)
-    if len(first_id[0]) < n_rows:
-        copies = _connected(copies, first_id[2].reshape(-1))
     numbers, copies = np.unique(copies, return_inverse=True)
     share = 1 - len(numbers) / n_rows
     if share > NOTABLE_COPIES:
         warn_caller(
-            f"{share:.0%} of the calibration rows are copies of other rows (same label and score, "
-            "or same id). Copies add no information, so remove them."
+            f"{share:.0%} of the calibration rows are copies of other rows: same label, same "
+            "score. Copies add no information, so remove them."
         )
-    return copies.reshape(-1)
+    distinct, by_id = np.unique(rows.ids, return_inverse=True)
+    return copies if len(distinct) == n_rows else _connected(copies, by_id)
 
 
 def _connected(first: IntArray, second: IntArray) -> IntArray:
@@ -438,7 +443,6 @@ def _connected(first: IntArray, second: IntArray) -> IntArray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    first = np.unique(first, return_inverse=True)[1].reshape(-1)
     n_first, n_nodes = first.max() + 1, first.max() + 2 + second.max()
     links = coo_array((np.ones(len(first)), (first, n_first + second)), shape=(n_nodes, n_nodes))
     return connected_components(links, directed=False)[1][first]
