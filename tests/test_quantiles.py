@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evencover import InputError
+from evencover import InputError, quantiles
 from evencover.quantiles import (
+    GroupedScores,
     conformal_quantile,
     conformal_rank,
     conformal_ranks,
@@ -117,11 +118,35 @@ def test_groups_are_calibrated_apart_and_minus_one_belongs_to_none(pairs, alpha)
     meant = Fraction(str(alpha))
     expected = [oracle.conformal_quantile(m, meant) for m in members]
     assert group_quantiles(scores, groups, 5, alpha).tolist() == expected
+    if any(len(set(m)) < len(m) for m in members):
+        return  # ties are broken at random: see the next test
     upper, lower, probability = randomized_group_quantiles(scores, groups, 5, alpha)
     pairs_expected = [oracle.exact_pair(m, meant) for m in members]
     assert upper.tolist() == [q for q, _, _ in pairs_expected]
     assert lower.tolist() == [q for _, q, _ in pairs_expected]
     assert probability.tolist() == [float(p) for _, _, p in pairs_expected]
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.25, 0.4, 0.7])
+@pytest.mark.parametrize(
+    "values", [(1, 1, 1, 1), (1, 2, 2, 2), (1, 2, 2, 3, 3, 3), (1, 1, 2, 3, 3), (1, 1, 2, 2, 2, 2)]
+)
+def test_exact_coverage_is_exact_whatever_the_ties(monkeypatch, values, alpha):
+    """Each value in turn is the new one; over the draws its mean coverage is 1 - alpha.
+
+    420 draws in the middle of equal steps are as good as all: every share of a tie among six
+    values is a multiple of 1/420. Ties are left whichever value is the new one.
+    """
+    covered, draws = 0.0, (np.arange(420) + 0.5) / 420
+    for place, new in enumerate(values):
+        others = np.array(values[:place] + values[place + 1 :], dtype=float)
+        for draw in draws:
+            monkeypatch.setattr(quantiles, "uniforms", lambda *_, draw=draw: np.array([draw]))
+            upper, lower, chance = GroupedScores(
+                np.sort(others), np.array([0, len(others)])
+            ).thresholds(alpha, exact=True)[:3]
+            covered += chance[0] * (new <= upper[0]) + (1 - chance[0]) * (new <= lower[0])
+    assert covered / len(draws) / len(values) == pytest.approx(1 - alpha)
 
 
 def test_exact_pair_of_an_empty_group_is_everything_or_nothing():

@@ -14,8 +14,7 @@ CHECKS = {
 RACE = """
 import numpy as np
 from concurrent.futures import ThreadPoolExecutor
-from evencover._kernels import Blends, Draws, HeldOut, Limits, native, native_cost, native_pooling
-from evencover.predictors.pooling import TABLE_REACH, _normal_table
+from evencover._kernels import Draws, Limits, native, native_cost
 from evencover.scores import APS, Softmax
 
 rng = np.random.default_rng(0)
@@ -23,19 +22,11 @@ rows = rng.dirichlet(np.ones(60) / 4, 4000).astype(np.float32)
 labels, plain = rng.integers(0, 60, 4000), {"logits": False, "temperature": 1.0}
 limits, draws = Limits(np.full(60, 0.9)), Draws(0, 1, 2)
 scores, offsets, groups = np.sort(rng.random(50)), np.array([0, 50]), np.zeros(60, dtype=int)
-counts, weights = rng.integers(0, 9, (60, 16)).astype(float), rng.dirichlet(np.ones(4), 60)
-functions, bins = np.sort(rng.random((4, 257)), axis=1), rng.integers(0, 9, 4000)
-held = HeldOut(
-    rng.integers(0, 128, 600).astype(np.int16), np.arange(0, 601, 10),
-    rng.random(600), np.arange(0, 601, 10), 128, 0.9, np.array([0.5, 30.0]), np.array([0.9, 0.8]),
-)
-known, strengths = rng.random((4, 4000)), np.array([9.0, 30.0])
-blends = Blends(known[0], known[1], known[2:], np.array([0, 1]), strengths)
-means, points = rng.random(60), np.linspace(-3, 3, 128)
+ordered, values = np.sort(rng.random((4, 257)), axis=1), rng.random(4000)
 sets = native._native.instruction_sets()
 
 def work(number):
-    for module in (native, native_cost, native_pooling):
+    for module in (native, native_cost):
         module.INSTRUCTION_SET = sets[number % len(sets)]
     given = ((Softmax(), APS())[number % 2].kernel, rows, draws)
     native.true_label_scores(*given, labels, **plain)
@@ -48,19 +39,8 @@ def work(number):
     native.row_numbers(rows, draws)
     native.true_label_ranks(rows, labels, **plain)
     native.rank_matrix(rows, **plain)
-    native.soft_clusters(counts, weights, np.full(16, 0.3), most_steps=9, tolerance=1e-4)
-    native.mixture_levels(weights, functions, labels, rng.random(4000))
-    native.mixture_masses(weights, labels, bins, 10)
-    native.bin_counts(blends.own, labels, 60, 256, 16)
-    native.class_moments(blends.own, labels, 60)
-    native.weighted_line(means, means, means, 0.1, True)
-    native.left_out(labels, np.arange(4000), (labels % 5).astype(np.int8), 2, 60)
-    native.blended_quantile(blends, 1, 99)
-    native.blended_levels(blends, means[:2])
-    native.counts_within(functions, labels % 4, blends.own)
-    native.shortfalls(labels, labels > 3, blends.own, means)
-    native.cluster_losses(held, weights, functions[:, :128])
-    native.normal_losses(held, means, 0.2 + means, points, _normal_table(), TABLE_REACH)
+    native.counts_within(ordered, labels % 4, values)
+    native.shortfalls(labels, labels > 3, values, values[:60])
 
 with ThreadPoolExecutor(6) as pool:
     list(pool.map(work, range(24)))

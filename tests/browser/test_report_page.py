@@ -378,7 +378,7 @@ def test_thousands_of_classes_remain_usable(visit, huge):
 
 def test_pooled_says_why_a_class_has_its_threshold(visit, folder, simulate):
     data = simulate(2000, 6, seed=4)
-    predictor = make_predictor("pooled", prior=1, strength=100).fit(
+    predictor = make_predictor("pooled", shared=1.0, strength=100).fit(
         data.rows[:1000], data.labels[:1000]
     )
     path = folder / "pooled.html"

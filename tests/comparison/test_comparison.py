@@ -62,7 +62,7 @@ def test_compare_is_the_naive_loop(data, split, variant):
         StandardPredictor: lambda **p: StandardPredictor(**variant, **p),
         ClasswisePredictor: lambda **p: ClasswisePredictor(**variant, **p),
         ClusteredPredictor: lambda **p: ClusteredPredictor(**CLUSTERED, **variant, **p),
-        PooledPredictor: lambda **p: PooledPredictor(prior=4, strength=9.0, **variant, **p),
+        PooledPredictor: lambda **p: PooledPredictor(strength=9.0, **variant, **p),
     }
     scores = [Softmax(), APS(), RAPS(k_reg=2)]
     alpha = 0.3 if "allow_empty" in variant else 0.1

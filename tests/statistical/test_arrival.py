@@ -75,9 +75,7 @@ def test_repeated_ids_do_not_decide_by_score_who_is_held_out(n_ids):
         labels = rng.integers(0, 5, size=1000)
         scores = rng.normal(labels / 2)
         ids = rng.integers(0, n_ids, size=1000)
-        predictor = PooledPredictor(
-            alpha=ALPHA, split="holdout", prior=4, strength=30.0, random_state=seed
-        )
+        predictor = PooledPredictor(alpha=ALPHA, split="holdout", strength=30.0, random_state=seed)
         predictor.fit_scores(scores, labels, 5, ids=ids)
         covered.append(norm.cdf(predictor.thresholds_ - np.arange(5) / 2).mean())
     error = np.std(covered, ddof=1) / np.sqrt(len(covered))

@@ -37,10 +37,12 @@ OVER_GROUPS = ("classwise", "standard", "clustered", "pooled", "macro")
 class OverGroups(ConfidentPredictor):
     """A method over groups in place of classes; it keeps the rows' scores and groups."""
 
+    needs: ClassVar[tuple[str, ...]] = ("label values",)
     state: ClassVar[dict[str, Field]] = {
         "row_scores_": Field(float, "R", for_p_values=True),
         "row_groups_": Field(int, "R", for_p_values=True),
         "row_ids_": Field(int, "R", for_p_values=True),
+        "row_values_": Field(float, "R", optional=True, for_p_values=True),
         "group_names_": Field(list),
     }
 
@@ -49,11 +51,13 @@ class OverGroups(ConfidentPredictor):
     row_scores_: FloatArray = field(init=False)
     row_groups_: IntArray = field(init=False)
     row_ids_: IntArray = field(init=False)
+    row_values_: FloatArray | None = field(init=False)
 
     def _learn_over_groups(self, rows: CalibrationRows, group_of_row: IntArray) -> Thresholds:
         """Keep the rows, and fit the method over groups to them."""
         self.row_scores_, self.row_groups_ = rows.scores, group_of_row
         self.row_ids_ = rows.ids.astype(np.uint64).view(np.int64)
+        self.row_values_ = rows.label_values
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", EvencoverWarning)
             self.over_groups_ = self._fitted_over_groups()
@@ -64,7 +68,9 @@ class OverGroups(ConfidentPredictor):
     def _fitted_over_groups(self) -> BasePredictor:
         """The method, fitted to the rows that are kept with their groups for classes."""
         ids = self.row_ids_.view(np.uint64)
-        rows = CalibrationRows(self.row_scores_, self.row_groups_, ids)
+        rows = CalibrationRows(
+            self.row_scores_, self.row_groups_, ids, label_values=self.row_values_
+        )
         return self._over_groups()._fit_rows(rows, len(self.group_names_), None)
 
     def _over_groups(self) -> BasePredictor:

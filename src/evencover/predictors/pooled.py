@@ -152,7 +152,7 @@ class PooledPredictor(TargetPredictor):
     """
 
     strength: float | str = "auto"
-    shared: float = 0.2
+    shared: float = 0.1
     split: str = "crossfit"
 
     method: ClassVar[str] = "pooled"
@@ -188,11 +188,14 @@ class PooledPredictor(TargetPredictor):
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         by_score, tie_draws = _ascending(rows, self.random_state)
-        copies = _copies(rows)
         random_rank = np.argsort(random_order(self.random_state, Use.FOLDS, rows.ids))
-        is_held_out = np.zeros(len(rows.labels), dtype=bool)
+        copies = _copies(rows)
+        together = _connected(copies, rows.ids)
+        counts = np.zeros(len(rows.labels), dtype=bool)  # one of each group of copies
+        counts[_first_of_each(copies, random_rank)] = True
+        is_held_out = np.zeros_like(counts)
         if self.split == "holdout":
-            is_held_out = _held_out(copies, random_rank)
+            is_held_out = _held_out(together, random_rank)
         learns = ~is_held_out[by_score]
         learning = by_score[learns]
         if len(learning) < 2:
@@ -200,14 +203,16 @@ class PooledPredictor(TargetPredictor):
                 "PooledPredictor needs at least 2 calibration rows to fit the classes. "
                 f"Got {len(learning)}."
             )
-        labels = rows.labels[learning]
-        folds = _folds(copies[learning], labels, random_rank[learning])
+        labels, once = rows.labels[learning], counts[learning]
+        folds = _folds(together[learning], labels, random_rank[learning])
         self.pooled_scores_ = rows.scores[learning]
-        levels = self._fit_classes(labels, folds)
+        levels = self._fit_classes(labels, folds, once)
         if self.split == "holdout":
+            held_out = by_score[~learns]
             place = np.cumsum(learns)[~learns]  # learning rows before each held-out one
-            labels = rows.labels[by_score[~learns]]
+            labels, once = rows.labels[held_out], counts[held_out]
             levels = self._level(labels, place)
+        labels, levels = labels[once], levels[once]
         self.calibration_levels_ = np.sort(levels)
         self._read_target()
         self.level_weights_ = None
@@ -221,11 +226,11 @@ class PooledPredictor(TargetPredictor):
         shares = None if tie_draws is None else tie_draws[learning]
         return self._thresholds_at(self._class_levels(), shares)
 
-    def _fit_classes(self, labels: IntArray, folds: IntArray) -> FloatArray:
+    def _fit_classes(self, labels: IntArray, folds: IntArray, once: Array) -> FloatArray:
         """Fit the prior, its strength and each class's distribution; return held-out levels.
 
         `labels` (N,) are those of the rows in increasing order of score; the level of a row comes
-        from the fit to the other folds.
+        from the fit to the other folds. The strength is estimated from the rows `once` (N,).
         """
         n_rows, n_classes = len(labels), self.n_classes_
         x, cell = _normal_score((np.arange(n_rows) + 0.5) / n_rows), labels * N_FOLDS + folds
@@ -241,7 +246,7 @@ class PooledPredictor(TargetPredictor):
         ]
         expected = np.stack([np.stack(model, axis=1) for model in models])[folds, labels]
         prior = self._prior(expected, np.arange(n_rows) / n_rows)
-        self.strength_ = self._strength(prior, labels)
+        self.strength_ = self._strength(prior[once], labels[once])
         n_own = (totals[0][:, None] - moments[0])[labels, folds]
         before = _rank_within(labels, n_classes) - _rank_within(cell, n_classes * N_FOLDS)
         self.own_weight_ = self._weight(totals[0])
@@ -415,8 +420,8 @@ def _ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, Floa
 def _copies(rows: CalibrationRows) -> IntArray:
     """Number the rows (N,) so that copies share a number; warn where copies are a notable share.
 
-    Copies have the same id, or the same label and value (score, or input where scores are random)
-    with no other label sharing the value: ties of a coarse score occur across labels.
+    Copies have the same label and value (score, or input where scores are random), with no other
+    label sharing the value: ties of a coarse score occur across labels, and at its ends.
     """
     n_rows = len(rows.labels)
     values = rows.scores if rows.label_values is None else rows.label_values
@@ -425,6 +430,7 @@ def _copies(rows: CalibrationRows) -> IntArray:
     starts, run = np.flatnonzero(is_first), np.cumsum(is_first) - 1
     labels = rows.labels[order]
     one_label = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
+    one_label[[0, -1]] = False
     copies = np.empty(n_rows, dtype=np.int64)
     copies[order] = np.where(one_label[run], run, n_rows + np.arange(n_rows))
     numbers, copies = np.unique(copies, return_inverse=True)
@@ -434,37 +440,40 @@ def _copies(rows: CalibrationRows) -> IntArray:
             f"{share:.0%} of the calibration rows are copies of other rows: same label, same "
             "score. Copies add no information, so remove them."
         )
-    distinct, by_id = np.unique(rows.ids, return_inverse=True)
-    return copies if len(distinct) == n_rows else _connected(copies, by_id)
+    return copies
 
 
-def _connected(first: IntArray, second: IntArray) -> IntArray:
-    """Number rows so that rows which share a number in either array share one here."""
+def _connected(copies: IntArray, ids: Array) -> IntArray:
+    """Number rows (N,) so that copies and rows with the same id share a number."""
+    distinct, by_id = np.unique(ids, return_inverse=True)
+    if len(distinct) == len(ids):
+        return copies
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    n_first, n_nodes = first.max() + 1, first.max() + 2 + second.max()
-    links = coo_array((np.ones(len(first)), (first, n_first + second)), shape=(n_nodes, n_nodes))
-    return connected_components(links, directed=False)[1][first]
+    n_copies = int(copies.max()) + 1
+    shape = (n_copies + len(distinct),) * 2
+    links = coo_array((np.ones(len(ids)), (copies, n_copies + by_id)), shape=shape)
+    return connected_components(links, directed=False)[1][copies]
 
 
-def _first_of_each(copies: IntArray, random_rank: IntArray) -> IntArray:
-    """One row of each group of copies, in random order."""
+def _first_of_each(groups: IntArray, random_rank: IntArray) -> IntArray:
+    """One row of each group, in random order."""
     order = np.argsort(random_rank)
-    return order[np.sort(np.unique(copies[order], return_index=True)[1])]
+    return order[np.sort(np.unique(groups[order], return_index=True)[1])]
 
 
-def _held_out(copies: IntArray, random_rank: IntArray) -> Array:
-    """Choose a fifth of the rows (N,), copies together."""
-    chosen = copies[_first_of_each(copies, random_rank)]
-    n_rows = np.cumsum(np.bincount(copies)[chosen])
-    return np.isin(copies, chosen[n_rows <= floor(HOLDOUT_FRACTION * len(copies))])
+def _held_out(groups: IntArray, random_rank: IntArray) -> Array:
+    """Choose a fifth of the rows (N,), whole groups."""
+    chosen = groups[_first_of_each(groups, random_rank)]
+    n_rows = np.cumsum(np.bincount(groups)[chosen])
+    return np.isin(groups, chosen[n_rows <= floor(HOLDOUT_FRACTION * len(groups))])
 
 
-def _folds(copies: IntArray, labels: IntArray, random_rank: IntArray) -> IntArray:
-    """Assign folds (N,) at random, even within every class; copies share one."""
-    first = _first_of_each(copies, random_rank)
+def _folds(groups: IntArray, labels: IntArray, random_rank: IntArray) -> IntArray:
+    """Assign folds (N,) at random, even within every class; a group shares one."""
+    first = _first_of_each(groups, random_rank)
     first = first[_by_group(labels[first], int(labels.max()) + 1)]
-    fold_of = np.empty(int(copies.max()) + 1, dtype=np.int64)
-    fold_of[copies[first]] = np.arange(len(first)) % N_FOLDS
-    return fold_of[copies]
+    fold_of = np.empty(int(groups.max()) + 1, dtype=np.int64)
+    fold_of[groups[first]] = np.arange(len(first)) % N_FOLDS
+    return fold_of[groups]
