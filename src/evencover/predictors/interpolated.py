@@ -45,7 +45,7 @@ class InterpolatedPredictor(ByClassPredictor):
     array([0.375, 0.25 ])
     """
 
-    tau: float = 0.5
+    tau: float = 0.9
 
     method: ClassVar[str] = "interpolated"
     aims_at_average: ClassVar[bool] = False  # but at something between
