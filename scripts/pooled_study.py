@@ -235,7 +235,9 @@ def pareto(sets: dict[tuple[str, str], Loader], n_splits: int, folder: Path) -> 
     figure.savefig(folder / "pareto.png", dpi=130)
     columns = list(next(iter(tails.values())))
     lines = [f"| method | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
-    lines += [f"| {name} | {' | '.join(cell[c] for c in columns)} |" for name, cell in tails.items()]
+    lines += [
+        f"| {name} | {' | '.join(cell[c] for c in columns)} |" for name, cell in tails.items()
+    ]
     (folder / "long_tails.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -39,7 +39,7 @@ def tamper(path, change):
 
 
 def without_checksum(path):
-    """Make it a model as evencover 0.1.0 wrote them."""
+    """Take the checksum out of a model."""
     arrays, about = contents(path)
     del about["checksum"]
     save_file(arrays, path, {"evencover": json.dumps(about)})

@@ -15,7 +15,6 @@ from model_files import (
     assert_same,
     fitted,
     tamper,
-    without_checksum,
 )
 from safetensors.numpy import save_file
 from sklearn.naive_bayes import GaussianNB
@@ -27,7 +26,6 @@ from evencover import (
     RAPS,
     SAPS,
     ConformalClassifier,
-    EvencoverWarning,
     InputError,
     Softmax,
     load,
@@ -186,15 +184,6 @@ def test_a_format_that_is_no_version_is_refused(data, path, stated):
     save(fitted(data, "standard"), path)
     tamper(path, lambda _, about: about.update(format=stated))
     assert_refused(path, "which format")
-
-
-def test_a_model_without_a_checksum_is_read_with_a_note(data, path):
-    predictor = fitted(data)
-    save(predictor, path)
-    without_checksum(path)
-    with pytest.warns(EvencoverWarning, match="has no checksum.*save it again"):
-        loaded = load(path)
-    assert_same(predictor, loaded, data)
 
 
 @pytest.mark.parametrize(

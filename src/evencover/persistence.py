@@ -16,7 +16,7 @@ from evencover._validation import Array, InputError, NotFittedError
 from evencover.data.formats.safetensors_files import safetensors_metadata
 from evencover.data.location import as_location, existing_file
 from evencover.data.reading import reading
-from evencover.errors import one_line, warn_caller
+from evencover.errors import one_line
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors import BasePredictor, predictor_class
 from evencover.predictors.checks import wrong_field, wrong_value
@@ -47,36 +47,26 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
 
 
 def load(path: str | os.PathLike[str]) -> BasePredictor:
-    """Read a predictor that `save` wrote, and check that it is whole and consistent."""
+    """Read a predictor that `save` wrote; check its checksum, types and shapes."""
     path = Path(path)
     existing_file(path)
     about, arrays = _read(path)
-    stored = about.pop("checksum", None)
     try:
-        if stored not in (None, checksum(about, arrays)):
+        if about.pop("checksum", None) != checksum(about, arrays):
             raise InputError("its content does not fit its checksum")
         predictor = _unfitted(about)
         for name, field in predictor.all_state().items():
             is_array = field.shape is not None
-            values = arrays if is_array else about["fitted"]
-            may_lack = is_array or name in predictor.later
-            setattr(predictor, name, values.get(name) if may_lack else values[name])
+            setattr(predictor, name, arrays.get(name) if is_array else about["fitted"][name])
         problem = wrong_field(predictor) or wrong_value(predictor)
-        problem = problem or predictor._wrong_kept_rows()
         if not problem:
             predictor._restore()
-            problem = predictor._check_state()
     except KeyError as error:
         problem = f"{error} is missing or unknown"
     except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
         problem = one_line(error)
     if problem:
         raise InputError(f"Cannot read '{path}': the model is damaged ({problem}).")
-    if stored is None:
-        warn_caller(
-            f"'{path}' has no checksum, as models of evencover 0.1.0 have none: damage that leaves "
-            "it consistent would go unnoticed; save it again to give it one."
-        )
     return predictor
 
 
@@ -116,7 +106,7 @@ def _unfitted(about: dict[str, Any]) -> BasePredictor:
     stored = about["parameters"]
     cls = predictor_class(about["method"])
     predictor = cls(**{**stored, "score": make_score(stored["score"])})
-    missing = predictor.get_params().keys() - stored.keys() - set(cls.later)
+    missing = predictor.get_params().keys() - stored.keys()
     if missing:
         raise InputError(f"it lacks {', '.join(sorted(missing))}")
     predictor._check_parameters()

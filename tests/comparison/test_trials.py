@@ -72,7 +72,7 @@ def test_scores_are_those_of_the_true_labels(data):
 @pytest.mark.parametrize("allow_empty", [False, True])
 @pytest.mark.parametrize("alpha", [0.05, 0.4])
 def test_one_pass_counts_what_every_trial_alone_counts(data, alpha, exact, allow_empty):
-    rows = scored(data, with_coins=exact)
+    rows = scored(data)
     trials = trials_of(rows, data, alpha=alpha, exact=exact, allow_empty=allow_empty)
     tallies = rows.tally(trials)
     assert_equal(tallies, [alone(trial, data) for trial in trials])
@@ -113,11 +113,11 @@ def test_a_trial_is_the_predictor_fitted_on_its_rows(data):
 
 
 def test_blocks_do_not_matter(data, monkeypatch):
-    rows = scored(data, with_coins=True)
+    rows = scored(data)
     trials = trials_of(rows, data, exact=True)
     whole = rows.tally(trials)
     monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 11)
-    small = scored(data, with_coins=True)
+    small = scored(data)
     for score in SCORES:
         np.testing.assert_array_equal(small.test_scores[score], rows.test_scores[score])
     assert_equal(small.tally(trials), whole)
@@ -128,7 +128,7 @@ def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path
     monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 40)
     ids = np.arange(300)[::-1] + 7
     np.savez(tmp_path / "rows.npz", probabilities=data.rows, labels=data.labels, ids=ids)
-    about = {"from_logits": False, "temperature": 1.0, "random_state": SEED, "with_coins": True}
+    about = {"from_logits": False, "temperature": 1.0, "random_state": SEED}
     rows = ScoredRows(as_source(tmp_path / "rows.npz"), SCORES, **about)
     np.testing.assert_array_equal(rows.source.ids, ids)
     trials = trials_of(rows, data, exact=True)

@@ -1,13 +1,10 @@
 """Promises for one calibration: the rank, who has it, and where it is said."""
 
-import json
 from fractions import Fraction
 
 import numpy as np
 import oracle
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 from evencover import (
     ClasswisePredictor,
@@ -114,29 +111,6 @@ def test_groups_of_rows_have_it(simulate):
     rank = oracle.confident_rank(100, Fraction(1, 10), Fraction(9, 10))
     expected = [np.sort(scores[sites == site])[rank - 1] for site in range(3)]
     assert fitted.thresholds_.tolist() == expected
-
-
-def test_models_of_earlier_versions_have_none(simulate, tmp_path):
-    path = tmp_path / "m.safetensors"
-    fitted = StandardPredictor().fit(*simulate(100, 4))
-    save(fitted, path)
-    with safe_open(path, "numpy") as file:
-        about = json.loads(file.metadata()["evencover"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    for name in ("confidence", "target_prevalence"):
-        del about["parameters"][name]
-    del about["checksum"]
-    for name in ("score_edges_", "score_counts_", "row_sample_"):
-        del arrays[name]
-    save_file(arrays, path, {"evencover": json.dumps(about)})
-    with pytest.warns(EvencoverWarning, match="no checksum"):
-        loaded = load(path)
-    assert loaded.confidence is None
-    assert loaded.predict_set(simulate(50, 4, seed=2).rows) == fitted.predict_set(
-        simulate(50, 4, seed=2).rows
-    )
-    with pytest.warns(EvencoverWarning, match="the calibration rows themselves"):
-        loaded.evaluate(*simulate(100, 4))
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.5, "often", True, float("nan")])

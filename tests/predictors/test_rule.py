@@ -91,17 +91,6 @@ def test_the_page_says_aim_where_no_class_has_a_guarantee(data, tmp_path):
     assert "The promise: the true class" not in page
 
 
-def test_a_grouped_model_is_restored_not_made_by_a_check(data, tmp_path, monkeypatch):
-    from evencover import load, save
-    from evencover.predictors.grouped import GroupedPredictor
-
-    fitted = GroupedPredictor(groups=list("xxyyzzz")).fit(*data)
-    save(fitted, tmp_path / "m.safetensors")
-    monkeypatch.setattr(GroupedPredictor, "_check_state", lambda self: None)
-    loaded = load(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(loaded.predict_p(data.rows), fitted.predict_p(data.rows))
-
-
 # Logits or probabilities --------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from evencover._validation import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.checks import unlike, wrong_groups
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds
 
@@ -47,11 +46,3 @@ class ByClassPredictor(BasePredictor):
     def everyone_(self) -> GroupedScores:
         """All calibration scores as one group, sorted."""
         return GroupedScores(np.sort(self.own_scores_), np.array([0, len(self.own_scores_)]))
-
-    def _check_state(self) -> str | None:
-        counts = self.classes_.counts
-        if not np.array_equal(counts, self.class_counts_) or self.own_offsets_[0] != 0:
-            return "its rows do not fit its classes"
-        if len(self.own_scores_) != self.n_calibration_:
-            return "its scores do not fit its rows"
-        return wrong_groups(self.classes_) or unlike(self, self._kept_thresholds())

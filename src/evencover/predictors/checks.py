@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evencover._validation import Array
 from evencover.predictors.method import Method
 from evencover.predictors.state import Field
-from evencover.quantiles import GroupedScores
-
-NOT_FOLLOWING = "its thresholds do not follow from its scores"
 
 
 def wrong_field(predictor: Method) -> str | None:
@@ -62,31 +57,3 @@ def wrong_value(predictor: Method) -> str | None:
     ):
         return f"it must have {predictor.n_classes_} class names"
     return None
-
-
-# ---- checks that several methods share -----------------------------------------------------------
-
-
-def wrong_order(scores: Array) -> str | None:
-    """Scores must not fall."""
-    return "its scores are not sorted" if (scores[1:] < scores[:-1]).any() else None
-
-
-def wrong_groups(groups: GroupedScores) -> str | None:
-    """Groups must follow each other, and scores must not fall within one."""
-    scores, offsets = groups
-    if offsets[0] != 0 or offsets[-1] != len(scores) or (groups.counts < 0).any():
-        return "its groups of scores overlap"
-    falls = np.flatnonzero(scores[1:] < scores[:-1]) + 1
-    return None if np.isin(falls, offsets).all() else "its scores are not sorted"
-
-
-def unlike(predictor: Method, expected: Any) -> str | None:
-    """Thresholds must be those that follow from what is kept."""
-    same = all(map(same_array, expected, predictor.limits_))
-    return None if same else NOT_FOLLOWING
-
-
-def same_array(mine: Array | None, theirs: Array | None) -> bool:
-    """Whether both are equal, or both are missing."""
-    return mine is theirs if mine is None or theirs is None else np.array_equal(mine, theirs)

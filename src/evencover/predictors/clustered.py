@@ -250,21 +250,6 @@ class ClusteredPredictor(WeightedGroupPredictor):
             for row in self.guarantee_
         )
 
-    def _check_state(self) -> str | None:
-        clusters, null = self.cluster_of_class_, self.n_clusters_
-        if (
-            null != clusters.max() + 1
-            or clusters.min() < -1
-            or len(self.group_offsets_) != null + 2  # the clusters, and everyone
-            or not np.array_equal(self.group_of_class_, np.where(clusters < 0, null, clusters))
-            or {row.cluster for row in self.guarantee_} != set(clusters.tolist())
-        ):
-            return "its clusters do not fit its classes"
-        numbers = [value for row in self.guarantee_ for value in row]
-        if not all(isinstance(value, int | float) for value in numbers):
-            return "its guarantee must be numbers"
-        return super()._check_state()
-
 
 def _is_real(value: Any) -> bool:
     return isinstance(value, int | float | np.floating) and not isinstance(value, bool)

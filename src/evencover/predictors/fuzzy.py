@@ -12,7 +12,6 @@ import numpy as np
 from evencover._validation import FloatArray, InputError, IntArray, real_number
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.checks import unlike, wrong_order
 from evencover.predictors.explanation import ways_out
 from evencover.predictors.state import Field
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_fraction
@@ -124,11 +123,6 @@ class FuzzyPredictor(BasePredictor):
             "Each class borrows from those that are about as frequent, which may be easier. "
             f"{ways_out(self.class_counts_[under], self.row_needs())}"
         )
-
-    def _check_state(self) -> str | None:
-        if len(self.held_out_) >= self.n_calibration_ or not np.isfinite(self.class_limits_).all():
-            return "its scores do not fit its rows"
-        return wrong_order(self.held_out_) or unlike(self, self._kept_thresholds())
 
 
 def weighted_quantiles(

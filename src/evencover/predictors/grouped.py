@@ -22,7 +22,6 @@ from evencover._validation import (
 from evencover.errors import warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.checks import same_array, unlike
 from evencover.predictors.confidence import ConfidentPredictor
 from evencover.predictors.explanation import ways_out
 from evencover.predictors.registry import predictor_class
@@ -42,7 +41,7 @@ class OverGroups(ConfidentPredictor):
         "row_scores_": Field(float, "R", for_p_values=True),
         "row_groups_": Field(int, "R", for_p_values=True),
         "row_ids_": Field(int, "R", for_p_values=True),
-        "row_values_": Field(float, "R", optional=True, for_p_values=True),
+        "row_values_": Field(float, "R", optional=True),
         "group_names_": Field(list),
     }
 
@@ -95,20 +94,9 @@ class OverGroups(ConfidentPredictor):
         self._over_groups()._check_parameters()
 
     def _restore(self) -> None:
-        problem = self._wrong_rows()
-        if problem:
-            raise InputError(problem)
         with warnings.catch_warnings():  # what was said when it was fitted
             warnings.simplefilter("ignore", EvencoverWarning)
             self.over_groups_ = self._fitted_over_groups()
-
-    def _wrong_rows(self) -> str | None:
-        names, rows = self.group_names_, self.row_groups_
-        if not all(isinstance(name, str) for name in names):
-            return "its groups must have names"
-        if len(rows) != self.n_calibration_ or not 0 <= rows.min() <= rows.max() < len(names):
-            return "its rows do not fit its groups"
-        return None
 
 
 def name_groups(groups: Any, n: int, of_what: str) -> tuple[list[str], IntArray]:
@@ -209,12 +197,3 @@ class GroupedPredictor(OverGroups):
             "The classes of a group share a threshold, so the hard ones are covered less. "
             f"{ways_out(self.class_counts_[under], self.row_needs())}"
         )
-
-    def _check_state(self) -> str | None:
-        names, groups = self._read_groups()
-        if self.group_names_ != names or not same_array(groups, self.group_of_class_):
-            return "its groups do not fit its classes"
-        by_group = np.bincount(groups, weights=self.class_counts_, minlength=len(names))
-        if not np.array_equal(np.bincount(self.row_groups_, minlength=len(names)), by_group):
-            return "its rows do not fit its groups"
-        return unlike(self, self.over_groups_.limits_.of_classes(self.group_of_class_))

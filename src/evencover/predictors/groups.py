@@ -15,7 +15,6 @@ from evencover._validation import Array, FloatArray, InputError, IntArray
 from evencover.data.source import Block
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows, Rows
-from evencover.predictors.checks import unlike, wrong_groups
 from evencover.predictors.confidence import ConfidentPredictor
 from evencover.predictors.explanation import Sharing
 from evencover.predictors.prevalence import (
@@ -118,29 +117,6 @@ class GroupPredictor(ConfidentPredictor):
     def _sharing(self) -> Sharing | None:
         return Sharing.of_groups(self.groups_, self.group_of_class_)
 
-    def _check_state(self) -> str | None:
-        offsets, group_of_class = self.group_offsets_, self.group_of_class_
-        if not 0 <= group_of_class.min() <= group_of_class.max() < len(offsets) - 1:
-            return "a class belongs to a group that does not exist"
-        if self.gathered_ != (self.group_scores_ is not None):
-            return "it lacks group_scores_" if self.gathered_ else "it says it kept no scores"
-        if not self.gathered_:
-            return self._wrong_pair()
-        problem = wrong_groups(self.groups_)
-        return problem or unlike(self, self._limits_of(self.groups_, self.exact))
-
-    def _wrong_pair(self) -> str | None:
-        """Without the scores, thresholds can only be held against each other."""
-        lower, chance = self.lower_thresholds_, self.upper_probability_
-        if (lower is None) == self.exact or (chance is None) == self.exact:
-            return "its thresholds do not follow from its parameters"
-        if lower is not None and (lower > self.thresholds_).any():
-            return "its lower thresholds are above the upper ones"
-        first = np.unique(self.group_of_class_, return_index=True, return_inverse=True)
-        if not np.array_equal(self.thresholds_, self.thresholds_[first[1]][first[2]]):
-            return "classes of one group have different thresholds"
-        return None
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WeightedGroupPredictor(GroupPredictor, TargetPredictor):
@@ -207,10 +183,3 @@ class WeightedGroupPredictor(GroupPredictor, TargetPredictor):
                 scores[:, at], kept, weights, own_weights[classes[at]], own_share
             )
         return result
-
-    def _check_state(self) -> str | None:
-        n_scores = 0 if self.group_scores_ is None else len(self.group_scores_)
-        problem = self._wrong_target(self.group_weights_, n_scores)
-        if problem:
-            return problem
-        return super()._check_state()

@@ -12,7 +12,6 @@ import numpy as np
 from evencover._validation import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.checks import unlike, wrong_order
 from evencover.predictors.explanation import ways_out
 from evencover.predictors.state import Field
 from evencover.quantiles import Thresholds, exact_fraction
@@ -85,15 +84,6 @@ class MacroPredictor(BasePredictor):
             "One threshold serves all classes, so hard classes are covered less and easy ones "
             f"more. {ways_out(self.class_counts_[under], self.row_needs())}"
         )
-
-    def _check_state(self) -> str | None:
-        if len(self.pooled_scores_) != self.n_calibration_:
-            return "its scores do not fit its rows"
-        if len(self.tails_) != self.n_calibration_ + 1:
-            return "its scores do not fit its rows"
-        if (np.diff(self.tails_) > 0).any() or not 0 < self.tails_[-1] <= self.tails_[0] == 1:
-            return "its weights are not sorted"
-        return wrong_order(self.pooled_scores_) or unlike(self, self._kept_thresholds())
 
 
 def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:

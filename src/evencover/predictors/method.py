@@ -81,9 +81,6 @@ class Method(Parameters):
     )
     fate_of_missing_classes: ClassVar[str] = "they use the standard threshold"
 
-    # What files of earlier versions lack: it has its default there, or is None.
-    later: ClassVar[tuple[str, ...]] = ("confidence", "target_prevalence", "temperature_")
-
     @abstractmethod
     def _calibrate(self, rows: Any) -> Thresholds:
         """The method itself: thresholds from `CalibrationRows`.
@@ -100,10 +97,6 @@ class Method(Parameters):
 
     def _restore(self) -> None:
         """Make from the state what `load` cannot read: it holds numbers and plain values."""
-
-    def _check_state(self) -> str | None:
-        """What is inconsistent in the state after loading, in a few words; None if nothing is."""
-        return None
 
     def _sharing(self) -> Sharing | None:
         """The groups of calibration scores behind the thresholds, if they are kept."""

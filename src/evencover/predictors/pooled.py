@@ -61,6 +61,8 @@ class NormalModel(NamedTuple):
         be the hard ones. Each mean shrinks toward the line by within / between, each variance
         toward `within`.
         """
+        if not n.any():  # one fold holds all rows
+            return cls(np.zeros(len(n)), np.ones(len(n)))
         own_mean = total / np.maximum(n, 1)
         spread = np.maximum(squares - n * own_mean**2, 0.0)
         within = max(spread.sum() / max(n.sum() - (n > 0).sum(), 1), 1e-6)

@@ -95,21 +95,6 @@ class TargetPredictor(BasePredictor):
         weights = target * self.n_calibration_ / np.maximum(self.class_counts_, 1)
         return np.where(present, weights, weights[present].max())
 
-    def _wrong_target(self, weights: FloatArray | None, n_weights: int) -> str | None:
-        """What is inconsistent in a target after loading, and in the weights made from it."""
-        target, given = self.target_prevalence_, self.target_prevalence is not None
-        if (weights is not None) != given or (target is not None) != given:
-            return "its weights do not fit its target prevalence"
-        if weights is None or target is None:
-            return None
-        if len(weights) != n_weights or (weights < 0).any():
-            return "its weights do not fit its scores"
-        if (target < 0).any() or not np.isclose(target.sum(), 1):
-            return "its target prevalence does not sum to 1"
-        if target[self.class_counts_ > 0].sum() == 0:
-            return "its target prevalence has no class with rows"
-        return None
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.target_prevalence is None:

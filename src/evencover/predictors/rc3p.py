@@ -13,7 +13,6 @@ from evencover._validation import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.predictors.by_class import ByClassPredictor
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.checks import wrong_groups
 from evencover.predictors.explanation import CALIBRATION_ROWS, ways_out
 from evencover.predictors.scoring import Scoring
 from evencover.predictors.state import Field
@@ -124,9 +123,3 @@ class RC3PPredictor(ByClassPredictor):
             "Each class has a threshold and a limit on its rank; from few calibration rows the "
             f"two together fall short. {ways_out(self.class_counts_[under], self.row_needs())}"
         )
-
-    def _check_state(self) -> str | None:
-        ranks = GroupedScores(self.own_ranks_.astype(float), self.own_offsets_)
-        if not 1 <= ranks.scores.min() <= ranks.scores.max() <= self.n_classes_:
-            return "its ranks do not fit its classes"
-        return super()._check_state() or wrong_groups(ranks)

@@ -14,7 +14,6 @@ from evencover._kernels import BadRow
 from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
 from evencover.data.source import Block, Source
 from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.checks import unlike
 from evencover.predictors.grouped import OverGroups, name_groups
 from evencover.predictors.matching import require_fitted
 from evencover.predictors.rule import Rule
@@ -200,6 +199,3 @@ class RowGroupedPredictor(OverGroups):
             "All classes share the threshold of the row's group, so hard classes are covered less "
             "and easy ones more. A method that adapts to classes may help: try pooled."
         )
-
-    def _check_state(self) -> str | None:
-        return unlike(self, self.over_groups_.limits_)

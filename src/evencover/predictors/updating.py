@@ -162,24 +162,6 @@ class Updatable(Method):
             "version"
         )
 
-    def _wrong_kept_rows(self) -> str | None:
-        """What is inconsistent in the kept rows after loading, if anything is."""
-        labels, ids, n_rows = self.kept_labels_, self.kept_ids_, self.n_calibration_
-        if self.kept_scores_ is None and labels is None and ids is None:
-            return None
-        if self.kept_scores_ is None or labels is None or ids is None:
-            return "it lacks some of its kept rows"
-        if len(labels) != n_rows or len(ids) not in (1, n_rows):
-            return "its kept rows do not fit its calibration rows"
-        if len(labels) and not 0 <= labels.min() <= labels.max() < self.n_classes_:
-            return "its kept rows do not fit its classes"
-        counts = np.bincount(labels, minlength=self.n_classes_)
-        if not np.array_equal(counts, self.class_counts_):
-            return "its kept rows do not fit its classes"
-        if ("ranks" in self.needs) != (self.kept_ranks_ is not None):
-            return "its kept rows do not fit its method"
-        return None
-
 
 def _one_after_the_other(old: CalibrationRows, new: CalibrationRows) -> CalibrationRows:
     columns = zip(old, new, strict=True)
