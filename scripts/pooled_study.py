@@ -218,9 +218,12 @@ def pareto(sets: dict[tuple[str, str], Loader], n_splits: int, folder: Path) -> 
         points = sorted((size, gap) for gap, _, size, _ in values)
         front = [p for k, p in enumerate(points) if all(p[1] < q[1] for q in points[:k])]
         ax.step(*zip(*front, strict=True), where="post", color="0.8", zorder=0)
-        for number, (name, (gap, _, avg_size, _)) in enumerate(zip(names, values, strict=True)):
-            marker = "s" if name.endswith("PAS") else "o"
-            ax.plot(avg_size, gap, marker, color=f"C{number % 10}", label=name)
+        for name, (gap, _, avg_size, _) in zip(names, values, strict=True):
+            color = f"C{names.index(name.removesuffix(' + PAS'))}"
+            look = (
+                {"marker": "s", "mfc": "none", "ms": 9} if name.endswith("PAS") else {"marker": "o"}
+            )
+            ax.plot(avg_size, gap, color=color, label=name, linestyle="none", **look)
         ax.set(xscale="log", title=f"{data}, {size}", xlabel="AvgSize", ylabel="TrueGap")
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
