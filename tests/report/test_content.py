@@ -284,6 +284,6 @@ def test_pooled_tells_who_has_a_say(data, test_rows):
     predictor = make_predictor("pooled").fit(data.rows[:2000], data.labels[:2000])
     weights = report_content(predictor, *test_rows)["weights"]
     assert np.allclose(sum(map(np.array, weights.values())), 1, atol=2e-4)
-    assert np.allclose(weights["its own rows"], predictor.own_weight_, atol=1e-4)
+    assert np.allclose(weights["its own calibration rows"], predictor.own_weight_, atol=1e-4)
     standard = make_predictor("standard").fit(data.rows[:2000], data.labels[:2000])
     assert report_content(standard, *test_rows)["weights"] == {}

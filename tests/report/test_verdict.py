@@ -192,12 +192,12 @@ def test_clusters_tell_who_is_in_none():
     assert "more clusters than 2" in text
 
 
-def test_pooled_is_told_how_much_its_classes_speak_for_themselves():
+def test_pooled_states_how_much_is_borrowed():
     rng = np.random.default_rng(1)
     counts = [50, 20, 20, 20]
     predictor = calibrated("pooled", counts, rng.uniform(size=sum(counts)), strength=30)
     text = " ".join(remedies(predictor, report_of([200] * 4, [100, 190, 190, 190])))
-    assert "rows decide 62% of the threshold" in text  # 50 / (50 + 30)
+    assert "38%" in text  # 30 / (50 + 30) is borrowed
     assert "It had at least 34 calibration rows" in text
 
 

@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array, InputError, are_json_numbers, parse_json, unique_keys
+from evencover._validation import (
+    Array,
+    InputError,
+    are_json_numbers,
+    parse_json,
+    plain_array,
+    unique_keys,
+)
 from evencover.data.columns import Column, Kind, choose, note_left_out
 from evencover.data.formats import lm_eval
 from evencover.data.formats.arrays import LazyArrays
@@ -63,7 +70,7 @@ class JsonLinesSource(Source):
                 if ids is not None:
                     found_ids.append(_plain(self._get(record, ids, row), record))
         if ids is not None:
-            self._ids = np.array(found_ids)
+            self._ids = plain_array(found_ids)
         if label is not None:
             self.attach_labels(column_from_text(labels))
 
@@ -146,7 +153,7 @@ class JsonLinesSource(Source):
         records = list(_records(location))
 
         def read(field: str) -> Array:
-            return np.array([_plain(record.get(field, ""), record) for record in records])
+            return plain_array([_plain(record.get(field, ""), record) for record in records])
 
         return LazyArrays(records[0] if records else (), read)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array, InputError
+from evencover._validation import Array, InputError, plain_array
 from evencover.data.columns import Column, choose, note_left_out
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
 from evencover.data.formats.text_cells import Scan, column_from_text, is_number, list_cells
@@ -65,7 +65,7 @@ class TextSource(Source):
         self.numbers_are_names = are_numbers(self.class_names or [""])
         self.used, self.left_out = layout.used(columns), layout.left_out
         if layout.ids is not None:
-            self._ids = np.array(scan.kept[layout.ids], dtype=str)
+            self._ids = plain_array(list(scan.kept[layout.ids]))
         if layout.label is not None:
             self.attach_labels(column_from_text(scan.kept[layout.label]))
 
