@@ -324,7 +324,7 @@ def group_thresholds(
         shares = groups.tie_shares(np.arange(len(ranks)), both)
     if shares is None:
         return Thresholds(upper, lower, chance)
-    return break_ties(upper, lower, chance, *shares, random_state)
+    return break_ties(upper, lower, chance, shares[0], shares[1], random_state)
 
 
 def break_ties(
