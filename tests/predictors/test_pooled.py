@@ -333,9 +333,12 @@ def test_copies_share_a_fold_and_a_side_and_are_warned_about(simulate, monkeypat
     rows, labels = simulate(300, 10, seed=2)
     copied = np.tile(np.arange(300), 3)
     folds, seen = module._folds, []
-    monkeypatch.setattr(
-        module, "_folds", lambda c, *args: seen.append((c, folds(c, *args))) or seen[-1][1]
-    )
+
+    def spy(groups, labels, order):
+        seen.append((groups[order], folds(groups, labels, order)[order]))
+        return folds(groups, labels, order)
+
+    monkeypatch.setattr(module, "_folds", spy)
     for split in ("crossfit", "holdout"):
         with pytest.warns(EvencoverWarning, match="66% of the calibration rows are copies"):
             PooledPredictor(split=split, score=score).fit(rows[copied], labels[copied])

@@ -190,14 +190,14 @@ class PooledPredictor(TargetPredictor):
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         by_score, tie_draws = _ascending(rows, self.random_state)
-        random_rank = np.argsort(random_order(self.random_state, Use.FOLDS, rows.ids))
-        copies = _copies(rows)
-        together = _connected(copies, rows.ids)
-        counts = np.zeros(len(rows.labels), dtype=bool)  # one of each group of copies
-        counts[_first_of_each(copies, random_rank)] = True
+        order = random_order(self.random_state, Use.FOLDS, rows.ids)
+        copies = _copies(rows, by_score, has_ties=tie_draws is not None)
+        together = _with_same_id(copies, rows.ids, order)
+        counts = np.zeros(len(order), dtype=bool)  # one of each group of copies
+        counts[_first_of_each(copies, order)] = True
         is_held_out = np.zeros_like(counts)
         if self.split == "holdout":
-            is_held_out = _held_out(together, random_rank)
+            is_held_out = _held_out(together, order)
         learns = ~is_held_out[by_score]
         learning = by_score[learns]
         if len(learning) < 2:
@@ -206,7 +206,7 @@ class PooledPredictor(TargetPredictor):
                 f"Got {len(learning)}."
             )
         labels, once = rows.labels[learning], counts[learning]
-        folds = _folds(together[learning], labels, random_rank[learning])
+        folds = _folds(together, rows.labels, order[~is_held_out[order]])[learning]
         self.pooled_scores_ = rows.scores[learning]
         levels = self._fit_classes(labels, folds, once)
         if self.split == "holdout":
@@ -419,63 +419,77 @@ def _ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, Floa
     return np.lexsort((rows.labels, draws, rows.scores)), draws
 
 
-def _copies(rows: CalibrationRows) -> IntArray:
+def _copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) -> IntArray | None:
     """Number the rows (N,) so that copies share a number; warn where copies are a notable share.
 
     Copies have the same label and value (score, or input where scores are random), with no other
-    label sharing the value: ties of a coarse score occur across labels, and at its ends.
+    label sharing the value: ties of a coarse score occur across labels, and at its ends. None if
+    there are no copies.
     """
-    n_rows = len(rows.labels)
-    values = rows.scores if rows.label_values is None else rows.label_values
-    order = np.argsort(values, kind="stable")
+    values, order = rows.scores, by_score
+    if rows.label_values is not None:
+        values, order = rows.label_values, np.argsort(rows.label_values)
+    elif not has_ties:
+        return None
+    n_rows, labels = len(order), rows.labels[order]
     is_first = np.append(True, values[order][1:] != values[order][:-1])
     starts, run = np.flatnonzero(is_first), np.cumsum(is_first) - 1
-    labels = rows.labels[order]
     one_label = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
     one_label[[0, -1]] = False
-    copies = np.empty(n_rows, dtype=np.int64)
-    copies[order] = np.where(one_label[run], run, n_rows + np.arange(n_rows))
-    numbers, copies = np.unique(copies, return_inverse=True)
-    share = 1 - len(numbers) / n_rows
-    if share > NOTABLE_COPIES:
+    repeats = int((one_label[run] & ~is_first).sum())
+    if not repeats:
+        return None
+    if repeats > NOTABLE_COPIES * n_rows:
         warn_caller(
-            f"{share:.0%} of the calibration rows are copies of other rows: same label, same "
-            "score. Copies add no information, so remove them."
+            f"{repeats / n_rows:.0%} of the calibration rows are copies of other rows: same label, "
+            "same score. Copies add no information, so remove them."
         )
+    copies = np.empty(n_rows, dtype=np.int64)
+    copies[order] = np.cumsum(~(one_label[run] & ~is_first)) - 1
     return copies
 
 
-def _connected(copies: IntArray, ids: Array) -> IntArray:
-    """Number rows (N,) so that copies and rows with the same id share a number."""
-    distinct, by_id = np.unique(ids, return_inverse=True)
-    if len(distinct) == len(ids):
+def _with_same_id(copies: IntArray | None, ids: Array, order: IntArray) -> IntArray | None:
+    """Number rows (N,) so that copies, and rows with the same id, share a number.
+
+    `order` puts rows with the same id next to each other.
+    """
+    is_first = np.append(True, ids[order][1:] != ids[order][:-1])
+    if is_first.all():
         return copies
+    by_id = np.empty(len(ids), dtype=np.int64)
+    by_id[order] = np.cumsum(is_first) - 1
+    if copies is None:
+        return by_id
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     n_copies = int(copies.max()) + 1
-    shape = (n_copies + len(distinct),) * 2
+    shape = (n_copies + int(by_id.max()) + 1,) * 2
     links = coo_array((np.ones(len(ids)), (copies, n_copies + by_id)), shape=shape)
     return connected_components(links, directed=False)[1][copies]
 
 
-def _first_of_each(groups: IntArray, random_rank: IntArray) -> IntArray:
-    """One row of each group, in random order."""
-    order = np.argsort(random_rank)
+def _first_of_each(groups: IntArray | None, order: IntArray) -> IntArray:
+    """One row of each group, in this order; None: every row is its own group."""
+    if groups is None:
+        return order
     return order[np.sort(np.unique(groups[order], return_index=True)[1])]
 
 
-def _held_out(groups: IntArray, random_rank: IntArray) -> Array:
-    """Choose a fifth of the rows (N,), whole groups."""
-    chosen = groups[_first_of_each(groups, random_rank)]
+def _held_out(groups: IntArray | None, order: IntArray) -> Array:
+    """Choose the first fifth of the rows (N,) in this order, whole groups."""
+    groups = np.arange(len(order)) if groups is None else groups
+    chosen = groups[_first_of_each(groups, order)]
     n_rows = np.cumsum(np.bincount(groups)[chosen])
-    return np.isin(groups, chosen[n_rows <= floor(HOLDOUT_FRACTION * len(groups))])
+    return np.isin(groups, chosen[n_rows <= floor(HOLDOUT_FRACTION * len(order))])
 
 
-def _folds(groups: IntArray, labels: IntArray, random_rank: IntArray) -> IntArray:
-    """Assign folds (N,) at random, even within every class; a group shares one."""
-    first = _first_of_each(groups, random_rank)
+def _folds(groups: IntArray | None, labels: IntArray, order: IntArray) -> IntArray:
+    """Assign folds (N,) in this order of some rows, even within every class; a group shares one."""
+    first = _first_of_each(groups, order)
     first = first[_by_group(labels[first], int(labels.max()) + 1)]
-    fold_of = np.empty(int(groups.max()) + 1, dtype=np.int64)
-    fold_of[groups[first]] = np.arange(len(first)) % N_FOLDS
-    return fold_of[groups]
+    number = np.arange(len(labels)) if groups is None else groups
+    fold_of = np.zeros(int(number.max()) + 1, dtype=np.int64)
+    fold_of[number[first]] = np.arange(len(first)) % N_FOLDS
+    return fold_of[number]
