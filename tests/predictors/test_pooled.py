@@ -121,8 +121,10 @@ def test_thresholds_are_those_of_the_formula_by_hand(monkeypatch, alpha):
     order = np.argsort(scores)
     scores, labels = scores[order], labels[order]
     seen = {}
-    folds = module._folds
-    monkeypatch.setattr(module, "_folds", lambda *args: seen.setdefault("folds", folds(*args)))
+    folds = module.assign_folds
+    monkeypatch.setattr(
+        module, "assign_folds", lambda *args: seen.setdefault("folds", folds(*args))
+    )
     fitted = PooledPredictor(alpha=alpha).fit_scores(scores, labels, n_classes)
     strength, level, thresholds = by_hand(scores, labels, seen["folds"], n_classes, alpha)
     assert fitted.strength_ == pytest.approx(strength)
@@ -332,13 +334,13 @@ def test_compare_counts_the_sets_that_predict_gives_on_tied_scores(quietly):
 def test_copies_share_a_fold_and_a_side_and_are_warned_about(simulate, monkeypatch, score):
     rows, labels = simulate(300, 10, seed=2)
     copied = np.tile(np.arange(300), 3)
-    folds, seen = module._folds, []
+    folds, seen = module.assign_folds, []
 
     def spy(groups, labels, order):
         seen.append((groups[order], folds(groups, labels, order)[order]))
         return folds(groups, labels, order)
 
-    monkeypatch.setattr(module, "_folds", spy)
+    monkeypatch.setattr(module, "assign_folds", spy)
     for split in ("crossfit", "holdout"):
         with pytest.warns(EvencoverWarning, match="66% of the calibration rows are copies"):
             PooledPredictor(split=split, score=score).fit(rows[copied], labels[copied])
@@ -353,8 +355,8 @@ def test_copies_share_a_fold_and_a_side_and_are_warned_about(simulate, monkeypat
 
 def test_rows_with_the_same_id_share_a_fold(simulate, monkeypatch):
     rows, labels = simulate(40, 4, seed=3)
-    folds, seen = module._folds, []
-    monkeypatch.setattr(module, "_folds", lambda c, *args: seen.append(c) or folds(c, *args))
+    folds, seen = module.assign_folds, []
+    monkeypatch.setattr(module, "assign_folds", lambda c, *args: seen.append(c) or folds(c, *args))
     with pytest.warns(EvencoverWarning, match="the id of an earlier row"):
         PooledPredictor().fit(rows, labels, ids=np.arange(40) % 20)
     assert (np.bincount(seen[0]) == 2).all()

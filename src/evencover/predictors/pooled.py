@@ -13,7 +13,7 @@ t is the conformal rank of held-out levels. c = 0 is CLASSWISE; c = inf with sha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import ceil, floor, inf
+from math import ceil, inf
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -27,8 +27,17 @@ from evencover._validation import (
     raise_unknown,
     real_number,
 )
-from evencover.errors import warn_caller
-from evencover.predictors.calibration import CalibrationRows
+from evencover.predictors.calibration import (
+    N_FOLDS,
+    CalibrationRows,
+    ascending,
+    assign_folds,
+    by_group,
+    find_copies,
+    hold_out,
+    one_of_each,
+    with_same_id,
+)
 from evencover.predictors.explanation import enough_for_classwise
 from evencover.predictors.prevalence import (
     TargetPredictor,
@@ -38,13 +47,10 @@ from evencover.predictors.prevalence import (
 )
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds, break_ties, exact_fraction
-from evencover.randomness import Use, random_order, uniforms
+from evencover.randomness import Use, random_order
 
-N_FOLDS = 5
-HOLDOUT_FRACTION = 0.2
 SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
 LEAST_STRENGTH, MOST_STRENGTH = 5.0, 1e5
-NOTABLE_COPIES = 0.05
 
 
 class NormalModel(NamedTuple):
@@ -189,15 +195,15 @@ class PooledPredictor(TargetPredictor):
     # ---- calibration -------------------------------------------------------------------------
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
-        by_score, tie_draws = _ascending(rows, self.random_state)
+        by_score, tie_draws = ascending(rows, self.random_state)
         order = random_order(self.random_state, Use.FOLDS, rows.ids)
-        copies = _copies(rows, by_score, has_ties=tie_draws is not None)
-        together = _with_same_id(copies, rows.ids, order)
+        copies = find_copies(rows, by_score, has_ties=tie_draws is not None)
+        together = with_same_id(copies, rows.ids, order)
         counts = np.zeros(len(order), dtype=bool)  # one of each group of copies
-        counts[_first_of_each(copies, order)] = True
+        counts[one_of_each(copies, order)] = True
         is_held_out = np.zeros_like(counts)
         if self.split == "holdout":
-            is_held_out = _held_out(together, order)
+            is_held_out = hold_out(together, order)
         learns = ~is_held_out[by_score]
         learning = by_score[learns]
         if len(learning) < 2:
@@ -206,7 +212,7 @@ class PooledPredictor(TargetPredictor):
                 f"Got {len(learning)}."
             )
         labels, once = rows.labels[learning], counts[learning]
-        folds = _folds(together, rows.labels, order[~is_held_out[order]])[learning]
+        folds = assign_folds(together, rows.labels, order[~is_held_out[order]])[learning]
         self.pooled_scores_ = rows.scores[learning]
         levels = self._fit_classes(labels, folds, once)
         if self.split == "holdout":
@@ -252,7 +258,7 @@ class PooledPredictor(TargetPredictor):
         n_own = (totals[0][:, None] - moments[0])[labels, folds]
         before = _rank_within(labels, n_classes) - _rank_within(cell, n_classes * N_FOLDS)
         self.own_weight_ = self._weight(totals[0])
-        order = _by_group(labels, n_classes)
+        order = by_group(labels, n_classes)
         self.own_places_ = labels[order] * (n_rows + 1) + order
         weight = self._weight(n_own)
         return weight * before / np.maximum(n_own, 1) + (1 - weight) * prior
@@ -384,112 +390,15 @@ class PooledPredictor(TargetPredictor):
             )
 
 
-# ---- order, folds and copies ---------------------------------------------------------------------
-
-
 def _normal_score(u: FloatArray) -> FloatArray:
     from scipy.special import ndtri
 
     return ndtri(np.clip(u, 1e-7, 1 - 1e-7))
 
 
-def _by_group(groups: IntArray, n_groups: int) -> IntArray:
-    """Stable order by group; NumPy sorts short integers by radix."""
-    return np.argsort(groups.astype(np.uint16 if n_groups <= 2**16 else np.int64), kind="stable")
-
-
 def _rank_within(groups: IntArray, n_groups: int) -> IntArray:
     """Number of earlier rows of the same group (N,)."""
-    order, counts = _by_group(groups, n_groups), np.bincount(groups, minlength=n_groups)
+    order, counts = by_group(groups, n_groups), np.bincount(groups, minlength=n_groups)
     rank = np.empty(len(groups), dtype=np.int64)
     rank[order] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
     return rank
-
-
-def _ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, FloatArray | None]:
-    """Order of the scores, ties at random by each row's key, and the tie-breaking draws (N,).
-
-    Without ties there are no draws.
-    """
-    order = np.argsort(rows.scores)
-    ordered = rows.scores[order]
-    if (ordered[1:] != ordered[:-1]).all():
-        return order, None
-    draws = uniforms(random_state, Use.TIES, rows.ids)
-    return np.lexsort((rows.labels, draws, rows.scores)), draws
-
-
-def _copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) -> IntArray | None:
-    """Number the rows (N,) so that copies share a number; warn where copies are a notable share.
-
-    Copies have the same label and value (score, or input where scores are random), with no other
-    label sharing the value: ties of a coarse score occur across labels, and at its ends. None if
-    there are no copies.
-    """
-    values, order = rows.scores, by_score
-    if rows.label_values is not None:
-        values, order = rows.label_values, np.argsort(rows.label_values)
-    elif not has_ties:
-        return None
-    n_rows, labels = len(order), rows.labels[order]
-    is_first = np.append(True, values[order][1:] != values[order][:-1])
-    starts, run = np.flatnonzero(is_first), np.cumsum(is_first) - 1
-    one_label = np.minimum.reduceat(labels, starts) == np.maximum.reduceat(labels, starts)
-    one_label[[0, -1]] = False
-    repeats = int((one_label[run] & ~is_first).sum())
-    if not repeats:
-        return None
-    if repeats > NOTABLE_COPIES * n_rows:
-        warn_caller(
-            f"{repeats / n_rows:.0%} of the calibration rows are copies of other rows: same label, "
-            "same score. Copies add no information, so remove them."
-        )
-    copies = np.empty(n_rows, dtype=np.int64)
-    copies[order] = np.cumsum(~(one_label[run] & ~is_first)) - 1
-    return copies
-
-
-def _with_same_id(copies: IntArray | None, ids: Array, order: IntArray) -> IntArray | None:
-    """Number rows (N,) so that copies, and rows with the same id, share a number.
-
-    `order` puts rows with the same id next to each other.
-    """
-    is_first = np.append(True, ids[order][1:] != ids[order][:-1])
-    if is_first.all():
-        return copies
-    by_id = np.empty(len(ids), dtype=np.int64)
-    by_id[order] = np.cumsum(is_first) - 1
-    if copies is None:
-        return by_id
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n_copies = int(copies.max()) + 1
-    shape = (n_copies + int(by_id.max()) + 1,) * 2
-    links = coo_array((np.ones(len(ids)), (copies, n_copies + by_id)), shape=shape)
-    return connected_components(links, directed=False)[1][copies]
-
-
-def _first_of_each(groups: IntArray | None, order: IntArray) -> IntArray:
-    """One row of each group, in this order; None: every row is its own group."""
-    if groups is None:
-        return order
-    return order[np.sort(np.unique(groups[order], return_index=True)[1])]
-
-
-def _held_out(groups: IntArray | None, order: IntArray) -> Array:
-    """Choose the first fifth of the rows (N,) in this order, whole groups."""
-    groups = np.arange(len(order)) if groups is None else groups
-    chosen = groups[_first_of_each(groups, order)]
-    n_rows = np.cumsum(np.bincount(groups)[chosen])
-    return np.isin(groups, chosen[n_rows <= floor(HOLDOUT_FRACTION * len(order))])
-
-
-def _folds(groups: IntArray | None, labels: IntArray, order: IntArray) -> IntArray:
-    """Assign folds (N,) in this order of some rows, even within every class; a group shares one."""
-    first = _first_of_each(groups, order)
-    first = first[_by_group(labels[first], int(labels.max()) + 1)]
-    number = np.arange(len(labels)) if groups is None else groups
-    fold_of = np.zeros(int(number.max()) + 1, dtype=np.int64)
-    fold_of[number[first]] = np.arange(len(first)) % N_FOLDS
-    return fold_of[number]
