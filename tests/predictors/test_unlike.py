@@ -5,12 +5,12 @@ import warnings
 import numpy as np
 import pytest
 from depth import size
-from scipy.stats import betabinom
+from scipy.stats import betabinom, fisher_exact
 
 from evencover import EvencoverWarning, StandardPredictor, load, save
 from evencover.data.fingerprint import MOST_KEPT, Sampler
 from evencover.predictors import make_predictor
-from evencover.predictors.unlike import chance_of_at_most, distance
+from evencover.predictors.unlike import _at_edges, chance_of_at_most, distance
 
 
 def notes(predictor, *rows):
@@ -112,6 +112,21 @@ def test_distances_are_beyond_noise():
     other = rng.dirichlet(np.ones(50))
     found = distance(rng.multinomial(100_000, share), rng.multinomial(100_000, other))
     assert found == pytest.approx(np.abs(share - other).sum() / 2, abs=0.02)
+
+
+def test_ordered_bins_are_tested_at_every_edge_by_fishers_exact_test():
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        first, second = rng.integers(0, 20, 6), rng.integers(1, 30, 6)
+        edges = [(np.split(first, [i]), np.split(second, [i])) for i in range(1, 6)]
+        tables = [[[part.sum() for part in each] for each in edge] for edge in edges]
+        chances = [
+            fisher_exact(table, alternative=side).pvalue
+            for table in tables
+            for side in ("less", "greater")
+        ]
+        expected = 2 * len(edges) * min(chances)
+        assert _at_edges(first, second) == pytest.approx(expected, rel=1e-9)
 
 
 def test_warnings_point_at_the_line_that_called(simulate):
