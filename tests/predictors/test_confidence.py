@@ -135,7 +135,7 @@ def test_models_of_earlier_versions_have_none(simulate, tmp_path):
     assert loaded.predict_set(simulate(50, 4, seed=2).rows) == fitted.predict_set(
         simulate(50, 4, seed=2).rows
     )
-    with pytest.warns(EvencoverWarning, match="the calibration rows themselves"):
+    with pytest.warns(EvencoverWarning, match="used for calibration"):
         loaded.evaluate(*simulate(100, 4))
 
 

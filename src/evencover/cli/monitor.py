@@ -122,7 +122,7 @@ def _count(monitor: CoverageMonitor, data: str, read: Input, *, by_id: bool, **h
     if source.has_labels:
         monitor.update(source, ids=rows["ids"], groups=rows["groups"], **how)
     else:
-        monitor.observe(source, ids=rows["ids"], groups=rows["groups"])
+        monitor.observe(source, ids=rows["ids"], groups=rows["groups"], once=how["once"])
     return None
 
 

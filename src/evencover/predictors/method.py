@@ -36,11 +36,12 @@ class Method(Parameters):
     n_classes_: int = field(init=False)
     n_calibration_: int = field(init=False)
     class_names_: Sequence[str] | None = field(init=False)
-    fingerprint_: str | None = field(init=False)
+    fingerprints_: list[list[Any]] = field(init=False)
     temperature_: float | None = field(init=False)
     score_edges_: FloatArray | None = field(init=False)
     score_counts_: IntArray | None = field(init=False)
     row_sample_: IntArray | None = field(init=False)
+    row_sample_limit_: int | None = field(init=False)
 
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the page.
@@ -57,11 +58,12 @@ class Method(Parameters):
         "n_classes_": Field(int),
         "n_calibration_": Field(int),
         "class_names_": Field(list, optional=True),
-        "fingerprint_": Field(str, optional=True),
+        "fingerprints_": Field(list),
         "temperature_": Field(float, optional=True),
         "score_edges_": Field(float, "?", optional=True),
         "score_counts_": Field(int, "?", optional=True),
-        "row_sample_": Field(int, "?", optional=True),
+        "row_sample_": Field(int, "??", optional=True),
+        "row_sample_limit_": Field(int, optional=True),
     }
     # Whether it aims at coverage of 1 - alpha over all rows, and whether that depends on the class
     # frequencies of the calibration rows.

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._validation import Array, FloatArray, IntArray
-from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block, Source
 from evencover.errors import warn_caller
 from evencover.evaluation.confusions import Confusions
@@ -109,8 +108,8 @@ def doubts(
     """What in test rows, which were read, speaks against what the report says: sentences."""
     if is_calibration_data(method, source):
         return [
-            f"These {report.n_rows} rows are the calibration rows themselves; the figures are too "
-            "good. Use rows that were held out."
+            f"These {report.n_rows} rows were used for calibration, so coverage looks better than "
+            "it is; evaluate on held-out rows."
         ]
     found, other_labels = _about_frequencies(method, report)
     counts = method.score_counts_
@@ -124,9 +123,7 @@ def doubts(
             )
     if method.aims_at_average and not (other_labels and method.minds_frequencies):
         found += _about_shortfall(method, report)
-    if source.rows_read is not None and method.row_sample_ is not None:
-        found += _about_copies(method.row_sample_, source.rows_read)
-    return found
+    return found + about_copies(method, source)
 
 
 def _about_frequencies(method: Method, report: CoverageReport) -> tuple[list[str], bool]:
@@ -252,7 +249,7 @@ def _at_edges(first: IntArray, second: IntArray) -> float:
 
 def note_repeated_rows(source: Source) -> None:
     """Rows that are there twice end up on both sides of a split."""
-    sample = np.zeros(0) if source.rows_read is None else source.rows_read.sample
+    sample = np.zeros(0) if source.rows_read is None else source.rows_read.sample[:, 0]
     n_copies = len(sample) - len(np.unique(sample))
     if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
         warn_caller(
@@ -263,9 +260,12 @@ def note_repeated_rows(source: Source) -> None:
         )
 
 
-def _about_copies(sample: IntArray, rows_read: Fingerprint) -> list[str]:
-    """Rows that are calibration rows, number for number."""
-    n_copies, n_seen = rows_read.copies_of(sample.view(np.uint64))
+def about_copies(method: Method, source: Source) -> list[str]:
+    """Report rows that are exact duplicates of calibration rows."""
+    if source.rows_read is None or method.row_sample_ is None or method.row_sample_limit_ is None:
+        return []
+    hashes = method.row_sample_[:, 0].view(np.uint64)
+    n_copies, n_seen = source.rows_read.copies_of(hashes, method.row_sample_limit_)
     if n_copies >= 5 and n_copies / n_seen > NOTABLE_COPIES:
         return [
             f"About {n_copies / n_seen:.0%} of these rows are copies of calibration rows, "
