@@ -51,12 +51,12 @@ def test_the_score_check_rarely_doubts_rows_of_the_same_kind():
 
 
 def test_the_score_check_finds_harder_rows():
-    """150 calibration rows and a third of 1000 rows with another label: found every time."""
+    """150 calibration rows and half of 1000 rows with another label: found every time."""
     rng = np.random.default_rng(8)
     for _ in range(size(short=5, deep=100)):
         rows = rng.dirichlet(np.full(4, 0.3), 1150)
         labels = (rows.cumsum(axis=1) < rng.random((1150, 1))).sum(axis=1)
         fitted = StandardPredictor().fit(rows[:150], labels[:150])
-        harder = np.where(rng.random((1000, 1)) < 1 / 3, np.roll(rows[150:], 1, axis=1), rows[150:])
+        harder = np.where(rng.random((1000, 1)) < 1 / 2, np.roll(rows[150:], 1, axis=1), rows[150:])
         said = fitted.evaluate(harder, labels[150:]).doubts
         assert any("scores of the true labels" in each for each in said)
