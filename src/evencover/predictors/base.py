@@ -209,7 +209,7 @@ class BasePredictor(Updatable):
         """Have the method learn from rows, and keep what it found."""
         self.n_classes_, self.class_names_ = n_classes, class_names
         self.row_sample_ = self.row_sample_limit_ = self.score_edges_ = self.score_counts_ = None
-        self.fingerprints_ = []
+        self.fingerprints_, self.out_of_fold_ = [], False
         self._keep_rows(None)
         if isinstance(rows, CalibrationRows):
             self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)

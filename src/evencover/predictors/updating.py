@@ -95,10 +95,11 @@ class Updatable(Method):
         rows = rows.take(slice(first_kept, None))
         if first is None:
             warn_of_repeated_ids(rows.ids)
-        names = self.class_names_ or source.class_names
+        names, out_of_fold = self.class_names_ or source.class_names, self.out_of_fold_
         self._fit_rows(with_scores(self, rows, self.n_classes_), self.n_classes_, names)
         self._keep_rows(rows, by_place=first is not None)
         self.fingerprints_, self.row_sample_, self.row_sample_limit_ = known
+        self.out_of_fold_ = out_of_fold
         return self
 
     def _known_with(
