@@ -66,7 +66,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     Notes
     -----
     No theorem covers a model that is fitted once more on all rows (`cv`). Coverage is near
-    1 - alpha if it is like the models of the folds, and can be far below if not: 0.63 for linear
+    1 - alpha if it is like the models of the folds, and can be far below if not: 0.64 for linear
     discriminant analysis with 100 features and 104 rows. `fit` warns if the models differ; see
     docs/promises.md. Without `cv` the predictor has its guarantee in full.
 
