@@ -1,14 +1,18 @@
 """ConformalClassifier as scikit-learn, and as honest calibration, want it."""
 
+import warnings
+
 import numpy as np
 import pytest
 from depth import size
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -24,9 +28,11 @@ from evencover import (
     InputError,
     PooledPredictor,
     StandardPredictor,
+    load,
+    save,
 )
 from evencover.classifier import avg_size_scorer, cost_scorer, true_gap_scorer
-from evencover.predictors import DEFAULT_METHOD
+from evencover.predictors import DEFAULT_METHOD, make_predictor
 
 NAMES = np.array(["ant", "bee", "cät", "dog", "emu"])
 
@@ -433,3 +439,56 @@ def test_values_by_class_go_by_the_labels_of_the_model():
     )
     np.testing.assert_array_equal(found.predictor_.thresholds_, expected.predictor_.thresholds_)
     assert found.predict_set(X) == expected.predict_set(X)
+
+
+def gaussian_classes(n_rows, n_features, n_classes, scale, seed=0):
+    rng = np.random.default_rng(seed)
+    centers = scale * rng.normal(size=(n_classes, n_features))
+    labels = rng.integers(0, n_classes, n_rows)
+    return centers[labels] + rng.normal(size=(n_rows, n_features)), labels
+
+
+def test_an_unstable_model_is_told_with_cv():
+    """As many features as rows: the final model of linear discriminant analysis is the worst."""
+    coverage = []
+    for seed in range(size(short=8, deep=40)):
+        X, y = gaussian_classes(2104, 100, 4, 0.3, seed)
+        model = ConformalClassifier(LinearDiscriminantAnalysis(), cv=5)
+        with pytest.warns(EvencoverWarning, match="differs from those of the folds"):
+            model.fit(X[:104], y[:104])
+        coverage.append(model.predict_set(X[104:]).contains(y[104:]).mean())
+    assert np.mean(coverage) < 0.8
+
+
+@pytest.mark.parametrize("frame", [False, True])
+@pytest.mark.parametrize(
+    "inner",
+    [DecisionTreeClassifier(random_state=0), KNeighborsClassifier(5), LogisticRegression()],
+    ids=lambda inner: type(inner).__name__,
+)
+@pytest.mark.parametrize("scale", [0.7, 2.0])
+def test_a_model_that_is_stable_enough_is_not(inner, scale, frame):
+    X, y = gaussian_classes(2400, 10, 5, scale, seed=1)
+    X = pytest.importorskip("pandas").DataFrame(X) if frame else X
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EvencoverWarning)
+        model = ConformalClassifier(inner, "standard", cv=5).fit(X[:400], y[:400])
+    assert model.predict_set(X[400:]).contains(y[400:]).mean() > 0.85
+
+
+@pytest.mark.parametrize("method", ["standard", "pooled"])
+def test_cv_promises_nothing(data, tmp_path, method):
+    X, y = data
+    own = {"confidence": 0.9} if method == "standard" else {}
+    model = ConformalClassifier(GaussianNB(), make_predictor(method, **own), cv=5).fit(X, y)
+    held_out = ConformalClassifier(GaussianNB(), make_predictor(method, **own)).fit(X, y)
+    assert model.predictor_.promise.startswith("Nothing is guaranteed")
+    assert "90%" not in model.predictor_.promise
+    assert model.predictor_.promise != held_out.predictor_.promise
+    save(model.predictor_, tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    assert loaded.promise == model.predictor_.promise
+    loaded.partial_fit(model.predict_proba(X[:50]), y[:50])
+    assert loaded.promise == model.predictor_.promise
+    again = loaded.fit(model.predict_proba(X), y)
+    assert again.promise == held_out.predictor_.promise

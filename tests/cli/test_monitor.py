@@ -81,6 +81,17 @@ def test_the_same_file_is_counted_once(watch):
     assert "600 labelled rows" in succeeded(watch("test.npz", "--again")).out
 
 
+def test_a_file_without_labels_is_counted_once(watch):
+    def n_observed(result):
+        return sum(CoverageMonitor.load("watch.json", load("model.safetensors")).counts.sizes[1])
+
+    once = n_observed(succeeded(watch("new.npy")))
+    again = succeeded(watch("new.npy"))
+    assert "not counted again" in again.err
+    assert n_observed(again) == once
+    assert n_observed(succeeded(watch("new.npy", "--again"))) == 2 * once
+
+
 def test_states_of_two_services_merge(folder, data, watch, model):
     rows, labels = data.rows[300:], data.labels[300:]
     for name, part in (("a", slice(0, 120)), ("b", slice(120, 300))):
@@ -169,6 +180,14 @@ def test_update_writes_what_calibrate_writes_on_all_rows(folder, data, run):
     assert load("w.safetensors").n_calibration_ == 350
     succeeded(run("update", "first.safetensors", "test.npz", "-o", "s.safetensors", "--since", 500))
     assert load("s.safetensors").n_calibration_ == 100
+
+
+def test_rows_that_updated_a_model_do_not_evaluate_or_monitor_it(run, model):
+    succeeded(run("update", model, "test.npz", "-o", "new.safetensors"))
+    for file in ("cal.npz", "test.npz"):
+        result = succeeded(run("evaluate", "new.safetensors", file))
+        assert "used for calibration" in result.err
+        assert "calibration" in refused(run("monitor", "new.safetensors", file, "--state", "s"))
 
 
 def test_update_refuses_in_a_sentence(folder, run, model):

@@ -8,7 +8,7 @@ from cli.running import shell, succeeded
 
 def test_the_calibration_file_is_no_test_file(model, run):
     result = succeeded(run("evaluate", model, "cal.npz"))
-    assert result.err.startswith("note: These 300 rows are the calibration rows themselves")
+    assert result.err.startswith("note: These 300 rows were used for calibration")
     assert result.err.count("\n") == 1
     assert result.out.startswith("300 rows")
     assert succeeded(run("evaluate", model, "test.npz")).err == ""

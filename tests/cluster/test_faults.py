@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_changes_nothing_but_time(deadly, client, parts,
     assert deadly.killed_somebody()
     assert found.thresholds_.tobytes() == expected.thresholds_.tobytes()
     assert found.group_scores_.tobytes() == expected.group_scores_.tobytes()
-    assert found.fingerprint_ == expected.fingerprint_
+    assert found.fingerprints_ == expected.fingerprints_
 
     predict_to_folder(found, deadly, tmp_path / "there", executor=client)
     assert deadly.killed_somebody()

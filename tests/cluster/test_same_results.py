@@ -100,7 +100,7 @@ def test_scores_that_stay_on_the_cluster_give_the_same_thresholds(method, exact,
     for name in ("thresholds_", "lower_thresholds_", "upper_probability_", "class_counts_"):
         mine, theirs = getattr(there, name), getattr(here, name)
         assert mine is theirs is None or mine.tobytes() == theirs.tobytes()
-    assert there.fingerprint_ == here.fingerprint_
+    assert there.fingerprints_ == here.fingerprints_
     if method == "clustered":
         assert there.cluster_of_class_.tolist() == here.cluster_of_class_.tolist()
         assert [row[:3] for row in there.guarantee_] == [row[:3] for row in here.guarantee_]

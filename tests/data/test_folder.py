@@ -86,7 +86,7 @@ def test_a_folder_calibrates_like_the_whole(tmp_path):
     parts = StandardPredictor(score="aps").fit(folder)
     whole = StandardPredictor(score="aps").fit(ROWS, LABELS)
     assert np.array_equal(parts.thresholds_, whole.thresholds_)
-    assert parts.fingerprint_ == whole.fingerprint_
+    assert parts.fingerprints_ == whole.fingerprints_
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -36,7 +36,8 @@ def test_noise_alone_is_no_gap_and_being_in_every_set_is_one():
     always = true_gap(counts, counts, 0.1)
     assert right.gap < 3
     assert always.gap == pytest.approx(10)
-    assert (always.shortfall, always.n_classes) == (0, 2000)
+    assert always.low < 10 < always.high
+    assert always.n_classes == 2000
     wrong_report = CoverageReport.from_tally(Tally(counts, counts, np.bincount([5] * 8000)), 0.1)
     right_report = CoverageReport.from_tally(
         Tally(counts, rng.binomial(4, 0.9, size=2000), np.bincount([5] * 8000)), 0.1
@@ -51,11 +52,16 @@ def test_classes_with_one_row_are_skipped_and_counted():
     assert np.isnan(true_gap(np.array([1]), np.array([1]), 0.1).gap)
 
 
-def test_the_two_sides_add_up():
+def test_reports_show_the_interval_of_the_gap():
     rng = np.random.default_rng(1)
-    found = true_gap(rng.binomial(20, 0.8, size=300), np.full(300, 20), 0.1)
-    assert found.shortfall**2 + found.excess**2 == pytest.approx(found.gap**2, rel=0.2)
-    assert found.shortfall > found.excess
+    rows, covered = np.full(300, 20), rng.binomial(20, 0.8, size=300)
+    report = CoverageReport.from_tally(Tally(rows, covered, np.bincount([5] * 6000)), 0.1)
+    low, high = report.true_gap_interval
+    assert 8 < low < report.true_gap < high < 12
+    assert report.to_dict()["true_gap_interval"] == [low, high]
+    assert f"{low:.1f} to {high:.1f}" in str(report)
+    alone = CoverageReport.from_tally(Tally(rows[:1], covered[:1], np.bincount([5] * 20)), 0.1)
+    assert alone.to_dict()["true_gap_interval"] == [None, None]
 
 
 def test_innocent_classes_are_rarely_named():

@@ -14,6 +14,7 @@ from evencover import (
     APS,
     ClasswisePredictor,
     CoverageMonitor,
+    EvencoverWarning,
     InputError,
     PooledPredictor,
     RowGroupedPredictor,
@@ -158,6 +159,41 @@ def test_the_same_rows_are_counted_once_if_asked(predictor, new):
     again = CoverageMonitor(predictor).update(rows, labels, ids=ids, once=True)
     with pytest.raises(InputError, match="Both monitors counted the same rows"):
         monitor + again
+
+
+def test_calibration_rows_are_rejected_also_those_that_joined_later(data):
+    fitted = ClasswisePredictor().fit(data.rows[:60], data.labels[:60])
+    monitor = CoverageMonitor(fitted)
+    with pytest.raises(InputError, match="calibration"):
+        monitor.update(data.rows[:60], data.labels[:60])
+    fitted.partial_fit(data.rows[60:90], data.labels[60:90])
+    with pytest.raises(InputError, match="'predictor'"):  # its thresholds are new, the counts old
+        monitor.update(data.rows[90:], data.labels[90:])
+    monitor = CoverageMonitor(fitted)
+    for start, stop in [(0, 60), (60, 90), (0, 90)]:
+        with pytest.raises(InputError, match="calibration"):
+            monitor.update(data.rows[start:stop], data.labels[start:stop])
+    assert monitor.rows.sum() == 0
+    assert monitor.update(data.rows[90:], data.labels[90:]).rows.sum() == 810
+
+
+def test_copies_of_calibration_rows_are_told(simulate):
+    rows, labels = simulate(3000, K, seed=4)
+    monitor = CoverageMonitor(ClasswisePredictor().fit(rows[:2000], labels[:2000]))
+    with pytest.warns(EvencoverWarning, match="copies of calibration rows"):
+        monitor.update(rows[1000:], labels[1000:])
+
+
+def test_rows_without_labels_are_counted_once_if_asked(predictor, new, tmp_path):
+    rows = new[0]
+    monitor = CoverageMonitor(predictor).observe(rows, once=True)
+    monitor.save(tmp_path / "watch.json")
+    monitor = CoverageMonitor.load(tmp_path / "watch.json", predictor)
+    with pytest.warns(EvencoverWarning, match="500 rows .* not counted again"):
+        monitor.observe(iter([rows[:200], rows[200:]]), once=True)
+    assert monitor.counts.sizes.sum() == 500
+    monitor.observe(rows[:400], once=True).observe(rows[::-1].copy(), once=True)
+    assert monitor.counts.sizes.sum() == 1400
 
 
 def test_ids_of_single_rows_are_kept_and_count_once(predictor, tmp_path):

@@ -84,7 +84,7 @@ def test_thresholds_without_gathering_are_the_same_bits(simulate, quietly, exact
             mine, theirs = getattr(there, name), getattr(here, name)
             assert mine is theirs is None or mine.tobytes() == theirs.tobytes()
         assert there.n_calibration_ == 900
-        assert there.fingerprint_ == here.fingerprint_
+        assert there.fingerprints_ == here.fingerprints_
 
 
 def test_clusters_that_are_impossible_are_impossible_there_too(simulate):

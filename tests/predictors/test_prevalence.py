@@ -135,16 +135,30 @@ def test_scores_must_be_in_one_place(simulate):
         StandardPredictor(target_prevalence="uniform").fit(*simulate(50, 4), gather=False)
 
 
-def test_estimates_are_shares_and_leave_out_classes_without_rows(simulate):
-    rows, labels = simulate(300, 5)
-    few = labels < 4
-    with pytest.warns(EvencoverWarning):
-        predictor = StandardPredictor().fit(rows[few], labels[few])
-    target = estimate_prevalence(predictor, rows)
-    assert target.sum() == pytest.approx(1)
-    assert target[4] == 0
-    assert (target >= 0).all()
+@pytest.mark.filterwarnings("ignore:.*they use the standard threshold")
+def test_estimates_are_shares_with_the_mass_of_classes_without_rows(simulate):
+    rows, labels = simulate(2000, 5)
+    few, new = np.arange(2000) < 1000, rows[1000:]
+    few &= labels < 4
+    known = (rows[few], labels[few])
+    predictor = StandardPredictor().fit(*known)
+    found = estimate_prevalence(predictor, new, *known)
+    assert found.is_shift
+    assert found.prevalence.sum() == pytest.approx(1)
+    assert found.prevalence[4] == pytest.approx((labels[1000:] == 4).mean(), abs=0.05)
+    with pytest.warns(EvencoverWarning, match=r"[12]\d\.\d% of the target prevalence"):
+        StandardPredictor(target_prevalence=found.prevalence).fit(*known)
     with np.errstate(divide="ignore"):
         logits = np.log(rows)
-    same = estimate_prevalence(predictor.set_params(from_logits=True), logits)
-    np.testing.assert_allclose(same, target, atol=1e-6)
+    predictor.set_params(from_logits=True)
+    same = estimate_prevalence(predictor, logits[1000:], logits[few], labels[few])
+    np.testing.assert_allclose(same.prevalence, found.prevalence, atol=1e-6)
+
+
+def test_estimates_need_the_rows_that_calibrated(simulate):
+    rows, labels = simulate(300, 5)
+    predictor = StandardPredictor().fit(rows[:200], labels[:200])
+    with pytest.raises(InputError, match="labels"):
+        estimate_prevalence(predictor, rows, rows[:200])
+    with pytest.raises(InputError, match="'calibration'"):
+        estimate_prevalence(predictor, rows, rows[100:], labels[100:])

@@ -5,12 +5,12 @@ import warnings
 import numpy as np
 import pytest
 from depth import size
-from scipy.stats import betabinom
+from scipy.stats import betabinom, fisher_exact
 
 from evencover import EvencoverWarning, StandardPredictor, load, save
 from evencover.data.fingerprint import MOST_KEPT, Sampler
 from evencover.predictors import make_predictor
-from evencover.predictors.unlike import chance_of_at_most, distance
+from evencover.predictors.unlike import _at_edges, chance_of_at_most, distance
 
 
 def notes(predictor, *rows):
@@ -76,8 +76,10 @@ def test_rows_that_say_one_are_no_copies(simulate):
 
 def sample_of(*blocks):
     sampler = Sampler()
-    for block in blocks:
-        sampler.add(*block)
+    start = 0
+    for rows, labels in blocks:
+        sampler.add(start, rows, labels)
+        start += len(labels)
     return sampler.result()
 
 
@@ -88,9 +90,9 @@ def test_samples_of_parts_are_the_sample_of_the_whole(simulate, n_classes):
     cuts = [5000, 12_000]
     blocks = list(zip(np.split(rows, cuts), np.split(labels, cuts), strict=True))
     parts = sample_of(*blocks[:2]) + sample_of(blocks[2])
-    np.testing.assert_array_equal(parts.sample, whole.sample)
+    np.testing.assert_array_equal(parts.sample[:, 0], whole.sample[:, 0])
     assert len(parts.sample) == MOST_KEPT
-    assert whole.copies_of(parts.sample) == (MOST_KEPT, MOST_KEPT)
+    assert whole.copies_of(parts.sample[:, 0], parts.limit) == (MOST_KEPT, MOST_KEPT)
 
 
 def test_the_chance_of_a_shortfall_is_beta_binomial():
@@ -112,6 +114,21 @@ def test_distances_are_beyond_noise():
     other = rng.dirichlet(np.ones(50))
     found = distance(rng.multinomial(100_000, share), rng.multinomial(100_000, other))
     assert found == pytest.approx(np.abs(share - other).sum() / 2, abs=0.02)
+
+
+def test_ordered_bins_are_tested_at_every_edge_by_fishers_exact_test():
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        first, second = rng.integers(0, 20, 6), rng.integers(1, 30, 6)
+        edges = [(np.split(first, [i]), np.split(second, [i])) for i in range(1, 6)]
+        tables = [[[part.sum() for part in each] for each in edge] for edge in edges]
+        chances = [
+            fisher_exact(table, alternative=side).pvalue
+            for table in tables
+            for side in ("less", "greater")
+        ]
+        expected = 2 * len(edges) * min(chances)
+        assert _at_edges(first, second) == pytest.approx(expected, rel=1e-9)
 
 
 def test_warnings_point_at_the_line_that_called(simulate):

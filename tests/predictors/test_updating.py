@@ -1,6 +1,6 @@
 """Rows that join later: `partial_fit` is `fit` on all rows, for every method and score."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -40,14 +40,14 @@ def made(method, **parameters):
     return make_predictor(method, **own, **parameters)
 
 
-def assert_same(first, second, but=("fingerprint_",)):
-    """Everything that a file holds is the same, bit for bit."""
+def assert_same(first, second):
+    """Everything that a file holds is the same, bit for bit, but which inputs are known."""
     (about, arrays), (other_about, other_arrays) = content_of(first), content_of(second)
-    for name in but:
-        about["fitted"].pop(name, None), other_about["fitted"].pop(name, None)
+    for name in ("fingerprints_", "row_sample_limit_"):
+        about["fitted"].pop(name), other_about["fitted"].pop(name)
     assert about == other_about
     for each in (arrays, other_arrays):
-        each.pop("row_sample_", None)  # like the fingerprint, of rows that are not kept
+        each.pop("row_sample_", None)
     assert arrays.keys() == other_arrays.keys()
     for name in arrays:
         assert arrays[name].dtype == other_arrays[name].dtype
@@ -142,6 +142,56 @@ def test_scores_given_as_such_can_be_updated(data):
     parts = ClasswisePredictor().fit_scores(scores[:CUT], labels[:CUT], K)
     parts.partial_fit(rows[CUT:], labels[CUT:])
     assert_same(parts, ClasswisePredictor().fit(rows, labels))
+
+
+# Calibration rows are known ---------------------------------------------------------------------
+
+
+def known(predictor, rows, labels):
+    """Whether evaluation reports that rows calibrated, and what it reports of copies."""
+    found = predictor.evaluate(rows, labels).doubts
+    return any("used for calibration" in each for each in found), [
+        each for each in found if "copies of calibration rows" in each
+    ]
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_every_input_that_calibrated_is_known(data, with_ids, tmp_path):
+    """Few rows, so that samples of them tell nothing: 60 at first, two more inputs of 20."""
+    rows, labels = data
+    edges = [0, 60, 80, 100]
+    fitted = StandardPredictor(score="aps")
+    for start, stop in pairwise(edges):
+        ids = {"ids": IDS[start:stop]} if with_ids else {}
+        learn = fitted.partial_fit if start else fitted.fit
+        learn(rows[start:stop], labels[start:stop], **ids)
+    save(fitted, tmp_path / "model.safetensors")
+    for predictor in (fitted, load(tmp_path / "model.safetensors")):
+        for start, stop in [*pairwise(edges), (0, 80), (0, 100)]:
+            assert known(predictor, rows[start:stop], labels[start:stop])[0]
+        for start, stop in [(100, 160), (0, 59), (1, 60)]:
+            assert not known(predictor, rows[start:stop], labels[start:stop])[0]
+
+
+def test_rows_that_leave_calibration_are_forgotten(data):
+    rows, labels = data
+    fitted = StandardPredictor().fit(rows[:60], labels[:60])
+    fitted.partial_fit(rows[60:80], labels[60:80], window=70)  # ten of the first stay out
+    assert known(fitted, rows[:60], labels[:60])[0]
+    fitted.partial_fit(rows[80:100], labels[80:100], since=60)
+    assert not known(fitted, rows[:60], labels[:60])[0]
+    assert known(fitted, rows[60:80], labels[60:80])[0]
+    assert known(fitted, rows[80:100], labels[80:100])[0]
+
+
+def test_copies_of_rows_that_joined_later_are_known(simulate):
+    rows, labels = simulate(6000, K, seed=3)
+    for first in (None, 2000):  # all stay, or only the rows that joined
+        fitted = StandardPredictor().fit(rows[:2000], labels[:2000])
+        fitted.partial_fit(rows[2000:4000], labels[2000:4000], since=first)
+        mixed, old = np.r_[3000:5000], np.r_[1000:2000, 5000:6000]
+        assert known(fitted, rows[mixed], labels[mixed])[1]
+        assert bool(known(fitted, rows[old], labels[old])[1]) == (first is None)
 
 
 # What cannot be --------------------------------------------------------------------------------

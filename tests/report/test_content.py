@@ -224,9 +224,9 @@ def test_labels_are_needed(fitted, test_rows):
 
 
 def test_reporting_on_the_calibration_rows_is_told(fitted, data):
-    with pytest.warns(EvencoverWarning, match="calibration rows themselves"):
+    with pytest.warns(EvencoverWarning, match="used for calibration"):
         content = report_content(fitted["standard"], data.rows[:2000], data.labels[:2000])
-    assert "calibration rows themselves" in content["doubts"][0]
+    assert "used for calibration" in content["doubts"][0]
 
 
 @pytest.mark.parametrize(

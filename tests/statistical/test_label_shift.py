@@ -5,11 +5,13 @@ mean over calibrations has a standard error of about 0.003 in the short form, so
 is three of them: false alarms 0.3%.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from depth import size
 
-from evencover import StandardPredictor, estimate_prevalence
+from evencover import EvencoverWarning, StandardPredictor, estimate_prevalence
 from evencover.predictors import make_predictor
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*examples for clustering")
@@ -42,26 +44,66 @@ def test_coverage_is_that_of_the_target(method, target):
     assert abs(mean_coverage("standard", target) - 0.9) > 0.03
 
 
-def test_the_target_can_be_estimated_from_rows_without_labels():
-    """A model whose probabilities are right; the sum of absolute errors is below 0.05.
+def drawn(rng, centers, frequencies, n_rows, believed):
+    """Rows of Gaussian classes, with the probabilities of a model trained at other frequencies."""
+    labels = rng.choice(len(centers), n_rows, p=frequencies / frequencies.sum())
+    x = centers[labels] + rng.normal(size=(n_rows, centers.shape[1]))
+    logits = x @ centers.T - (centers**2).sum(axis=1) / 2 + np.log(believed)
+    rows = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return rows / rows.sum(axis=1, keepdims=True), labels
+
+
+@pytest.mark.parametrize("believed", [FREQUENT, np.ones(10)], ids=["calibration", "other"])
+def test_the_target_can_be_estimated_from_rows_without_labels(believed):
+    """Whatever frequencies the model was trained at; the sum of absolute errors is below 0.05.
 
     With 20,000 rows it is about 0.02, with a standard deviation below 0.01: false alarms 0.3%.
     """
     rng = np.random.default_rng(31)
-    centres = 1.2 * rng.normal(size=(10, 8))
-
-    def draw(n, frequencies):
-        labels = rng.choice(10, n, p=frequencies / frequencies.sum())
-        x = centres[labels] + rng.normal(size=(n, 8))
-        logits = x @ centres.T - (centres**2).sum(axis=1) / 2 + np.log(FREQUENT)
-        rows = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return rows / rows.sum(axis=1, keepdims=True), labels
-
-    rows, labels = draw(20_000, FREQUENT)
+    centers = 1.2 * rng.normal(size=(10, 8))
+    rows, labels = drawn(rng, centers, FREQUENT, 20_000, believed)
     predictor = StandardPredictor().fit(rows, labels)
-    new, truth = draw(20_000, FREQUENT[::-1])
-    target = estimate_prevalence(predictor, new)
-    assert np.abs(target - FREQUENT[::-1] / FREQUENT.sum()).sum() < 0.05
-    fitted = StandardPredictor(target_prevalence=target).fit(rows, labels)
+    new, truth = drawn(rng, centers, FREQUENT[::-1], 20_000, believed)
+    found = estimate_prevalence(predictor, new, rows, labels)
+    errors = found.prevalence - FREQUENT[::-1] / FREQUENT.sum()
+    assert found.is_shift
+    assert np.abs(errors).sum() < 0.05
+    assert 0.3 < np.sqrt((errors**2).mean() / (found.standard_error**2).mean()) < 3
+    assert 1000 < found.effective_rows < 10_000
+    fitted = StandardPredictor(target_prevalence=found.prevalence).fit(rows, labels)
     assert abs(fitted.predict_set(new).contains(truth).mean() - 0.9) < 0.01
-    assert abs(predictor.predict_set(new).contains(truth).mean() - 0.9) > 0.03
+    assert abs(predictor.predict_set(new).contains(truth).mean() - 0.9) > 0.012
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.2])
+def test_no_shift_is_found_where_there_is_none(scale):
+    """The model was trained at other frequencies than those of calibration and new rows."""
+    rng = np.random.default_rng(32)
+    for _ in range(size(short=3, deep=50)):
+        centers, believed = scale * rng.normal(size=(10, 10)), rng.dirichlet(np.full(10, 2.0))
+        rows, labels = drawn(rng, centers, FREQUENT, 2000, believed)
+        new, _ = drawn(rng, centers, FREQUENT, 2000, believed)
+        predictor = StandardPredictor().fit(rows, labels)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = estimate_prevalence(predictor, new, rows, labels).prevalence
+        assert np.abs(found - FREQUENT / FREQUENT.sum()).sum() / 2 < 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.*no calibration examples")
+def test_an_estimate_that_is_noise_is_not_used():
+    """200 classes that nearly coincide, 600 rows: sets stay those of calibration frequencies."""
+    rng = np.random.default_rng(33)
+    for _ in range(size(short=3, deep=50)):
+        centers, frequencies = 0.15 * rng.normal(size=(200, 10)), rng.dirichlet(np.full(200, 2.0))
+        shifted = frequencies * np.exp(2 * rng.normal(size=200))
+        rows, labels = drawn(rng, centers, frequencies, 600, frequencies)
+        new, _ = drawn(rng, centers, shifted, 600, frequencies)
+        predictor = StandardPredictor().fit(rows, labels)
+        with pytest.warns(EvencoverWarning, match="sampling noise"):
+            found = estimate_prevalence(predictor, new, rows, labels)
+        assert not found.is_shift
+        np.testing.assert_array_equal(found.prevalence, predictor.class_counts_ / 600)
+        assert found.effective_rows == pytest.approx(600)
+        fitted = StandardPredictor(target_prevalence=found.prevalence).fit(rows, labels)
+        assert fitted.predict_set(new) == predictor.predict_set(new)

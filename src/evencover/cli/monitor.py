@@ -120,7 +120,7 @@ def _count(monitor: CoverageMonitor, data: str, read: Input, **how: Any) -> None
     elif source.has_labels:
         monitor.update(source, groups=read.groups(source), **how)
     else:
-        monitor.observe(source, groups=read.groups(source))
+        monitor.observe(source, groups=read.groups(source), once=how["once"])
 
 
 def _count_joined(

@@ -17,7 +17,7 @@ from evencover._validation import import_pandas
 from evencover.comparison.advice import advice
 from evencover.evaluation.metrics import Metric, shown_in
 from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.true_gap import of_squares, squared_gaps
+from evencover.evaluation.true_gap import root_and_error, squared_gaps
 
 
 class Difference(NamedTuple):
@@ -69,8 +69,7 @@ class Candidate:
     def _true_gap(self) -> tuple[float, float]:
         squares = np.array([_mean_square(report) for report in self.reports])
         error = float(squares.std(ddof=1) / np.sqrt(len(squares)))
-        pooled = of_squares(float(np.nanmean(squares)), 0.0, 0.0, error, 0)
-        return pooled.gap, pooled.standard_error
+        return root_and_error(float(np.nanmean(squares)), error)
 
 
 def _mean_square(report: CoverageReport) -> float:

@@ -23,41 +23,60 @@ class Fingerprint(NamedTuple):
     """The first row, and the sum (modulo 2**64) of 64 bits hashed from each row's number and label.
 
     A sum does not care how the rows were cut into blocks and parts, nor in which order these
-    were read. Two data sets that differ share it by chance once in 2**64. ``sample`` holds hashes
-    of the content of some rows, chosen by their content, to tell copies in other data.
+    were read. Two data sets that differ share it by chance once in 2**64. ``sample`` (n, 2) has the
+    hashes of the content of some rows, chosen by their content, to tell copies in other data, and
+    the places of these rows.
     """
 
-    first_row: bytes = b""
+    start: int = 2**63
+    first_row: str = ""
     total: int = 0
-    sample: Array = np.zeros(0, dtype=np.uint64)
+    sample: Array = np.zeros((0, 2), dtype=np.uint64)
 
     @classmethod
-    def of(cls, start: int, rows: Array, labels: IntArray | None) -> Fingerprint:
-        """That of one block, without a sample; it begins with row `start` of the whole input."""
-        first = rows[:1].astype(np.float64).tobytes() if start == 0 else b""
-        if labels is None:
-            return cls(first)
-        numbers = places(start, start + len(labels))
-        keys = numbers * np.uint64(rows.shape[1]) + labels.astype(np.uint64)
-        return cls(first, int(_mixed(keys).sum(dtype=np.uint64)))
+    def of(cls, start: int, rows: Array, labels: IntArray | None, *, is_first: bool) -> Fingerprint:
+        """Fingerprint one block, without a sample; it begins with row `start` of the whole input.
+
+        Only the first block of a part `is_first`: its first row may be that of the whole input.
+        """
+        first = cls(start, _hash_of(rows[0])) if is_first and len(rows) else cls()
+        return (
+            first if labels is None else first._replace(total=sum_of(start, labels, rows.shape[1]))
+        )
 
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
-        sample = self.sample
-        if len(other.sample):
-            sample = np.sort(np.concatenate([sample, other.sample]))[:MOST_KEPT]
-        total = (self.total + other.total) % 2**64
-        return Fingerprint(self.first_row or other.first_row, total, sample)
+        first = min(self, other, key=lambda each: each.start)
+        sample = _smallest(self.sample, other.sample) if len(other.sample) else self.sample
+        return first._replace(total=(self.total + other.total) % 2**64, sample=sample)
 
-    def copies_of(self, sample: Array) -> tuple[int, int]:
+    @property
+    def limit(self) -> int:
+        """The hash up to which the sample has all rows."""
+        return int(self.sample[-1, 0]) if len(self.sample) == MOST_KEPT else 2**64 - 1
+
+    def copies_of(self, hashes: Array, limit: int) -> tuple[int, int]:
         """How many of these rows are in another sample, and how many could have been."""
-        limit = sample.max() if len(sample) == MOST_KEPT else np.uint64(2**64 - 1)
-        comparable = self.sample[self.sample <= limit]
-        return int(np.isin(comparable, sample).sum()), len(comparable)
+        comparable = self.sample[self.sample[:, 0] <= np.uint64(limit), 0]
+        return int(np.isin(comparable, hashes).sum()), len(comparable)
 
     def hexdigest(self) -> str:
-        """The fingerprint as text."""
-        content = self.total.to_bytes(8, "little") + self.first_row
-        return hashlib.blake2b(content, digest_size=16).hexdigest()
+        """The fingerprint as text, first row and sum."""
+        return f"{self.first_row}{self.total:016x}"
+
+
+def sum_of(start: int, labels: IntArray, n_classes: int) -> int:
+    """Sum the hashes of labels and their places, from `start` on."""
+    keys = places(start, start + len(labels)) * np.uint64(n_classes) + labels.astype(np.uint64)
+    return int(_mixed(keys).sum(dtype=np.uint64))
+
+
+def _hash_of(row: Array) -> str:
+    return hashlib.blake2b(row.astype(np.float64).tobytes(), digest_size=8).hexdigest()
+
+
+def _smallest(*samples: Array) -> Array:
+    both = np.concatenate(samples)
+    return both[np.lexsort(both.T[::-1])[:MOST_KEPT]]
 
 
 class Sampler:
@@ -68,12 +87,12 @@ class Sampler:
     """
 
     def __init__(self) -> None:
-        self.sample: Array = np.zeros(0, dtype=np.uint64)
-        self._waiting: list[tuple[Array, Array, IntArray]] = []
+        self.sample: Array = Fingerprint().sample
+        self._waiting: list[tuple[Array, Array, IntArray, Array]] = []
         self._n_waiting = 0
 
-    def add(self, rows: Array, labels: IntArray) -> None:
-        """Look at a block."""
+    def add(self, start: int, rows: Array, labels: IntArray) -> None:
+        """Look at a block, which begins with row `start` of the whole input."""
         chosen = np.flatnonzero(_looked_into(rows.shape[1])[labels])
         own, labels = rows[chosen, labels[chosen]], labels[chosen]
         if rows.shape[1] <= FEW_CLASSES:
@@ -82,7 +101,7 @@ class Sampler:
         width = min(MOST_NUMBERS, rows.shape[1])
         first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
         around = sliding_window_view(rows, width, axis=1)[chosen, first]
-        self._waiting.append((own, around, labels))
+        self._waiting.append((own, around, labels, chosen + start))
         self._n_waiting += len(chosen)
         if self._n_waiting > MOST_WAITING:
             self._hash()
@@ -94,12 +113,13 @@ class Sampler:
         return Fingerprint(sample=self.sample)
 
     def _hash(self) -> None:
-        own, some, labels = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        waiting = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        own, some, labels, numbers = waiting
         self._waiting, self._n_waiting = [], 0
         odd = np.arange(1, 2 * some.shape[1], 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         hashes = _mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
-        hashes = hashes[(own != 0) & (own != 1)]
-        self.sample = np.sort(np.concatenate([self.sample, hashes]))[:MOST_KEPT]
+        found = np.stack([hashes, numbers.astype(np.uint64)], axis=1)[(own != 0) & (own != 1)]
+        self.sample = _smallest(self.sample, found)
 
 
 def _bits(numbers: Array) -> Array:

@@ -217,9 +217,9 @@ class Source(ABC):
                 labels = self._check_labels(labels, len(rows), start)
             block = Block(self.offset + start, rows, labels, self)
             yield block  # work on it may begin
-            fingerprint += Fingerprint.of(block.start, rows, labels)
+            fingerprint += Fingerprint.of(block.start, rows, labels, is_first=start == 0)
             if labels is not None:
-                sampler.add(rows, labels)
+                sampler.add(block.start, rows, labels)
             start = stop
         self.rows_read = fingerprint + sampler.result()
         if start == 0:

@@ -68,9 +68,13 @@ class CoverageMetrics:
         return {metric.name: metric.of(self) for metric in METRICS}
 
     @cached_property
-    def true_gap_parts(self) -> TrueGap:
-        """The true gap with its two sides, its standard error and the classes behind it."""
+    def _true_gap(self) -> TrueGap:
         return true_gap(self.class_covered, self.class_counts, self.alpha)
+
+    @property
+    def true_gap_interval(self) -> tuple[float, float]:
+        """95% confidence interval of `true_gap`, in percentage points."""
+        return self._true_gap.low, self._true_gap.high
 
     @property
     def likely_below(self) -> Array:
@@ -96,7 +100,7 @@ class CoverageMetrics:
     @property
     def true_gap(self) -> float:
         """Root mean squared distance of a class's coverage from 1 - alpha, without test noise."""
-        return self.true_gap_parts.gap
+        return self._true_gap.gap
 
     @property
     def empty_share(self) -> float:
@@ -225,6 +229,12 @@ def _of_the_rows(report: CoverageMetrics) -> str:
     return f"of all rows; the aim is {1 - report.alpha:g}"
 
 
+def _with_interval(report: CoverageMetrics) -> str:
+    low, high = report.true_gap_interval
+    interval = "" if np.isnan(low) else f"; 95% confidence interval {low:.1f} to {high:.1f}"
+    return f"typical distance of a class's coverage from {1 - report.alpha:g}{interval}"
+
+
 def _how_many_under(report: CoverageMetrics) -> str:
     n_classes = report.n_classes_evaluated
     return f"{report.n_undercovered} of {n_classes} classes are 10 points or more below"
@@ -276,6 +286,7 @@ METRICS: tuple[Metric, ...] = (
         digits=2,
         better="lower",
         shown={"report": 1, "comparison": 0, "comparison table": 1, "study": 4},
+        detail=_with_interval,
     ),
     Metric(
         name="avg_size",

@@ -228,6 +228,7 @@ class CoverageReport(CoverageMetrics):
         result |= {"n_classes": self.n_classes, "n_classes_evaluated": self.n_classes_evaluated}
         result |= {name: _json_number(value) for name, value in self.metrics().items()}
         result |= {
+            "true_gap_interval": [_json_number(limit) for limit in self.true_gap_interval],
             "size_quantiles": self.size_quantiles,
             "class_coverage": [_json_number(value) for value in self.class_coverage.tolist()],
             "class_counts": self.class_counts.tolist(),

@@ -13,18 +13,15 @@ import numpy as np
 
 from evencover._types import FloatArray, IntArray
 
+CONFIDENCE = 0.95
+
 
 class TrueGap(NamedTuple):
-    """The root of the mean squared distance from the aim, in points, and its two sides.
-
-    ``shortfall`` and ``excess`` are of the classes that were seen below and above the aim; their
-    squares add up to that of ``gap``, unless an estimate was negative and is shown as 0.
-    """
+    """The root of the mean squared distance from 1 - alpha, in points, with a 95% interval."""
 
     gap: float
-    shortfall: float
-    excess: float
-    standard_error: float
+    low: float
+    high: float
     n_classes: int
 
 
@@ -44,32 +41,44 @@ def squared_gaps(covered: IntArray, counts: IntArray, alpha: float) -> FloatArra
 
 
 def true_gap(covered: IntArray, counts: IntArray, alpha: float) -> TrueGap:
-    """From the rows and covered rows of each class; the error is over classes.
+    """Estimate the gap from the rows and covered rows of each class.
+
+    The interval is Student's t over classes for the mean square m, clipped at 0 before the root.
+    The variance seen among classes is too small where m is, by chance, too small. So the interval
+    also takes the binomial variance into account: its lower limit that of classes at 1 - alpha, its
+    upper limit v that of classes at a squared distance v, solving (v - m)^2 = t^2 var(v).
 
     >>> always = true_gap(np.full(50, 3), np.full(50, 3), 0.1)
-    >>> round(always.gap, 6), round(always.excess, 6), always.shortfall
-    (10.0, 10.0, 0.0)
+    >>> round(always.gap, 6), round(always.low, 6), round(always.high, 1)
+    (10.0, 0.0, 18.2)
     """
+    from scipy.special import stdtrit
+
     squares = squared_gaps(covered, counts, alpha)
-    has_pairs = ~np.isnan(squares)
-    n = int(has_pairs.sum())
+    rows = counts[~np.isnan(squares)].astype(np.float64)
+    squares, n = squares[~np.isnan(squares)], len(rows)
     if n == 0:
-        return TrueGap(np.nan, np.nan, np.nan, np.nan, 0)
-    squares = squares[has_pairs]
-    is_below = (covered < counts * (1 - alpha))[has_pairs]
-    error = float(squares.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-    return of_squares(
-        float(squares.mean()),
-        float(np.where(is_below, squares, 0.0).mean()),
-        float(np.where(is_below, 0.0, squares).mean()),
-        error,
-        n,
-    )
+        return TrueGap(np.nan, np.nan, np.nan, 0)
+    mean = float(squares.mean())
+    if n == 1:
+        return TrueGap(_root(mean), np.nan, np.nan, 1)
+    t = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    noise = 1e4 * alpha * (1 - alpha)  # the variance of one row
+    if_none = t**2 * (2 * noise**2 / (rows * (rows - 1))).sum() / n**2
+    growth = t**2 * (4 * noise / rows).sum() / n**2
+    seen = t * float(squares.std(ddof=1)) / np.sqrt(n)
+    grown = growth / 2 + np.sqrt(max(growth**2 / 4 + growth * mean + if_none, 0.0))
+    low = mean - max(seen, float(np.sqrt(if_none)))
+    return TrueGap(_root(mean), _root(low), _root(mean + max(seen, grown)), n)
 
 
-def of_squares(total: float, below: float, above: float, error: float, n_classes: int) -> TrueGap:
-    """Roots of mean squares; the error of a root follows from that of its square."""
-    gap, shortfall, excess = (float(np.sqrt(max(square, 0.0))) for square in (total, below, above))
+def root_and_error(square: float, error: float) -> tuple[float, float]:
+    """Take the root of a mean square; the error of the root follows from that of the square."""
+    gap = _root(square)
     # Near 0 the root is not smooth: there its error is at most that of a gap of the error's size.
-    slope = 2 * max(gap, float(np.sqrt(error)) if error > 0 else 0.0)
-    return TrueGap(gap, shortfall, excess, error / slope if slope > 0 else 0.0, n_classes)
+    slope = 2 * max(gap, _root(error))
+    return gap, error / slope if slope > 0 else 0.0
+
+
+def _root(square: float) -> float:
+    return float(np.sqrt(max(square, 0.0)))

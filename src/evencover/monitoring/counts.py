@@ -15,6 +15,7 @@ SIZE_EDGES = np.array([0, 1, 2, 3, 6, 11, 21, 51, 101, 1001])
 MOST_PERIODS = 60  # that are told apart; older ones become one
 EARLIER = ""  # its name, which sorts before all others
 ONE_ROW = "id "  # how the name of an input begins that is one row
+UNLABELED = "unlabeled "  # or whose rows have no labels
 
 
 @dataclass(eq=False)

@@ -13,9 +13,11 @@ import numpy as np
 
 from evencover._types import FloatArray, IntArray
 from evencover._validation import plain_array, real_number
+from evencover.data.fingerprint import Fingerprint
+from evencover.data.source import Source
 from evencover.engine.blocks import map_source
-from evencover.errors import InputError
-from evencover.monitoring.counts import Counts
+from evencover.errors import InputError, warn_caller
+from evencover.monitoring.counts import UNLABELED, Counts
 from evencover.monitoring.drift import Drift, drifts
 from evencover.monitoring.evidence import (
     coverage_limits,
@@ -28,7 +30,13 @@ from evencover.monitoring.files import damaged, read_state, write_state
 from evencover.monitoring.watching import Observing, Urn, Watching
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.content import digest
-from evencover.predictors.matching import like_calibration, require_fitted, require_labels
+from evencover.predictors.matching import (
+    is_calibration_data,
+    like_calibration,
+    require_fitted,
+    require_labels,
+)
+from evencover.predictors.unlike import about_copies
 from evencover.quantiles import exact_fraction
 
 Item = TypeVar("Item")
@@ -92,6 +100,7 @@ class CoverageMonitor:
         self.model = digest(predictor)
         self.counts = Counts(predictor.n_classes_)
         self._urn = Urn.of(predictor)
+        self._thresholds = predictor.thresholds_
 
     # ---- rows come in ----------------------------------------------------------------------------
 
@@ -116,7 +125,7 @@ class CoverageMonitor:
         once
             Refuse rows that were counted before under this name: two runs on the same file.
         """
-        source = like_calibration(self.predictor, probabilities, labels, ids)
+        source = self._source(probabilities, labels, ids)
         require_labels(source, "Monitoring")
         rule = self.predictor.rule(logits=source.logits, groups=groups)
         new = Counts(self.predictor.n_classes_)
@@ -124,6 +133,13 @@ class CoverageMonitor:
             new.add_labelled(_period(period), seen.rows, seen.covered)
             if self._urn is not None:
                 new.urn += np.stack([seen.rows, seen.within])
+        if is_calibration_data(self.predictor, source):
+            raise InputError(
+                "Monitored rows must not be used for calibration. Got the calibration rows of "
+                f"the model in {source.name}; pass rows that came later."
+            )
+        for sentence in about_copies(self.predictor, source):
+            warn_caller(sentence)
         if once and source.fingerprint is not None:
             if source.fingerprint in self.counts.inputs:
                 raise InputError(
@@ -166,22 +182,48 @@ class CoverageMonitor:
         return self
 
     def observe(
-        self, probabilities: Any, *, ids: Any = None, groups: Any = None, reference: bool = False
+        self,
+        probabilities: Any,
+        *,
+        ids: Any = None,
+        groups: Any = None,
+        reference: bool = False,
+        once: bool = False,
     ) -> Self:
         """Count the sets of rows without labels, for `drift`.
 
         With `reference` the rows are those that drift is measured from: calibration rows, or those
-        of a time when all was well.
+        of a time when all was well. With `once`, rows that were counted before under this name are
+        not counted again, with a warning.
         """
-        source = like_calibration(self.predictor, probabilities)
+        source = self._source(probabilities)
         rule = self.predictor.rule(logits=source.logits, groups=groups)
-        for sizes, top_classes in map_source(source, ids, Observing(rule)):
-            self.counts.add_sets(sizes, top_classes, reference=reference)
+        new, mark = Counts(self.predictor.n_classes_), Fingerprint()
+        for sizes, top_classes, of_block in map_source(source, ids, Observing(rule)):
+            new.add_sets(sizes, top_classes, reference=reference)
+            mark += of_block
+        if once:
+            new.inputs = frozenset([f"{UNLABELED}{mark.hexdigest()}"])
+            if new.inputs <= self.counts.inputs:
+                warn_caller(
+                    f"The {int(new.sizes.sum())} rows of {source.name} were counted for drift "
+                    "before; they are not counted again."
+                )
+                return self
+        self.counts += new
         return self
 
     def observe_sets(self, sizes: IntArray, top_classes: IntArray) -> None:
         """The same, for sets that were made already: their sizes and most probable classes (n,)."""
         self.counts.add_sets(sizes, top_classes, reference=False)
+
+    def _source(self, probabilities: Any, labels: Any = None, ids: Any = None) -> Source:
+        if self.predictor.thresholds_ is not self._thresholds:
+            raise InputError(
+                "'predictor' must stay as it was when its monitor was made. Got one that was "
+                "calibrated since; make a new CoverageMonitor of it."
+            )
+        return like_calibration(self.predictor, probabilities, labels, ids)
 
     def _urn_is_coverage(self) -> IntArray:
         """The classes in which a row is covered just if its score is within the urn's limit."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover._types import Array, FloatArray, IntArray
+from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.rule import Rule
@@ -69,10 +70,15 @@ class Watching:
 
 @dataclass(frozen=True)
 class Observing:
-    """Sizes (n,) and most probable classes (n,) of the sets of a block without labels."""
+    """Counts a block without labels: sizes (n,) and most probable classes (n,) of its sets.
+
+    The fingerprint tells the rows from others, the most probable classes standing for labels.
+    """
 
     rule: Rule
 
-    def __call__(self, block: Block, ids: Array | None) -> tuple[IntArray, IntArray]:
+    def __call__(self, block: Block, ids: Array | None) -> tuple[IntArray, IntArray, Fingerprint]:
         """One look at the sets."""
-        return self.rule.sets(block, ids).sizes, block.rows.argmax(axis=1)
+        tops = block.rows.argmax(axis=1)
+        mark = Fingerprint.of(block.start, block.rows, tops, is_first=block.start == 0)
+        return self.rule.sets(block, ids).sizes, tops, mark

@@ -93,8 +93,8 @@ class BasePredictor(Updatable):
         K, and the number of calibration rows.
     class_names_
         One name per class, or None.
-    fingerprint_
-        Tells the calibration rows from others; None after `fit_scores`.
+    fingerprints_
+        Tell inputs whose rows calibrated from others: [fingerprint, place after its last row] each.
     """
 
     # ---- calibration -------------------------------------------------------------------------
@@ -175,8 +175,9 @@ class BasePredictor(Updatable):
     def _keep_fingerprint(self, rows_read: Fingerprint | None) -> None:
         """What tells the calibration rows from others, and copies of them."""
         if rows_read is not None:
-            self.fingerprint_ = rows_read.hexdigest()
-            self.row_sample_ = np.unique(rows_read.sample).view(np.int64)
+            self.fingerprints_ = [[rows_read.hexdigest(), self.n_calibration_]]
+            self.row_sample_ = rows_read.sample.view(np.int64)
+            self.row_sample_limit_ = rows_read.limit
 
     def fit_scores(
         self,
@@ -211,7 +212,8 @@ class BasePredictor(Updatable):
     def _fit_rows(self, rows: Rows, n_classes: int, class_names: Sequence[str] | None) -> Self:
         """Have the method learn from rows, and keep what it found."""
         self.n_classes_, self.class_names_ = n_classes, class_names
-        self.fingerprint_ = self.row_sample_ = self.score_edges_ = self.score_counts_ = None
+        self.row_sample_ = self.row_sample_limit_ = self.score_edges_ = self.score_counts_ = None
+        self.fingerprints_, self.out_of_fold_ = [], False
         self._keep_rows(None)
         if isinstance(rows, CalibrationRows):
             self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)

@@ -50,6 +50,10 @@ def wrong_value(predictor: Method) -> str | None:
             return "its bins of scores are not sorted"
     elif edges is not None or in_bins is not None:
         return "its bins of scores are not whole"
+    if not all(list(map(type, each)) == [str, int] for each in predictor.fingerprints_):
+        return "its fingerprints are not whole"
+    if predictor.row_sample_ is not None and predictor.row_sample_.shape[1] != 2:
+        return "its sample of rows is not whole"
     if (counts < 0).any() or counts.sum() != predictor.n_calibration_:
         return "its classes do not add up to its calibration rows"
     if names is not None and not (

@@ -27,11 +27,9 @@ class ConfidentPredictor(BasePredictor):
     # What the guarantee becomes, with {confidence} in the place of the probability.
     confident_guarantee: ClassVar[str]
 
-    @property
-    def promise(self) -> str:
-        """What it guarantees with these parameters."""
+    def _promise(self) -> str:
         if self.confidence is None:
-            return super().promise
+            return super()._promise()
         share = f"{float(100 * exact_fraction(self.confidence)):g}%"
         return self.confident_guarantee.replace("{confidence}", share)
 

@@ -98,8 +98,8 @@ def _listed(names: list[str]) -> str:
 
 
 def is_calibration_data(predictor: Method, source: Source) -> bool:
-    """Whether rows that have been read are the calibration rows themselves."""
-    return predictor.fingerprint_ is not None and predictor.fingerprint_ == source.fingerprint
+    """Return whether rows that have been read calibrated the predictor."""
+    return any(text == source.fingerprint for text, _ in predictor.fingerprints_)
 
 
 def require_labels(source: Source, what: str) -> None:

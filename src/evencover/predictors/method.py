@@ -15,6 +15,11 @@ from evencover.predictors.state import Field
 from evencover.quantiles import Alpha, Thresholds, conformal_ranks
 from evencover.scores import Score, make_score
 
+OUT_OF_FOLD = (
+    "Nothing is guaranteed: the scores come from models of cross-validation folds, the sets from a "
+    "model fitted on all rows. Coverage is near 1 - alpha if these models are alike."
+)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Method(Parameters):
@@ -35,11 +40,13 @@ class Method(Parameters):
     n_classes_: int = field(init=False)
     n_calibration_: int = field(init=False)
     class_names_: Sequence[str] | None = field(init=False)
-    fingerprint_: str | None = field(init=False)
+    fingerprints_: list[list[Any]] = field(init=False)
     temperature_: float | None = field(init=False)
     score_edges_: FloatArray | None = field(init=False)
     score_counts_: IntArray | None = field(init=False)
     row_sample_: IntArray | None = field(init=False)
+    row_sample_limit_: int | None = field(init=False)
+    out_of_fold_: bool = field(init=False, default=False)
 
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the page.
@@ -56,11 +63,13 @@ class Method(Parameters):
         "n_classes_": Field(int),
         "n_calibration_": Field(int),
         "class_names_": Field(list, optional=True),
-        "fingerprint_": Field(str, optional=True),
+        "fingerprints_": Field(list),
         "temperature_": Field(float, optional=True),
         "score_edges_": Field(float, "?", optional=True),
         "score_counts_": Field(int, "?", optional=True),
-        "row_sample_": Field(int, "?", optional=True),
+        "row_sample_": Field(int, "??", optional=True),
+        "row_sample_limit_": Field(int, optional=True),
+        "out_of_fold_": Field(bool),
     }
     # Whether it aims at coverage of 1 - alpha over all rows, and whether that depends on the class
     # frequencies of the calibration rows.
@@ -133,7 +142,11 @@ class Method(Parameters):
 
     @property
     def promise(self) -> str:
-        """What it guarantees with these parameters, in words that `info` and the page show."""
+        """What this predictor guarantees, in words that `info` and the page show."""
+        return OUT_OF_FOLD if self.out_of_fold_ else self._promise()
+
+    def _promise(self) -> str:
+        """State the guarantee with these parameters."""
         return self.guarantee
 
     def _terms(self) -> str:

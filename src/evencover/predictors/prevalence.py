@@ -55,15 +55,13 @@ class TargetPredictor(BasePredictor):
 
     target_prevalence_: FloatArray | None = field(init=False)
 
-    @property
-    def promise(self) -> str:
-        """What it guarantees with these parameters."""
+    def _promise(self) -> str:
         if self.target_prevalence is None:
-            return super().promise
+            return super()._promise()
         return (
-            f"{super().promise} Averages over rows are meant for the class frequencies that were "
-            "given: if only these differ from the calibration rows, they hold up to the error of "
-            "the given frequencies and of those counted in calibration."
+            f"{super()._promise()} Averages over rows are meant for the class frequencies that "
+            "were given: if only these differ from the calibration rows, they hold up to the "
+            "error of the given frequencies and of those counted in calibration."
         )
 
     def _read_target(self) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover._validation import Array, FloatArray, IntArray
-from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block, Source
 from evencover.errors import warn_caller
 from evencover.evaluation.confusions import Confusions
@@ -109,13 +108,13 @@ def doubts(
     """What in test rows, which were read, speaks against what the report says: sentences."""
     if is_calibration_data(method, source):
         return [
-            f"These {report.n_rows} rows are the calibration rows themselves; the figures are too "
-            "good. Use rows that were held out."
+            f"These {report.n_rows} rows were used for calibration, so coverage looks better than "
+            "it is; evaluate on held-out rows."
         ]
     found, other_labels = _about_frequencies(method, report)
     counts = method.score_counts_
     if histogram is not None and counts is not None and not other_labels:
-        apart = distance(counts, histogram)
+        apart = distance(counts, histogram, ordered=True)
         if apart is not None:
             found.append(
                 f"The scores of the true labels of these {report.n_rows} rows differ from those of "
@@ -124,9 +123,7 @@ def doubts(
             )
     if method.aims_at_average and not (other_labels and method.minds_frequencies):
         found += _about_shortfall(method, report)
-    if source.rows_read is not None and method.row_sample_ is not None:
-        found += _about_copies(method.row_sample_, source.rows_read)
-    return found
+    return found + about_copies(method, source)
 
 
 def _about_frequencies(method: Method, report: CoverageReport) -> tuple[list[str], bool]:
@@ -193,39 +190,66 @@ def chance_of_at_most(covered: int, n_rows: int, n_calibration: float, alpha: fl
     return float(np.exp(ways + betaln(k + a, n_rows - k + b) - betaln(a, b)).sum())
 
 
-def distance(first: IntArray, second: IntArray) -> float | None:
-    """The distance of two distributions beyond noise, in shares, if it is sure and notable.
+def distance(first: IntArray, second: IntArray, *, ordered: bool = False) -> float | None:
+    """Return the distance of two histograms beyond noise, in shares, if significant and notable.
 
-    Half the sum of differences, less what chance alone would show; sure is a chi-square test at
-    `RATE` over kinds that are frequent enough for one.
+    Half the sum of differences, less the expected sampling noise. Significant at `RATE` is, for
+    classes, a chi-square test over those frequent enough for one; for `ordered` bins, Fisher's
+    exact test at some edge, with Bonferroni's correction. Chi-square is no test of score bins:
+    their edges are calibration scores, so with 5 of these in a bin its rate is 50 times too high.
 
     >>> distance(np.array([500, 500]), np.array([480, 520])) is None
     True
     >>> round(distance(np.array([500, 500]), np.array([800, 200])), 2)
     0.28
     """
-    from scipy.special import chdtrc
-
     n, m = int(first.sum()), int(second.sum())
     if n == 0 or m == 0:
         return None
     both = (first + second) / (n + m)
-    enough = both * min(n, m) >= 5  # rarer kinds count together
-    table = np.stack([np.append(x[enough], x[~enough].sum()) for x in (first, second)])
-    table = table[:, table.sum(axis=0) > 0]
-    if table.shape[1] < 2:
-        return None
-    expected = np.outer([n, m], table.sum(axis=0)) / (n + m)
-    chance = chdtrc(table.shape[1] - 1, ((table - expected) ** 2 / expected).sum())
     apart = np.abs(first / n - second / m).sum() / 2
     noise = np.sqrt(2 / np.pi * both * (1 - both) * (1 / n + 1 / m)).sum() / 2
     beyond = float(apart - noise)
-    return beyond if chance < RATE and beyond > NOTABLE else None
+    if beyond <= NOTABLE:
+        return None
+    return beyond if (_at_edges if ordered else _chi_square)(first, second) < RATE else None
+
+
+def _chi_square(first: IntArray, second: IntArray) -> float:
+    from scipy.special import chdtrc
+
+    n, m = int(first.sum()), int(second.sum())
+    enough = (first + second) / (n + m) * min(n, m) >= 5  # rarer classes count together
+    table = np.stack([np.append(x[enough], x[~enough].sum()) for x in (first, second)])
+    table = table[:, table.sum(axis=0) > 0]
+    if table.shape[1] < 2:
+        return 1.0
+    expected = np.outer([n, m], table.sum(axis=0)) / (n + m)
+    return float(chdtrc(table.shape[1] - 1, ((table - expected) ** 2 / expected).sum()))
+
+
+def _at_edges(first: IntArray, second: IntArray) -> float:
+    """Test at every edge how many scores are below it: hypergeometric, given those of both."""
+    from scipy.special import gammaln
+
+    n, m = int(first.sum()), int(second.sum())
+    below = np.cumsum(first)[:-1, None]
+    drawn = below + np.cumsum(second)[:-1, None]
+    j = np.arange(n + 1)
+    others = np.clip(drawn - j, 0, m)
+
+    def log_ways(of: Any, some: Any) -> Any:
+        return gammaln(of + 1.0) - gammaln(some + 1.0) - gammaln(of - some + 1.0)
+
+    log_law = log_ways(n, j) + log_ways(m, others) - log_ways(n + m, drawn)
+    law = np.exp(np.where(others == drawn - j, log_law, -np.inf))
+    tails = np.minimum((law * (j <= below)).sum(axis=1), (law * (j >= below)).sum(axis=1))
+    return float(2 * len(tails) * tails.min(initial=1.0))
 
 
 def note_repeated_rows(source: Source) -> None:
     """Rows that are there twice end up on both sides of a split."""
-    sample = np.zeros(0) if source.rows_read is None else source.rows_read.sample
+    sample = np.zeros(0) if source.rows_read is None else source.rows_read.sample[:, 0]
     n_copies = len(sample) - len(np.unique(sample))
     if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
         warn_caller(
@@ -236,9 +260,12 @@ def note_repeated_rows(source: Source) -> None:
         )
 
 
-def _about_copies(sample: IntArray, rows_read: Fingerprint) -> list[str]:
-    """Rows that are calibration rows, number for number."""
-    n_copies, n_seen = rows_read.copies_of(sample.view(np.uint64))
+def about_copies(method: Method, source: Source) -> list[str]:
+    """Report rows that are exact duplicates of calibration rows."""
+    if source.rows_read is None or method.row_sample_ is None or method.row_sample_limit_ is None:
+        return []
+    hashes = method.row_sample_[:, 0].view(np.uint64)
+    n_copies, n_seen = source.rows_read.copies_of(hashes, method.row_sample_limit_)
     if n_copies >= 5 and n_copies / n_seen > NOTABLE_COPIES:
         return [
             f"About {n_copies / n_seen:.0%} of these rows are copies of calibration rows, "

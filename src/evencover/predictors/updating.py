@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from evencover._validation import Array, FloatArray, InputError, IntArray, whole_number
+from evencover.data.fingerprint import sum_of
+from evencover.data.source import Source
 from evencover.errors import warn_caller
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.fitting import base_rows, warn_of_repeated_ids, with_scores
@@ -59,8 +61,7 @@ class Updatable(Method):
         """Let new labelled rows join the calibration rows, and learn the thresholds again.
 
         The result is what `fit` gives on all rows, the new ones after the old, with the same ids:
-        the same thresholds, bit for bit, and the same sets. Only the sentence that warns of
-        evaluating on calibration rows is lost, because the old rows themselves are not kept.
+        the same thresholds, bit for bit, and the same sets.
 
         Parameters
         ----------
@@ -99,13 +100,40 @@ class Updatable(Method):
         if first is not None:
             new = new._replace(ids=places(first, first + len(new.scores)))
         rows = _one_after_the_other(old, new)
-        rows = rows.take(slice(_first_kept(rows.ids, window, since), None))
+        first_kept = _first_kept(rows.ids, window, since)
+        known = self._known_with(source, rows.labels, len(old.labels), first_kept)
+        rows = rows.take(slice(first_kept, None))
         if first is None:
             warn_of_repeated_ids(rows.ids)
-        names = self.class_names_ or source.class_names
+        names, out_of_fold = self.class_names_ or source.class_names, self.out_of_fold_
         self._fit_rows(with_scores(self, rows, self.n_classes_, names), self.n_classes_, names)
         self._keep_rows(rows, by_place=first is not None)
+        self.fingerprints_, self.row_sample_, self.row_sample_limit_ = known
+        self.out_of_fold_ = out_of_fold
         return self
+
+    def _known_with(
+        self, source: Source, labels: IntArray, n_old: int, first: int
+    ) -> tuple[list[list[Any]], IntArray, int]:
+        """Tell rows of old and new inputs from others; those before row `first` are forgotten.
+
+        An input is known while any of its rows is kept; so are all rows as one input.
+        """
+        read, n_classes, known = source.rows_read, self.n_classes_, list(self.fingerprints_)
+        assert read is not None
+        if known:
+            of_all = known[0][0][:16] + f"{sum_of(0, labels, n_classes):016x}"
+            known.insert(0, [of_all, len(labels)])
+        own = read._replace(total=sum_of(0, labels[n_old:], n_classes))
+        known.append([own.hexdigest(), len(labels)])
+        sample = read.sample.view(np.int64) + np.array([0, n_old - source.offset])
+        limit = read.limit
+        if self.row_sample_ is not None and self.row_sample_limit_ is not None:
+            sample = np.concatenate([self.row_sample_, sample])
+            limit = min(limit, self.row_sample_limit_)
+        sample = sample - np.array([0, first])
+        kept = (sample[:, 1] >= 0) & (sample[:, 0].view(np.uint64) <= np.uint64(limit))
+        return [[text, end - first] for text, end in known if end > first], sample[kept], limit
 
     def own_scores(self) -> GroupedScores | None:
         """The calibration scores of each class, sorted, as the rule compares them; if kept."""

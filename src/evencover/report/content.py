@@ -65,7 +65,7 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "doubts": list(report.doubts),
         "metrics": {name: _or_none(value) for name, value in report.metrics().items()},
         "numbers": descriptions("report", percent(1 - report.alpha), report),
-        "true_gap_error": _or_none(report.true_gap_parts.standard_error),
+        "true_gap_interval": [_or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
         "size_over_classes": round(report.avg_size_over_classes, 2),
         "sizes": size_histogram(report.size_counts),
