@@ -37,11 +37,17 @@ def content_of(predictor: Method) -> tuple[dict[str, Any], dict[str, Array]]:
     parameters = {**predictor.get_params(), "score": make_score(predictor.score)}
     about = {
         "method": predictor.method,
-        "parameters": {k: _plain(v) for k, v in parameters.items()},
+        "parameters": {k: _plain(_named(v)) for k, v in parameters.items()},
         "fitted": {name: _plain(value) for name, value in state.items() if not is_array[name]},
     }
     arrays = {name: v for name, v in state.items() if is_array[name] and v is not None}
     return about, {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+
+
+def _named(value: Any) -> Any:
+    """Values by class as a dictionary, whatever held them."""
+    named = None if isinstance(value, str) else by_class(value, "parameter")
+    return value if named is None else named
 
 
 def _plain(value: Any) -> Any:
@@ -50,9 +56,8 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, np.floating):
         value = float(str(value))  # a float32 0.01 is the decimal that the user wrote
-    named = None if isinstance(value, str) else by_class(value, "parameter")
-    if named is not None:
-        return {name: _plain(item) for name, item in named.items()}
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, np.generic) or hasattr(value, "__array__"):
         value = plain_array(value).tolist()
     if isinstance(value, tuple | list):

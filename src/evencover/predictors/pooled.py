@@ -50,7 +50,7 @@ from evencover.quantiles import GroupedScores, Thresholds, break_ties, exact_fra
 from evencover.randomness import Use, random_order
 
 SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
-LEAST_STRENGTH, MOST_STRENGTH = 5.0, 1e5
+LEAST_STRENGTH, MOST_STRENGTH = 5.0, 200.0  # no prior outweighs hundreds of examples
 
 
 class NormalModel(NamedTuple):
