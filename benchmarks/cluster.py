@@ -106,10 +106,6 @@ def _jobs(arrays: data.Arrays, score: str, executor: Any) -> dict[str, float]:
         ),
         "evaluate": lambda: _evaluate(predictor, rows, labels, executor),
     }
-    if executor is not None:
-        jobs["calibrate_without_gathering"] = lambda: StandardPredictor(score=score).fit(
-            rows, labels, executor=executor, gather=False
-        )
     return {name: _timed(job) for name, job in jobs.items()}
 
 

@@ -175,12 +175,7 @@ def _everyday(found: Record) -> str:
     selections = [
         [f"{step}, one thread", "evencover", _seconds(each)] for step, each in steps.items()
     ]
-    text = table(["job", "who", "seconds"], [*fits, *compared, *rows, *selections])
-    return (
-        f"{text}\n\nWith check='all' calibrating reads every number and refuses rows that are no "
-        "probabilities; with 'sample' one row in 64; with 'none' only the true labels' own "
-        "probabilities are read, as TorchCP reads them, and must lie between 0 and 1."
-    )
+    return table(["job", "who", "seconds"], [*fits, *compared, *rows, *selections])
 
 
 def _seconds(record: Record, method: str | None = None) -> str:

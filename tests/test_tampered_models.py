@@ -96,7 +96,7 @@ def test_every_parameter_is_checked(data, path, name, value):
         *(("n_classes_", value) for value in (9, 7, 8.0, "8", None, -8, True)),
         *(("n_calibration_", value) for value in (399, "400", None)),
         *(("class_names_", value) for value in (["a"] * 7, "abcdefgh", list(range(8)), 5)),
-        *(("fingerprint_", value) for value in (5, [])),
+        *(("fingerprints_", value) for value in (5, [[1, 2]])),
         *(("n_clusters_", value) for value in ("2", None)),
         *(("gamma_", value) for value in ("x", [])),
         *(("guarantee_", value) for value in ([[1]], None, 5)),

@@ -1,4 +1,4 @@
-"""Sets under many rules against one plain read, and calibrating with fewer checks: one thread."""
+"""Sets under many rules against one plain read, and and calibrating: one thread."""
 
 from __future__ import annotations
 
@@ -40,12 +40,6 @@ def selections(job: dict[str, Any]) -> dict[str, Any]:
         "PAS sets": predict(evencover.StandardPredictor(score="pas", **options)),
         "RC3P sets": predict(evencover.RC3PPredictor(score="aps", **options)),
         "softmax, calibrate": lambda: softmax.fit(calibration, labels),
-        **{
-            f"softmax, calibrate, check={check!r}": (
-                lambda check=check: softmax.fit(calibration, labels, check=check)
-            )
-            for check in ("sample", "none")
-        },
     }
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for repeat in range(job["repeats"] + 1):

@@ -57,13 +57,6 @@ near = ClusteredPredictor(alpha=0.1).fit(pattern)
 print("the same bits:", np.array_equal(far.thresholds_, near.thresholds_))
 
 # %%
-# More rows than one machine holds scores for? ``gather=False`` leaves the scores on the workers,
-# and finds exactly the same ranks by counting:
-
-spread = ClusteredPredictor(alpha=0.1).fit(pattern, executor=client, gather=False)
-print("still the same bits:", np.array_equal(spread.thresholds_, near.thresholds_))
-
-# %%
 # Sets, in a folder
 # -----------------
 # Sets are written by the workers, one file for each part of the input. If the driver is killed

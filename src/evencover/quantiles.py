@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor, log
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -263,13 +263,22 @@ class GroupedScores(NamedTuple):
         confidence: Alpha | None = None,
         random_state: int = 0,
     ) -> Thresholds:
-        """Return `group_thresholds`."""
-        return group_thresholds(
-            self, alpha, exact=exact, confidence=confidence, random_state=random_state
-        )
+        """Compute one threshold per group, with a confidence or not; or the randomized pair."""
+        ranks = conformal_ranks(self.counts, alpha, confidence)
+        if not exact:
+            return Thresholds(self.at_ranks(ranks))
+        level = 1 - exact_fraction(alpha)
+        # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
+        pairs = zip(self.counts.tolist(), ranks.tolist(), strict=True)
+        chance = np.array([float((n + 1) * level - (k - 1)) for n, k in pairs])
+        both = np.stack([ranks, ranks - 1])
+        (upper, lower), shares = self.at_ranks(both), self.tie_shares(both)
+        if shares is None:
+            return Thresholds(upper, lower, chance)
+        return break_ties(upper, lower, chance, shares[0], shares[1], random_state)
 
-    def tie_shares(self, groups: IntArray, ranks: IntArray) -> FloatArray | None:
-        """Share of a new tied score that is at most the ranks[i]-th smallest of groups[i].
+    def tie_shares(self, ranks: IntArray) -> FloatArray | None:
+        """Probability that a new tied score is at most the ranks[..., g]-th smallest of group g.
 
         Of E equal scores and a new one in random order, the new one comes before the j-th of them
         with probability j / (E + 1). None without ties in any group.
@@ -279,52 +288,10 @@ class GroupedScores(NamedTuple):
         if is_first.all():
             return None
         ends = np.append(np.flatnonzero(is_first), len(self.scores))
-        groups, ranks = np.broadcast_arrays(groups, ranks)
-        place = np.clip(self.offsets[groups] + ranks - 1, 0, len(self.scores) - 1)
+        place = np.clip(self.offsets[:-1] + ranks - 1, 0, len(self.scores) - 1)
         run = np.searchsorted(ends, place, side="right") - 1
         shares = (place - ends[run] + 1) / (ends[run + 1] - ends[run] + 1)
-        return np.where((ranks >= 1) & (ranks <= self.counts[groups]), shares, 1.0)
-
-
-class RankedScores(Protocol):
-    """All that thresholds need: how many scores each group has, and which stand at given ranks."""
-
-    @property
-    def counts(self) -> IntArray:
-        """Number of scores in each group (G,)."""
-
-    def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """The ranks[..., g]-th smallest score of group g; rank 0 is -inf, beyond the last +inf."""
-
-
-def group_thresholds(
-    groups: RankedScores,
-    alpha: Alpha,
-    *,
-    exact: bool,
-    confidence: Alpha | None = None,
-    random_state: int = 0,
-) -> Thresholds:
-    """Return one threshold per group, with a confidence or not; or the randomized pair."""
-    ranks = conformal_ranks(groups.counts, alpha, confidence)
-    if not exact:
-        return Thresholds(groups.at_ranks(ranks))
-    level = 1 - exact_fraction(alpha)
-    # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
-    chance = np.array(
-        [
-            float((int(n) + 1) * level - (int(k) - 1))
-            for n, k in zip(groups.counts, ranks, strict=True)
-        ]
-    )
-    both = np.stack([ranks, ranks - 1])
-    upper, lower = groups.at_ranks(both)
-    shares = None
-    if isinstance(groups, GroupedScores):
-        shares = groups.tie_shares(np.arange(len(ranks)), both)
-    if shares is None:
-        return Thresholds(upper, lower, chance)
-    return break_ties(upper, lower, chance, shares[0], shares[1], random_state)
+        return np.where((ranks >= 1) & (ranks <= self.counts), shares, 1.0)
 
 
 def break_ties(

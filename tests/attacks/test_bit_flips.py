@@ -18,22 +18,22 @@ OWN = {
     "grouped": {"groups": [0, 0, 1, 1, 2, 2]},
 }
 KINDS = [
-    *itertools.product(method_names(), ["softmax", "aps"], [True]),
-    *((m, RAPS(penalty=0.1), True) for m in ("standard", "classwise")),
-    *((m, APS(randomize=False), False) for m in ("standard", "classwise", "clustered")),
+    *itertools.product(method_names(), ["softmax", "aps"]),
+    *((method, RAPS(penalty=0.1)) for method in ("standard", "classwise")),
+    *((method, APS(randomize=False)) for method in ("standard", "classwise", "clustered")),
 ]
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-@pytest.mark.parametrize(("method", "score", "gather"), KINDS[:: size(short=3, deep=1)])
-def test_a_flipped_bit_changes_nothing_or_is_refused(method, score, gather, simulate, tmp_path):
+@pytest.mark.parametrize(("method", "score"), KINDS[:: size(short=3, deep=1)])
+def test_a_flipped_bit_changes_nothing_or_is_refused(method, score, simulate, tmp_path):
     cls = PREDICTORS[method]
     rows, labels = simulate(120, K, seed=8)
     groups = np.arange(120) % 3 if "row groups" in cls.needs else None
     predictor = make_predictor(
         method, score=score, exact=cls.supports_exact, random_state=3, **OWN.get(method, {})
     )
-    predictor.fit(rows, labels, class_names=NAMES, groups=groups, gather=gather)
+    predictor.fit(rows, labels, class_names=NAMES, groups=groups)
     path = tmp_path / "m.safetensors"
     save(predictor, path)
     whole = path.read_bytes()
@@ -50,18 +50,16 @@ def test_a_flipped_bit_changes_nothing_or_is_refused(method, score, gather, simu
         except InputError:
             continue
         n_read += 1
-        assert answers(loaded, rows, groups, gather) == answers(predictor, rows, groups, gather)
+        assert answers(loaded, rows, groups) == answers(predictor, rows, groups)
     assert n_read < 0.1 * N_FLIPS + 3
 
 
-def answers(predictor, rows, groups, gather):
+def answers(predictor, rows, groups):
     """All that a user is told."""
     given = {} if groups is None else {"groups": groups[:40]}
     sets = predictor.predict_set(rows[:40], **given)
-    p_values = b"none"
-    if gather:
-        try:
-            p_values = predictor.predict_p(rows[:40], **given).tobytes()
-        except InputError as error:  # of methods without them
-            p_values = str(error)
+    try:
+        p_values = predictor.predict_p(rows[:40], **given).tobytes()
+    except InputError as error:  # of methods without them
+        p_values = str(error)
     return sets.to_lists(), list(sets.class_names), p_values, str(predictor.alpha)

@@ -387,5 +387,5 @@ def test_pooled_says_why_a_class_has_its_threshold(visit, folder, simulate):
     page.click("#worst .name >> nth=0")
     first = int(np.argmax([page.inner_text("#worst .name >> nth=0") == str(k) for k in range(6)]))
     own = round(100 * predictor.own_weight_[first])
-    text = f"It rests on its own rows ({own}%) and the classes it resembles ({100 - own}%)."
+    text = f"its own calibration rows ({own}%) and the pooled distribution ({100 - own}%)."
     assert text in page.inner_text("body")

@@ -14,7 +14,18 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     succeeded(
         run(
             *("calibrate", "cal.npz", "-o", "m.safetensors", "--method", "Clustered", "--seed", 7),
-            *("--gamma", 0.4, "--n-clusters", 2, "--score", "raps", "--penalty", 0.1, "--k-reg", 2),
+            *(
+                "--set",
+                "gamma=0.4",
+                "--set",
+                "n_clusters=2",
+                "--score",
+                "raps",
+                "--set",
+                "penalty=0.1",
+                "--set",
+                "k_reg=2",
+            ),
             *("--alpha", 0.05, "--exact", "--no-allow-empty", "--no-randomize"),
         )
     )
@@ -36,9 +47,12 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     [
         (("--method", "interpolated", "--set", "tau=0.9"), {"tau": 0.9}),
         (("--method", "fuzzy", "--set", "bandwidth=inf", "--exact"), {"bandwidth": np.inf}),
-        (("--method", "rc3p", "--score", "raps", "--k-reg", "2"), {"score": RAPS(k_reg=2)}),
-        (("--method", "macro", "--score", "saps", "--penalty", "0.3"), {"score": SAPS(True, 0.3)}),
-        (("--method", "clustered", "--set", "gamma=0.4", "--n-clusters", "2"), {"gamma": 0.4}),
+        (("--method", "rc3p", "--score", "raps", "--set", "k_reg=2"), {"score": RAPS(k_reg=2)}),
+        (
+            ("--method", "macro", "--score", "saps", "--set", "penalty=0.3"),
+            {"score": SAPS(True, 0.3)},
+        ),
+        (("--method", "clustered", "--set", "gamma=0.4", "--set", "n_clusters=2"), {"gamma": 0.4}),
         (
             ("--method", "grouped", "--groups", "groups.txt", "--set", "over-groups=pooled"),
             {"groups": ["a", "a", "b", "b", "c", "c"], "over_groups": "pooled"},

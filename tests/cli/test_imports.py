@@ -32,7 +32,7 @@ def test_importing_evencover_imports_nothing_heavy(tmp_path):
 
 @pytest.mark.parametrize("method", ["classwise", "clustered", "pooled"])
 def test_predict_imports_no_scikit_learn(folder, run, method):
-    own = ("--gamma", 0.4, "--n-clusters", 2) if method == "clustered" else ()
+    own = ("--set", "gamma=0.4", "--set", "n_clusters=2") if method == "clustered" else ()
     succeeded(run("calibrate", "cal.npz", "--method", method, *own, "-o", "m.safetensors"))
     arguments = ["predict", "m.safetensors", "new.npy", "-o", "sets.npz"]
     used = modules_after(f"from evencover.cli import main; main({arguments})", folder)

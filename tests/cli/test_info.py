@@ -22,7 +22,7 @@ def test_info_of_a_model_is_valid_json_even_with_infinite_thresholds(folder, run
 
 
 def test_info_of_a_clustered_model_shows_its_guarantee(folder, run):
-    arguments = ("--method", "clustered", "--gamma", 0.4, "--n-clusters", 2)
+    arguments = ("--method", "clustered", "--set", "gamma=0.4", "--set", "n_clusters=2")
     succeeded(run("calibrate", "cal.npz", *arguments, "-o", "m.safetensors"))
     assert "Proposition 3" in succeeded(run("info", "m.safetensors")).out
     about = json.loads(

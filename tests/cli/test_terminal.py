@@ -37,7 +37,7 @@ def model(tmp_path, monkeypatch, simulate):
     rows, labels = simulate(900, 20, seed=2)
     np.savez("cal.npz", probs=rows[:600], labels=labels[:600])
     np.savez("test.npz", probs=rows[600:], labels=labels[600:])
-    options = ("--method", "clustered", "--gamma", "0.5", "--n-clusters", "2")
+    options = ("--method", "clustered", "--set", "gamma=0.5", "--set", "n_clusters=2")
     main(["calibrate", "cal.npz", *options, "-o", "m.safetensors"])
     return "m.safetensors"
 

@@ -85,15 +85,11 @@ def test_a_worker_that_is_killed_changes_nothing_but_time(deadly, client, parts,
 
 
 @pytest.mark.deep
-def test_nor_does_it_in_evaluation_or_without_gathering(deadly, client, parts):
+def test_nor_does_it_in_evaluation(deadly, client, parts):
     expected = StandardPredictor(score="aps").fit(parts)
     report = expected.evaluate(deadly, executor=client)
     assert deadly.killed_somebody()
     assert report.to_dict() == expected.evaluate(parts).to_dict()
-
-    found = StandardPredictor(score="aps").fit(deadly, executor=client, gather=False)
-    assert deadly.killed_somebody()
-    assert found.thresholds_.tobytes() == expected.thresholds_.tobytes()
 
 
 def test_a_lost_part_is_named(client, parts, tmp_path):

@@ -16,7 +16,6 @@ from evencover import (
     PooledPredictor,
     PredictionSets,
     StandardPredictor,
-    load,
     predict_to_folder,
     save,
 )
@@ -89,44 +88,6 @@ def test_every_method_calibrates_on_a_cluster_as_here(method, client, parts, tmp
     here = METHODS[method](score="aps").fit(parts)
     there = METHODS[method](score="aps").fit(parts, executor=client)
     assert saved_bytes(there, tmp_path) == saved_bytes(here, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("method", "exact"), [("standard", False), ("classwise", True), ("clustered", True)]
-)
-def test_scores_that_stay_on_the_cluster_give_the_same_thresholds(method, exact, client, parts):
-    here = METHODS[method](exact=exact).fit(parts)
-    there = METHODS[method](exact=exact).fit(parts, executor=client, gather=False)
-    for name in ("thresholds_", "lower_thresholds_", "upper_probability_", "class_counts_"):
-        mine, theirs = getattr(there, name), getattr(here, name)
-        assert mine is theirs is None or mine.tobytes() == theirs.tobytes()
-    assert there.fingerprints_ == here.fingerprints_
-    if method == "clustered":
-        assert there.cluster_of_class_.tolist() == here.cluster_of_class_.tolist()
-        assert [row[:3] for row in there.guarantee_] == [row[:3] for row in here.guarantee_]
-        assert there.gamma_ == here.gamma_
-
-
-def test_scores_that_stay_elsewhere_leave_no_p_values_but_a_model(table, tmp_path):
-    for method, exact in (("classwise", False), ("clustered", True)):
-        predictor = METHODS[method](exact=exact)
-        predictor.fit(table.rows[:3000], table.labels[:3000], gather=False)
-        saved_bytes(predictor, tmp_path)
-        again = load(tmp_path / "model.safetensors")
-        assert not again.gathered_
-        assert again.predict_set(table.rows[:100]) == predictor.predict_set(table.rows[:100])
-        for each in (predictor, again):
-            with pytest.raises(InputError, match="P-values need all calibration scores"):
-                each.predict_p(table.rows[:1])
-
-
-def test_a_method_that_needs_all_scores_says_so(parts, client):
-    words = (
-        r"gather=False is not possible with the method 'pooled', which needs all scores in one "
-        r"place; standard, classwise and clustered support it\."
-    )
-    with pytest.raises(InputError, match=words):
-        PooledPredictor().fit(parts, executor=client, gather=False)
 
 
 @pytest.mark.parametrize("bounds", [[0, N_ROWS], [0, 1, 2, N_ROWS], [0, 800, 1_600, N_ROWS]])
@@ -215,15 +176,6 @@ def test_evaluation_brings_back_bytes_for_classes_and_not_for_rows(
     # Three counts and five confusions of each class, and what pickle says about them.
     # Per class counts and confusions; and hashes of a few rows, which tell copies.
     assert max(few, many) <= (3 * 8 + 5 * 16) * N_CLASSES + 8 * MOST_KEPT + 2000
-
-
-def test_calibration_without_gathering_brings_back_bytes_for_classes(
-    parts, client, received, monkeypatch
-):
-    monkeypatch.setattr("evencover.engine.selection.MOST_CELLS", 1 << 10)
-    ClasswisePredictor().fit(parts, executor=client, gather=False)
-    assert max(received) <= 8 * 1024 + 1000
-    assert len(received) <= 64  # a pass at least halves an interval of 64-bit keys
 
 
 @pytest.mark.usefixtures("charts_once")

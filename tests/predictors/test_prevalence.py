@@ -130,11 +130,6 @@ def test_weights_have_no_rank_to_randomise_or_raise(also):
         PooledPredictor(target_prevalence="uniform", exact=True).fit_scores([0.5], [0], 2)
 
 
-def test_scores_must_be_in_one_place(simulate):
-    with pytest.raises(InputError, match="'gather' must be True with a target prevalence"):
-        StandardPredictor(target_prevalence="uniform").fit(*simulate(50, 4), gather=False)
-
-
 @pytest.mark.filterwarnings("ignore:.*they use the standard threshold")
 def test_estimates_are_shares_with_the_mass_of_classes_without_rows(simulate):
     rows, labels = simulate(2000, 5)

@@ -101,7 +101,6 @@ def on_logits(data):
 
 ENTRIES = {
     "fit": lambda fitted, rows, labels: fitted.fit(rows, labels),
-    "gather": lambda fitted, rows, labels: fitted.fit(rows, labels, gather=False),
     "partial_fit": lambda fitted, rows, labels: fitted.partial_fit(rows, labels),
     "predict_set": lambda fitted, rows, labels: fitted.predict_set(rows),
     "one row": lambda fitted, rows, labels: fitted.predict_set(rows[:1]),
@@ -114,7 +113,6 @@ ENTRIES = {
     "monitor": lambda fitted, rows, labels: CoverageMonitor(fitted).update(rows, labels),
     "compare": lambda fitted, rows, labels: compare(rows, labels, from_logits=True),
     "recommend": lambda fitted, rows, labels: recommend(rows, labels, from_logits=True),
-    "prevalence": lambda fitted, rows, labels: estimate_prevalence(fitted, rows),
 }
 
 
@@ -167,7 +165,7 @@ def test_logits_are_no_probabilities_and_the_message_says_what_to_do(data):
             with pytest.raises(InputError, match="from_logits=True"):
                 entry(logits[:5])
         with pytest.raises(InputError, match="from_logits=True"):
-            estimate_prevalence(fitted, logits)
+            estimate_prevalence(fitted, logits, *data)
 
 
 def test_a_temperature_needs_logits(data):

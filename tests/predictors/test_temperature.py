@@ -80,8 +80,6 @@ def test_bad_ways_to_ask_are_refused(data, simulate):
         StandardPredictor(temperature="fit").fit(*simulate(50, 4))
     with pytest.raises(InputError, match=r"read twice. Got an iterator"):
         learn.fit(iter([(logits, labels)]))
-    with pytest.raises(InputError, match="'gather' must be True with temperature='fit'"):
-        learn.fit(logits, labels, gather=False)
     with pytest.raises(InputError, match="needs the logits themselves"):
         learn.fit_scores([0.5], [0], 2)
     with pytest.raises(InputError, match="needs at least 5 rows"):

@@ -199,12 +199,11 @@ def test_copies_of_rows_that_joined_later_are_known(simulate):
 
 def test_those_that_keep_no_rows_say_so(data, tmp_path):
     rows, labels = data
-    scattered = StandardPredictor().fit(rows, labels, gather=False)
     given = StandardPredictor(score=PAS()).fit_scores(np.linspace(-1, 0, 400), labels, K)
     tempered = StandardPredictor(temperature="fit", from_logits=True).fit(np.log(rows), labels)
     groups = np.arange(400) % 2
     grouped = RowGroupedPredictor().fit(rows, labels, groups=groups)
-    for each in (scattered, given, grouped, tempered):
+    for each in (given, grouped, tempered):
         with pytest.raises(InputError, match=r"cannot be updated: this .* keeps no calibration"):
             each.partial_fit(rows, labels)
         save(each, tmp_path / "model.safetensors", force=True)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from evencover._validation import InputError
 from evencover.cli.choices import (
     Settings,
@@ -17,9 +13,6 @@ from evencover.cli.choices import (
 )
 from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, number_if_float
 from evencover.output.atomic import refuse_existing
-
-# Shorthands of --set, from the time before it.
-Short = Parameter(show=False)
 
 
 def run(
@@ -40,14 +33,8 @@ def run(
     temperature: str = "1",
     seed: int = 0,
     dask: Dask = None,
-    gather: bool = True,
     force: Switch = False,
     read: Input = READ,
-    randomize: Annotated[bool | None, Short] = None,
-    penalty: Annotated[float | None, Short] = None,
-    k_reg: Annotated[int | None, Short] = None,
-    gamma: Annotated[float | None, Short] = None,
-    n_clusters: Annotated[int | None, Short] = None,
 ) -> None:
     """Learn the thresholds from held-out rows with labels, and save them as a model.
 
@@ -88,9 +75,6 @@ def run(
         Fixes every random choice.
     dask
         Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
-    gather
-        Whether all scores come to one machine; if not, the same thresholds are found by several
-        passes, and the model has no p-values.
     force
         Overwrite an existing file.
     """
@@ -100,12 +84,11 @@ def run(
     output = refuse_existing(output, force=force)
     if output.suffix != ".safetensors":
         raise InputError(f"A model's ending must be .safetensors. Got '{output}' instead.")
-    short = {"randomize": randomize, "penalty": penalty, "k_reg": k_reg}
-    short |= {"gamma": gamma, "n_clusters": n_clusters}
-    short |= {"confidence": None if confidence is None else number_if_float(confidence)}
-    short |= {"target_prevalence": read_target(target_prevalence)}
     more = read_settings(settings, groups, prevalence)
-    more |= {name: value for name, value in short.items() if value is not None}
+    if confidence is not None:
+        more["confidence"] = number_if_float(confidence)
+    if target_prevalence is not None:
+        more["target_prevalence"] = read_target(target_prevalence)
     (predictor,), for_method = make_methods([method or DEFAULT_METHOD], more)
     (with_score,), for_score = make_scores([score], more)
     refuse_unused(more, for_method | for_score, [predictor, with_score])
@@ -120,7 +103,7 @@ def run(
         random_state=seed,
     )
     with executor(dask) as workers:
-        predictor.fit(source, groups=read.groups(source), executor=workers, gather=gather)
+        predictor.fit(source, groups=read.groups(source), executor=workers)
     save(predictor, output, force=force)
     print(
         f"{output}: {predictor.method}, calibrated on {predictor.n_calibration_} rows "

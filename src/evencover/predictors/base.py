@@ -27,21 +27,19 @@ from evencover.errors import warn_caller
 from evencover.evaluation.confusions import Confusions
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.tally import Tally
-from evencover.predictors.calibration import CalibrationRows, Rows
+from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanation import Explanation, own_origin, some_names
 from evencover.predictors.fitting import (
     base_rows,
     calibration_source,
     note_large_alpha,
     rows_of_scores,
-    scattered_rows,
     with_scores,
 )
 from evencover.predictors.matching import (
     like_calibration,
     require_fitted,
     require_labels,
-    require_p_values,
 )
 from evencover.predictors.ready import few_rows, ready_rule
 from evencover.predictors.rule import Rule
@@ -108,8 +106,6 @@ class BasePredictor(Updatable):
         groups: Any = None,
         class_names: Sequence[str] | None = None,
         executor: Any = None,
-        gather: bool = True,
-        check: str = "all",
     ) -> Self:
         """Learn the thresholds from calibration rows that the model was not trained on.
 
@@ -132,42 +128,26 @@ class BasePredictor(Updatable):
         executor
             Where the rows are read and scored: None for this process's threads, a
             `concurrent.futures` executor, or a `dask.distributed` client. The result is the same.
-        gather
-            Whether all N scores and labels are brought here. If not, the same thresholds are
-            found by several passes over scores that stay where they were made; the predictor then
-            has no p-values.
-        check
-            Which rows must be probabilities from end to end: "all"; a "sample", one in 64; or
-            "none", but for the true labels' own. Softmax and PAS need nothing else of a row, and
-            calibrate faster from rows that are known to be good. Other scores, and logits, read
-            every row whole and check it on the way.
         """
         self._check_parameters()
         note_large_alpha(self.alpha)
         self._check_groups(groups)
         source = calibration_source(probabilities, labels, ids, class_names)
-        apart = self._fit_temperature(source, ids, gather)
-        if flag(gather, "gather", "fit"):
-            base = base_rows(self, source, ids, groups, executor, check)
-            base = base if apart is None else base.take(~apart)
-            rows = with_scores(self, base, source.n_classes, source.class_names)
-            self._fit_rows(rows, source.n_classes, source.class_names)
-            if apart is None:
-                self._keep_rows(base, by_place=ids is None and source.ids is None)
-            self._keep_fingerprint(source.rows_read)
-        else:
-            with scattered_rows(self, source, ids, executor, check) as scattered:
-                self._fit_rows(scattered, source.n_classes, source.class_names)
-                self._keep_fingerprint(scattered.fingerprint())
+        apart = self._fit_temperature(source, ids)
+        base = base_rows(self, source, ids, groups, executor)
+        base = base if apart is None else base.take(~apart)
+        rows = with_scores(self, base, source.n_classes, source.class_names)
+        self._fit_rows(rows, source.n_classes, source.class_names)
+        if apart is None:
+            self._keep_rows(base, by_place=ids is None and source.ids is None)
+        self._keep_fingerprint(source.rows_read)
         return self
 
-    def _fit_temperature(self, source: Source, ids: Any, gather: bool) -> Array | None:
-        """Learn the temperature, if it is to be learnt; the rows (N,) that did not calibrate."""
+    def _fit_temperature(self, source: Source, ids: Any) -> Array | None:
+        """Fit the temperature if asked to; return the rows (N,) that then do not calibrate."""
         self.temperature_ = None
         if self.temperature != FIT:
             return None
-        if not gather:
-            raise InputError("'gather' must be True with temperature='fit'. Got False instead.")
         logits = self.from_logits if source.logits is None else source.logits
         self.temperature_, apart = fitted_temperature(source, ids, logits, self.random_state)
         return apart
@@ -209,17 +189,16 @@ class BasePredictor(Updatable):
         self._keep_rows(rows if score.base is score else None, by_place=ids is None)
         return self
 
-    def _fit_rows(self, rows: Rows, n_classes: int, class_names: Sequence[str] | None) -> Self:
+    def _fit_rows(
+        self, rows: CalibrationRows, n_classes: int, class_names: Sequence[str] | None
+    ) -> Self:
         """Have the method learn from rows, and keep what it found."""
         self.n_classes_, self.class_names_ = n_classes, class_names
         self.row_sample_ = self.row_sample_limit_ = self.score_edges_ = self.score_counts_ = None
         self.fingerprints_, self.out_of_fold_ = [], False
         self._keep_rows(None)
-        if isinstance(rows, CalibrationRows):
-            self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
-            self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
-        else:
-            self.class_counts_ = rows.by(np.arange(n_classes)).counts
+        self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
+        self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
         self.n_calibration_ = int(self.class_counts_.sum())
         self._keep_thresholds(self._calibrate(rows))
         self._warn_of_full_sets()
@@ -299,7 +278,6 @@ class BasePredictor(Updatable):
         """
         source = like_calibration(self, probabilities)
         self._check_groups(groups)
-        require_p_values(self, "P-values")
         function = self._p_function(source, groups)
         return np.concatenate(list(map_source(source, ids, function)))
 

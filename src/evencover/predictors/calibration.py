@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover._validation import Array, FloatArray, IntArray
-from evencover.engine.scattered import ScatteredRows
 from evencover.errors import warn_caller
-from evencover.quantiles import GroupedScores, RankedScores
+from evencover.quantiles import GroupedScores
 from evencover.randomness import Use, random_order, uniforms
 
 N_FOLDS = 5
@@ -58,35 +57,8 @@ class CalibrationRows(NamedTuple):
         return CalibrationRows(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 
 
-# In memory, or left with the workers that scored them: the same splits and ranks, bit for bit.
-Rows = CalibrationRows | ScatteredRows
-
-
-class JoinedScores(NamedTuple):
-    """The groups of two `RankedScores`, one after the other."""
-
-    first: RankedScores
-    second: RankedScores
-
-    @property
-    def counts(self) -> IntArray:
-        """Number of scores in each group."""
-        return np.concatenate([self.first.counts, self.second.counts])
-
-    def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """As `GroupedScores.at_ranks`."""
-        n_first = len(self.first.counts)
-        found = (
-            self.first.at_ranks(ranks[..., :n_first]),
-            self.second.at_ranks(ranks[..., n_first:]),
-        )
-        return np.concatenate(found, axis=-1)
-
-
-def followed_by(first: RankedScores, second: RankedScores) -> RankedScores:
+def followed_by(first: GroupedScores, second: GroupedScores) -> GroupedScores:
     """The groups of both, one after the other."""
-    if not (isinstance(first, GroupedScores) and isinstance(second, GroupedScores)):
-        return JoinedScores(first, second)
     offsets = np.append(first.offsets, len(first.scores) + second.offsets[1:])
     return GroupedScores(np.concatenate([first.scores, second.scores]), offsets)
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from evencover._validation import IntArray
-from evencover.predictors.calibration import Rows
+from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.groups import Grouping, GroupPredictor
 from evencover.quantiles import exact_fraction
 
@@ -48,7 +48,7 @@ class ClasswisePredictor(GroupPredictor):
     )
     fate_of_missing_classes: ClassVar[str] = "classwise puts them in every set"
 
-    def _group(self, rows: Rows) -> Grouping:
+    def _group(self, rows: CalibrationRows) -> Grouping:
         own = np.arange(self.n_classes_)
         return Grouping(rows.by(own), own, rows)
 

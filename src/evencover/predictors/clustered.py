@@ -15,7 +15,7 @@ from evencover._validation import (
     whole_number,
 )
 from evencover.errors import warn_caller
-from evencover.predictors.calibration import Rows, followed_by
+from evencover.predictors.calibration import CalibrationRows, followed_by
 from evencover.predictors.clustering import (
     ClusterGuarantee,
     automatic_n_clusters,
@@ -25,12 +25,11 @@ from evencover.predictors.clustering import (
     guarantee_table,
     least_count,
     quantile_embedding,
-    unmeasured_guarantees,
 )
 from evencover.predictors.explanation import Details, Sharing, company, some_of, ways_out
 from evencover.predictors.groups import Grouping, WeightedGroupPredictor
 from evencover.predictors.state import Field
-from evencover.quantiles import GroupedScores, RankedScores, exact_fraction
+from evencover.quantiles import GroupedScores, exact_fraction
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -74,8 +73,7 @@ class ClusteredPredictor(WeightedGroupPredictor):
     n_clusters_, gamma_
         What was used; both 0 if it fell back to STANDARD.
     guarantee_
-        One `ClusterGuarantee` per cluster, the null cluster last; after ``fit(gather=False)`` its
-        distances, which need all scores in one place, are NaN.
+        One `ClusterGuarantee` per cluster, the null cluster last.
     """
 
     gamma: float | str = "auto"
@@ -105,7 +103,7 @@ class ClusteredPredictor(WeightedGroupPredictor):
     gamma_: float = field(init=False)
     guarantee_: tuple[ClusterGuarantee, ...] = field(init=False)
 
-    def _group(self, rows: Rows) -> Grouping:
+    def _group(self, rows: CalibrationRows) -> Grouping:
         gamma, n_clusters = self._resolve_parameters()
         n_clustering = floor(gamma * self.n_calibration_)
         clustering, proper = rows.split(n_clustering, self.random_state)
@@ -122,13 +120,10 @@ class ClusteredPredictor(WeightedGroupPredictor):
         self._warn_of_null_classes()
         groups, group_of_class = cluster_groups(proper, cluster_of_class)
         classes = rows.by(np.arange(self.n_classes_))
-        if isinstance(groups, GroupedScores) and isinstance(classes, GroupedScores):
-            self.guarantee_ = cluster_guarantees(classes, groups, cluster_of_class)
-        else:
-            self.guarantee_ = unmeasured_guarantees(groups.counts, cluster_of_class)
+        self.guarantee_ = cluster_guarantees(classes, groups, cluster_of_class)
         return Grouping(groups, group_of_class, proper)
 
-    def _cluster(self, rows: Rows, n_clusters: int) -> tuple[IntArray, str | None]:
+    def _cluster(self, rows: CalibrationRows, n_clusters: int) -> tuple[IntArray, str | None]:
         """The cluster of each class, or all -1 and the reason why there are no clusters."""
         cluster_of_class = np.full(self.n_classes_, -1, dtype=np.int64)
         if n_clusters < 2:
@@ -255,7 +250,9 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, int | float | np.floating) and not isinstance(value, bool)
 
 
-def cluster_groups(rows: Rows, cluster_of_class: IntArray) -> tuple[RankedScores, IntArray]:
+def cluster_groups(
+    rows: CalibrationRows, cluster_of_class: IntArray
+) -> tuple[GroupedScores, IntArray]:
     """The scores of each cluster and, last, of everyone; and the group of each class.
 
     Classes outside all clusters (-1) are compared with everyone: the STANDARD threshold.

@@ -13,7 +13,7 @@ import numpy as np
 
 from evencover._validation import FloatArray, IntArray
 from evencover.predictors.explanation import Details
-from evencover.quantiles import Alpha, GroupedScores, RankedScores, conformal_ranks, exact_fraction
+from evencover.quantiles import Alpha, GroupedScores, conformal_ranks, exact_fraction
 
 LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
 
@@ -38,7 +38,7 @@ def least_count(alpha: Alpha) -> int:
     return ceil(1 / min(exact_fraction(alpha), Fraction(1, 10)) - 1)
 
 
-def quantile_embedding(groups: RankedScores, alpha: Alpha) -> FloatArray:
+def quantile_embedding(groups: GroupedScores, alpha: Alpha) -> FloatArray:
     """Each class's conformal score quantiles at .5, .6, .7, .8, .9 and 1 - alpha (K, 5 or 6)."""
     levels = sorted({*LEVELS, 1 - exact_fraction(alpha)})
     ranks = [conformal_ranks(groups.counts, 1 - level) for level in levels]
@@ -140,22 +140,6 @@ def cluster_guarantees(
         nan = float("nan")
         table.append(ClusterGuarantee(-1, n_null, int(clusters.counts[-1]), nan, nan, nan, nan))
     return tuple(table)
-
-
-def unmeasured_guarantees(
-    cluster_counts: IntArray, cluster_of_class: IntArray
-) -> tuple[ClusterGuarantee, ...]:
-    """`ClusterGuarantee` without distances, which need all scores of a class in one place."""
-    nan = float("nan")
-    null = len(cluster_counts) - 1
-    members = np.bincount(
-        np.where(cluster_of_class < 0, null, cluster_of_class), minlength=null + 1
-    )
-    return tuple(
-        ClusterGuarantee(-1 if g == null else g, int(n), int(rows), nan, nan, nan, nan)
-        for g, (n, rows) in enumerate(zip(members, cluster_counts, strict=True))
-        if n or g < null
-    )
 
 
 def _distance_to_cluster(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +13,16 @@ from evencover._validation import (
     InputError,
     class_labels,
     plain_array,
-    raise_unknown,
 )
 from evencover.data.opening import as_source
-from evencover.data.source import Block, IterableSource, Source
-from evencover.engine.blocks import Work, cut, known_ids, map_source, workers_of
+from evencover.data.source import Block, Source
+from evencover.engine.blocks import known_ids, map_source
 from evencover.engine.merging import gathered, joined
-from evencover.engine.scattered import ScatteredRows
 from evencover.errors import warn_caller
 from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.matching import require_labels
 from evencover.predictors.method import Method
-from evencover.predictors.scoring import CHECKS, Scoring
+from evencover.predictors.scoring import Scoring
 from evencover.quantiles import calibration_scores, exact_fraction
 from evencover.randomness import places, row_ids
 from evencover.scores import make_score
@@ -40,18 +37,13 @@ class TrueLabels:
 
     scoring: Scoring
     with_ranks: bool
-    with_values: bool = False
-    check: str = "all"
-
-    def __post_init__(self) -> None:
-        if self.check not in CHECKS:
-            raise_unknown("check", self.check, CHECKS)
+    with_values: bool
 
     def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
         """One pass over the rows."""
         assert block.labels is not None
         n_classes = block.rows.shape[1]
-        scores = self.scoring.true_labels(block, ids, calibrating=True, check=self.check)
+        scores = self.scoring.true_labels(block, ids, calibrating=True)
         labels = block.labels.astype(np.min_scalar_type(n_classes - 1))
         found = [scores, labels]
         if self.with_ranks:
@@ -62,13 +54,13 @@ class TrueLabels:
 
 
 def base_rows(
-    method: Method, source: Source, ids: Any, groups: Any, executor: Any, check: str = "all"
+    method: Method, source: Source, ids: Any, groups: Any, executor: Any
 ) -> CalibrationRows:
     """Read all rows, and bring the base scores of their labels here."""
     ids = known_ids(source, ids)
     scoring, with_ranks = method.scoring(source.logits), "ranks" in method.needs
     with_values = "label values" in method.needs and scoring.score.is_random
-    score = TrueLabels(scoring, with_ranks, with_values, check)
+    score = TrueLabels(scoring, with_ranks, with_values)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *more = gathered(parts, source.n_rows)
     ranks = more.pop(0) if with_ranks else None
@@ -83,32 +75,6 @@ def with_scores(
     counts = np.bincount(rows.labels, minlength=n_classes)
     score = make_score(method.score).with_counts(counts, class_names)
     return rows._replace(scores=score.from_base(rows.scores, rows.labels))
-
-
-@contextmanager
-def scattered_rows(
-    method: Method, source: Source, ids: Any, executor: Any, check: str = "all"
-) -> Iterator[ScatteredRows]:
-    """Have all rows scored, and leave the scores where they were made."""
-    if not method.supports_scattered:
-        raise InputError(
-            f"gather=False is not possible with the method {method.method!r}, which needs all "
-            "scores in one place; standard, classwise and clustered support it."
-        )
-    if isinstance(source, IterableSource):
-        raise InputError(
-            "With gather=False the rows may be read several times. Got an iterator, which can "
-            "be read once; pass files or an array."
-        )
-    score = make_score(method.score)
-    if score.base is not score:
-        raise InputError(
-            f"'gather' must be True for the score {score.name!r}, which needs the number of "
-            "rows of each class before any score."
-        )
-    with workers_of(executor) as workers:
-        work = Work(TrueLabels(method.scoring(source.logits), False, check=check), joined)
-        yield ScatteredRows.score(workers, work, cut(source, known_ids(source, ids)))
 
 
 def note_large_alpha(alpha: Any) -> None:

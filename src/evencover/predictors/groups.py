@@ -11,10 +11,10 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import Array, FloatArray, InputError, IntArray
+from evencover._validation import Array, FloatArray, IntArray
 from evencover.data.source import Block
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.calibration import CalibrationRows, Rows
+from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.confidence import ConfidentPredictor
 from evencover.predictors.explanation import Sharing
 from evencover.predictors.prevalence import (
@@ -26,66 +26,56 @@ from evencover.predictors.prevalence import (
 )
 from evencover.predictors.scoring import Scoring
 from evencover.predictors.state import Field
-from evencover.quantiles import GroupedScores, RankedScores, Thresholds, group_thresholds
+from evencover.quantiles import GroupedScores, Thresholds
 
 
 class Grouping(NamedTuple):
-    """Groups of calibration scores, in memory or not, the group of each class (K,), and the rows.
+    """Groups of calibration scores, the group of each class (K,), and the rows.
 
     A group with as many scores as there are rows holds all of them.
     """
 
-    groups: RankedScores
+    groups: GroupedScores
     group_of_class: IntArray
-    rows: Rows
+    rows: CalibrationRows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GroupPredictor(ConfidentPredictor):
     """Each class belongs to one group and uses the conformal quantile of the group's scores."""
 
-    supports_scattered: ClassVar[bool] = True
     state: ClassVar[dict[str, Field]] = {
-        "group_scores_": Field(float, "?", optional=True, for_p_values=True),
+        "group_scores_": Field(float, "?", for_p_values=True),
         "group_offsets_": Field(int, "?", for_p_values=True),
         "group_of_class_": Field(int, "K"),
-        "gathered_": Field(bool),
     }
 
-    group_scores_: FloatArray | None = field(init=False)  # None unless gathered_
+    group_scores_: FloatArray = field(init=False)
     group_offsets_: IntArray = field(init=False)
     group_of_class_: IntArray = field(init=False)
-    gathered_: bool = field(init=False)
 
     @abstractmethod
-    def _group(self, rows: Rows) -> Grouping:
+    def _group(self, rows: CalibrationRows) -> Grouping:
         """How the rows are shared between classes."""
 
-    def _calibrate(self, rows: Rows) -> Thresholds:
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         groups, self.group_of_class_, calibrating = self._group(rows)
-        self.gathered_ = isinstance(groups, GroupedScores)
-        self.group_scores_ = groups.scores if isinstance(groups, GroupedScores) else None
-        self.group_offsets_ = np.concatenate([[0], np.cumsum(groups.counts)])
+        self.group_scores_, self.group_offsets_ = groups
         self._keep_weights(calibrating)
         return self._limits_of(groups, self.exact)
 
-    def _keep_weights(self, rows: Rows) -> None:
+    def _keep_weights(self, rows: CalibrationRows) -> None:
         """Keep what each of the groups' scores stands for, if they differ."""
 
-    def _limits_of(self, groups: RankedScores, exact: bool) -> Thresholds:
-        thresholds = group_thresholds(
-            groups,
-            self.alpha,
-            exact=exact,
-            confidence=self.confidence,
-            random_state=self.random_state,
+    def _limits_of(self, groups: GroupedScores, exact: bool) -> Thresholds:
+        thresholds = groups.thresholds(
+            self.alpha, exact=exact, confidence=self.confidence, random_state=self.random_state
         )
         return thresholds.of_classes(self.group_of_class_)
 
     @property
     def groups_(self) -> GroupedScores:
         """The calibration scores of each group, sorted."""
-        assert self.group_scores_ is not None
         return GroupedScores(self.group_scores_, self.group_offsets_)
 
     def refit_exact(self, exact: bool) -> Self | None:
@@ -126,20 +116,14 @@ class WeightedGroupPredictor(GroupPredictor, TargetPredictor):
 
     group_weights_: FloatArray | None = field(init=False)  # None without a target
 
-    def _keep_weights(self, rows: Rows) -> None:
+    def _keep_weights(self, rows: CalibrationRows) -> None:
         self.group_weights_ = None
         self._read_target()
         if self.target_prevalence_ is None:
             return
-        if not isinstance(rows, CalibrationRows):
-            raise InputError(
-                "'gather' must be True with a target prevalence, which needs all scores in one "
-                "place. Got False instead."
-            )
         weights = self._class_weights()[rows.labels]
         group_of_row = self.group_of_class_[rows.labels]
-        scores, kept = self.group_scores_, []
-        assert scores is not None
+        kept = []
         for group, n in enumerate(self.groups_.counts.tolist()):
             own = rows_of_group(group, n, group_of_row)
             kept.append(sorted_with(rows.scores[own], weights[own])[1])
@@ -160,7 +144,7 @@ class WeightedGroupPredictor(GroupPredictor, TargetPredictor):
             classes = np.flatnonzero(self.group_of_class_ == group)
             yield classes, self.groups_.scores[own], self.group_weights_[own]
 
-    def _limits_of(self, groups: RankedScores, exact: bool) -> Thresholds:
+    def _limits_of(self, groups: GroupedScores, exact: bool) -> Thresholds:
         if self.group_weights_ is None:
             return super()._limits_of(groups, exact)
         limits, own_weights = np.empty(self.n_classes_), self._class_weights()

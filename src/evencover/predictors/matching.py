@@ -24,16 +24,6 @@ def require_fitted(predictor: Method) -> None:
         )
 
 
-def require_p_values(predictor: Method, who: str) -> None:
-    """Refuse a predictor that kept no calibration scores."""
-    needed = [name for name, each in predictor.all_state().items() if each.for_p_values]
-    if any(getattr(predictor, name) is None for name in needed):
-        raise InputError(
-            f"{who} need all calibration scores. This predictor was calibrated with "
-            "gather=False, which keeps none; fit it with gather=True."
-        )
-
-
 def like_calibration(
     predictor: Method, probabilities: Any, labels: Any = None, ids: Any = None
 ) -> Source:

@@ -78,9 +78,8 @@ class Method(Parameters):
     # Whether it says nothing of its own without a parameter that only the user can give, so that
     # "all" methods leave it out.
     only_if_asked: ClassVar[bool] = False
-    # Whether exact=True means something, and whether rows may stay where they were scored.
+    # Whether exact=True means something.
     supports_exact: ClassVar[bool] = True
-    supports_scattered: ClassVar[bool] = False
     # Whether the threshold of a class comes from its own rows alone.
     own_rows_only: ClassVar[bool] = False
     # Where a threshold comes from; `{rows}` stands for the class's calibration rows.

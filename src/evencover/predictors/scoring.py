@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import NO_DRAWS, BadRow, Draws, Formula, Position
+from evencover._kernels import BadRow, Draws
 from evencover._validation import (
-    SUM_TOLERANCE,
     Array,
     FloatArray,
     InputError,
@@ -22,24 +21,6 @@ from evencover._validation import (
 )
 from evencover.data.source import Block
 from evencover.scores import Score
-
-CHECKS = ("all", "sample", "none")  # which rows are looked at whole
-SAMPLE_STEP = 64
-
-
-def _own_scores(kernel: Formula, rows: Array, labels: IntArray, check: str) -> FloatArray:
-    """Scores of the true labels from their own probabilities, which are all that is read."""
-    if check == "sample":
-        some: Any = (kernel, rows[::SAMPLE_STEP], NO_DRAWS, labels[::SAMPLE_STEP])
-        try:
-            _kernels.true_label_scores(*some, logits=False, temperature=1.0)
-        except BadRow as bad:
-            raise BadRow(SAMPLE_STEP * bad.row) from None
-    own = rows[np.arange(len(rows)), labels].astype(np.float64)
-    good = (own >= 0) & (own <= 1 + SUM_TOLERANCE[2])
-    if not good.all():
-        raise BadRow(int((~good).argmax()))
-    return kernel.function(Position(own, own, labels, own, labels, own))
 
 
 @dataclass(frozen=True)
@@ -98,19 +79,10 @@ class Scoring:
         return _kernels.row_numbers(block.rows, draws)[1]
 
     def true_labels(
-        self,
-        block: Block,
-        ids: Array | None,
-        *,
-        calibrating: bool = False,
-        check: str = "all",
+        self, block: Block, ids: Array | None, *, calibrating: bool = False
     ) -> FloatArray:
-        """Base scores of the true labels (n,); `check` says which rows are looked at whole."""
+        """Compute base scores of the true labels (n,)."""
         assert block.labels is not None
-        kernel = self.score.base.kernel
-        if check != "all" and kernel.is_native and not (kernel.needs_order or self.logits):
-            with self.checking(block):
-                return _own_scores(kernel, block.rows, block.labels, check)
         draws = self.draws(block, ids, calibrating=calibrating)
         with self.checking(block):
             return _kernels.true_label_scores(

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from evencover._validation import IntArray
-from evencover.predictors.calibration import Rows
+from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanation import ways_out
 from evencover.predictors.groups import Grouping, WeightedGroupPredictor
 
@@ -50,7 +50,7 @@ class StandardPredictor(WeightedGroupPredictor):
         "1 - alpha; no single class is promised anything."
     )
 
-    def _group(self, rows: Rows) -> Grouping:
+    def _group(self, rows: CalibrationRows) -> Grouping:
         everyone = np.zeros(self.n_classes_, dtype=np.int64)
         return Grouping(rows.by(everyone), everyone, rows)
 

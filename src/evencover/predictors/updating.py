@@ -185,9 +185,8 @@ class Updatable(Method):
         if "row groups" in self.needs:
             return "its groups of rows are kept by number, and their names may come anew"
         return (
-            "they were scored elsewhere (gather=False) or at a temperature that was fitted, given "
-            "as scores of a score that depends on the class counts, or calibrated by an earlier "
-            "version"
+            "they were scored at a temperature that was fitted, or given as scores of a score that "
+            "depends on the class counts"
         )
 
 

@@ -18,7 +18,6 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.matching import (
     like_calibration,
     require_labels,
-    require_p_values,
 )
 from evencover.predictors.rule import Rule
 from evencover.predictors.unlike import ScoreBins
@@ -155,7 +154,6 @@ def gather(
     """Read labelled rows once, in blocks, and keep only what the page needs."""
     source = like_calibration(predictor, probabilities, labels)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
-    require_p_values(predictor, "Reports")
     require_labels(source, "A report")
     n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
     names = None if ids is None else plain_array(ids)
