@@ -42,7 +42,7 @@ def test_bad_input_in_a_real_shell(folder):
             "'penalty' is not a parameter of pooled or aps",
         ),
         (("--score", "raps", "--set", "k_reg=-1"), "'k_reg'"),
-        (("--no-randomize",), "'randomize' is not a parameter of pooled or softmax"),
+        (("--set", "randomize=false"), "'randomize' is not a parameter of pooled or softmax"),
         (("--labels", "labels"), "no such file"),
         (("--ids", "ids"), "no such file"),
         (("unexpected",), "unexpected"),

@@ -26,7 +26,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
                 "--set",
                 "k_reg=2",
             ),
-            *("--alpha", 0.05, "--exact", "--no-allow-empty", "--no-randomize"),
+            *("--alpha", 0.05, "--exact", "--no-allow-empty", "--set", "randomize=false"),
         )
     )
     model = load("m.safetensors")
