@@ -21,9 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from evencover import ClasswisePredictor, save
-from evencover.serving.http.app import make_app
-from evencover.serving.http.requests import Rows
-from evencover.serving.http.service import Service
+from evencover.serving.http import Rows, Service, make_app
 
 TOKEN = "for the example only"
 

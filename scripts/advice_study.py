@@ -21,9 +21,8 @@ from pooled_study import from_file, languages
 
 from evencover import EvencoverWarning, compare
 from evencover.comparison.cost import costs
-from evencover.comparison.splitting import calibration_split, other_rows
-from evencover.comparison.trials import ScoredRows, Trial
-from evencover.data.opening import as_source
+from evencover.comparison.trials import ScoredRows, Trial, calibration_split, other_rows
+from evencover.data.open import as_source
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors import make_predictor
 from evencover.scores import make_score

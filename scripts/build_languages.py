@@ -34,7 +34,7 @@ from scipy.special import expit, softmax
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import MultinomialNB
 
-from evencover.data.datasets.languages import decode, encode
+from evencover.data.languages import decode, encode
 
 OUTPUT = Path(__file__).parents[1] / "src" / "evencover" / "data" / "datasets" / "languages.npz"
 NGRAMS = (1, 3)

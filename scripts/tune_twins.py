@@ -24,12 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evencover._validation import EvencoverWarning
-from evencover.comparison.splitting import calibration_split
-from evencover.comparison.trials import ScoredRows, Trial
-from evencover.data.datasets.twin_parameters import TWINS, TwinParameters
-from evencover.data.datasets.twins import TwinSource, twin
+from evencover.comparison.trials import ScoredRows, Trial, calibration_split
+from evencover.data.simulated import TWINS, TwinParameters, TwinSource, twin
 from evencover.data.source import ArraySource, Source, rows_per_block
+from evencover.errors import EvencoverWarning
 from evencover.predictors import make_predictor
 from evencover.scores import make_score
 

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from evencover import InputError, load
 from evencover.predictors import PREDICTORS, make_predictor, method_names
-from evencover.predictors.content import checksum
+from evencover.predictors.state import checksum
 
 METHODS = method_names()
 NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "", "é\u0301", "plain"]

@@ -20,17 +20,7 @@ from safetensors.numpy import save_file
 from sklearn.naive_bayes import GaussianNB
 
 import evencover
-from evencover import (
-    APS,
-    PAS,
-    RAPS,
-    SAPS,
-    ConformalClassifier,
-    InputError,
-    Softmax,
-    load,
-    save,
-)
+from evencover import APS, PAS, RAPS, SAPS, ConformalClassifier, InputError, Softmax, load, save
 from evencover.persistence import FORMAT
 from evencover.predictors import make_predictor
 

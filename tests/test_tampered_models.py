@@ -10,7 +10,7 @@ from model_files import METHODS, assert_refused, contents, fitted, tamper, witho
 
 from evencover import InputError, load, save
 from evencover.predictors import predictor_class
-from evencover.predictors.content import digest
+from evencover.predictors.state import digest
 
 
 @pytest.fixture(scope="module")

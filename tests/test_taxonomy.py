@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evencover import (
-    InputError,
-    PredictionSets,
-    StandardPredictor,
-    Taxonomy,
-    predict_to_folder,
-)
+from evencover import InputError, PredictionSets, StandardPredictor, Taxonomy, predict_to_folder
 from evencover.report.content import report_content
 
 CHAINS = [

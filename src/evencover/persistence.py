@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import evencover
-from evencover._validation import Array, InputError, NotFittedError
-from evencover.data.formats.safetensors_files import safetensors_metadata
-from evencover.data.location import as_location, existing_file
-from evencover.data.reading import reading
-from evencover.errors import one_line
+from evencover.arrays import Array
+from evencover.data.formats.arrays import safetensors_metadata
+from evencover.data.location import as_location, existing_file, reading
+from evencover.errors import InputError, NotFittedError, one_line
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors import BasePredictor, predictor_class
-from evencover.predictors.checks import wrong_field, wrong_value
-from evencover.predictors.content import checksum, content_of
+from evencover.predictors.state import checksum, content_of, wrong_field, wrong_value
 from evencover.scores import make_score
 
 FORMAT = 1

@@ -13,10 +13,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from evencover._types import Array, FloatArray, IntArray
-from evencover._validation import whole_number
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError, needs
 from evencover.quantiles import GroupedScores, conformal_ranks, exact_fraction
+from evencover.validation import whole_number
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8C8C8C"

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover._kernels import Limits
-from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.errors import InputError
 from evencover.randomness import Use, uniforms
 
 MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
@@ -326,7 +327,7 @@ def _just_below(values: FloatArray) -> FloatArray:
 
 def calibration_scores(scores: Any) -> FloatArray:
     """Scores as float64; NaN has no place in an order."""
-    values = plain_array(scores).astype(np.float64, copy=False)
+    values = to_numpy(scores).astype(np.float64, copy=False)
     if values.ndim != 1:
         raise InputError(f"'scores' must have one dimension. Got shape {values.shape} instead.")
     if np.isnan(values).any():
@@ -337,7 +338,7 @@ def calibration_scores(scores: Any) -> FloatArray:
 
 
 def _grouped(scores: Any, groups: Any, n_groups: int) -> tuple[FloatArray, IntArray]:
-    values, members = calibration_scores(scores), plain_array(groups)
+    values, members = calibration_scores(scores), to_numpy(groups)
     if members.shape != values.shape or (members.dtype.kind not in "iu" and members.size):
         raise InputError(
             f"'groups' must be integers, one per score. Got type {members.dtype} and shape "

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import Array, FloatArray, InputError, plain_array, whole_number
+from evencover.arrays import Array, FloatArray, to_numpy
+from evencover.errors import InputError
+from evencover.validation import whole_number
 
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,19}")  # as Python and NumPy print an integer
 
@@ -77,7 +79,7 @@ def row_ids(ids: Any, n_rows: int) -> Array:
     >>> row_ids([17], 1) == row_ids(["17"], 1), row_ids(["17"], 1) == row_ids(["017"], 1)
     (array([ True]), array([False]))
     """
-    values = plain_array(ids, "'ids'")
+    values = to_numpy(ids, "'ids'")
     if values.shape != (n_rows,):
         raise InputError(
             f"'ids' must have one entry per row. Got shape {values.shape} for {n_rows} rows."

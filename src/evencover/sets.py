@@ -11,15 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from evencover._arrow import import_pyarrow
-from evencover._validation import (
-    Array,
-    FloatArray,
-    InputError,
-    IntArray,
-    label_indices,
-    plain_array,
-)
+from evencover.arrays import Array, FloatArray, IntArray, import_pyarrow, to_numpy
+from evencover.errors import InputError
+from evencover.validation import label_indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +82,7 @@ class PredictionSets:
     @classmethod
     def from_mask(cls, mask: Any, class_names: Sequence[str] | None = None) -> PredictionSets:
         """From an (N, K) matrix that says which classes are in."""
-        mask = plain_array(mask)
+        mask = to_numpy(mask)
         if mask.ndim != 2 or mask.dtype != bool:
             raise InputError(
                 "'mask' must be a boolean matrix (rows by classes). "

@@ -10,9 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evencover._validation import align_classes, by_class
 from evencover.errors import InputError
 from evencover.sets import PredictionSets
+from evencover.validation import align_classes, by_class
 
 MOST_PARTS = 4
 

@@ -98,7 +98,7 @@ def _change(rng: random.Random, content: bytearray) -> None:
 
 def read_everything(path: Path) -> None:
     """All that a command could ask of a file of data; refused only if it can give nothing."""
-    from evencover.data.files import column_from_file
+    from evencover.data.open import column_from_file
 
     error = _refusal(_rows_and_parts, path)
     if _refusal(column_from_file, path, "labels") is not None and error is not None:

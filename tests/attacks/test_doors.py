@@ -13,8 +13,7 @@ from inputs import LABELS, NAMES, ROWS, K, N, assert_refused, read, write_arrays
 
 from evencover import InputError, StandardPredictor, load, save
 from evencover.data import as_source
-from evencover.data.identity import identity_of
-from evencover.data.reading import reading
+from evencover.data.location import identity_of, reading
 
 
 class Bomb:

@@ -16,7 +16,7 @@ from inputs import read, write_table
 
 from evencover import InputError, StandardPredictor, save
 from evencover.data import as_source
-from evencover.data.files import column_from_file
+from evencover.data.open import column_from_file
 from evencover.predictors import PREDICTORS, make_predictor, method_names
 
 K = 5
@@ -106,15 +106,15 @@ def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(made, tmp_path):
     np.save(tmp_path / "p.npy", np.tile(np.load(made / "new.npy"), (4, 1)))
 
     def cut_when_it_is_mapped():
-        from evencover.data.formats import plain_array
+        from evencover.data.formats import arrays as to_numpy
 
-        look = plain_array.PlainArray.__getitem__
+        look = to_numpy.PlainArray.__getitem__
 
         def cut(self, rows):
             os.truncate(tmp_path / "p.npy", 4096)
             return look(self, rows)
 
-        plain_array.PlainArray.__getitem__ = cut
+        to_numpy.PlainArray.__getitem__ = cut
 
     done = command(
         ["predict", made / "m.safetensors", "p.npy", "-o", "a.csv"],

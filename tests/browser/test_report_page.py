@@ -5,13 +5,10 @@ import pytest
 from depth import size
 
 from evencover.data import load_languages
-from evencover.evaluation.confusions import Confusions
-from evencover.evaluation.report import CoverageReport, Tally
+from evencover.evaluation.report import Confusions, CoverageReport, Tally
 from evencover.predictors import make_predictor
 from evencover.report import write_report
-from evencover.report.content import Gathered, describe
-from evencover.report.examples import Example, Examples
-from evencover.report.groups import score_bins
+from evencover.report.content import Example, Examples, Gathered, describe, score_bins
 
 pytest.importorskip("altair")
 pytest.importorskip("jinja2")

@@ -4,7 +4,7 @@ import pytest
 from cli.running import succeeded
 
 from evencover.cli import predict, serve
-from evencover.cli.choices import with_choices
+from evencover.cli.options import with_choices
 
 
 @pytest.mark.parametrize(

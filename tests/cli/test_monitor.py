@@ -7,7 +7,7 @@ import pytest
 from cli.running import K, refused, succeeded
 
 from evencover import CoverageMonitor, load
-from evencover.output.locks import only_writer_of
+from evencover.output.atomic import only_writer_of
 
 
 @pytest.fixture

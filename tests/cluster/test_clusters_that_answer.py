@@ -17,9 +17,9 @@ from depth import IS_DEEP
 import evencover
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.engine import clusters
+from evencover.engine import dask as clusters
+from evencover.engine.blocks import as_workers
 from evencover.engine.dask import dask_client, local_cluster
-from evencover.engine.workers import as_workers
 
 SCHEDULER = """
 import asyncio

@@ -13,8 +13,8 @@ from depth import IS_DEEP, size
 from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
 from evencover.data import Source, as_source
-from evencover.engine.workers import as_workers, results_in_order
-from evencover.output.manifest import mark_path
+from evencover.engine.blocks import as_workers, results_in_order
+from evencover.output.folders import mark_path
 
 from .conftest import N_ROWS, write_parts
 

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from evencover import APS, RAPS, InputError, Softmax, compare
 from evencover.comparison import Candidate, Comparison
-from evencover.comparison.splitting import calibration_split, other_rows
+from evencover.comparison.trials import calibration_split, other_rows
 from evencover.evaluation import CoverageReport, Tally, metrics
 from evencover.evaluation.metrics import METRICS, Metric, shown_in
 from evencover.predictors import (

@@ -8,8 +8,7 @@ from depth import size
 
 from evencover import InputError, compare
 from evencover.comparison import Candidate, Comparison
-from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Tally
+from evencover.evaluation.report import CoverageReport, Tally
 
 K = 30
 

@@ -8,7 +8,7 @@ from inputs import LABELS, NAMES, ROWS, assert_holds, pa, write_arrays, write_ta
 
 from evencover import InputError
 from evencover.data import as_source
-from evencover.data.files import class_values_from_file, column_from_file
+from evencover.data.open import class_values_from_file, column_from_file
 
 
 @pytest.mark.parametrize("text", ["2\n0\n1\n", "2\r\n0\r\n1", "\ufeff2\n0\n1\n", " 2 \n\n0\n1\n\n"])

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, list_array, pa, read, write_table
 
-import evencover.data.formats.arrow as arrow
+import evencover.data.formats.tables as arrow
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.files import column_from_file
+from evencover.data.open import column_from_file
 
 CUTS = [(0, 9), (9, 10), (10, N)]
 ENDINGS = ["npy", "npz", "parquet", "arrow", "csv"]

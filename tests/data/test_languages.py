@@ -5,7 +5,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from evencover.data.datasets.languages import Labelled, decode, encode, load_languages
+from evencover.data.languages import Labelled, decode, encode, load_languages
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_loading_twice_gives_the_same_arrays_but_not_shared_ones(languages: Labe
 
 
 def test_file_is_small() -> None:
-    assert len(files("evencover.data.datasets").joinpath("languages.npz").read_bytes()) < 8_000_000
+    assert len(files("evencover.data").joinpath("languages.npz").read_bytes()) < 8_000_000
 
 
 def test_storage_keeps_each_probability_within_a_step() -> None:

@@ -12,7 +12,7 @@ from inputs import LABELS, LOGITS, NAMES, ROWS, K, N, assert_holds, pa, read, wr
 
 from evencover import EvencoverWarning, InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.files import column_from_file
+from evencover.data.open import column_from_file
 from evencover.randomness import row_ids
 
 pd = pytest.importorskip("pandas")

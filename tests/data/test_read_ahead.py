@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from evencover import InputError
-from evencover.data.formats.read_ahead import MOST_READERS, read_ahead
+from evencover.data.formats.tables import MOST_READERS, read_ahead
 
 
 @pytest.fixture(params=[1, 2, 9])

@@ -9,7 +9,7 @@ from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_array
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
-from evencover.data.files import column_from_file
+from evencover.data.open import column_from_file
 
 ADDRESS = "memory://bucket/data"
 

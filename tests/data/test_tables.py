@@ -19,7 +19,7 @@ from inputs import (
     write_table,
 )
 
-import evencover.data.formats.arrow as arrow
+import evencover.data.formats.tables as arrow
 from evencover import InputError
 from evencover.data import as_source
 

@@ -11,7 +11,7 @@ from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
 
 from evencover import InputError
 from evencover.data import as_source
-from evencover.data.files import column_from_file, ids_from_file
+from evencover.data.open import column_from_file, ids_from_file
 from evencover.randomness import row_ids
 
 DOUBLES = ROWS.astype(np.float64)

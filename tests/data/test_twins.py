@@ -7,13 +7,13 @@ import pytest
 
 from evencover import InputError, compare
 from evencover.data import TWINS, TwinSource, as_source, source, twin
-from evencover.data.datasets.twin_counts import class_counts
-from evencover.data.datasets.twins import (
+from evencover.data.simulated import (
     CENTRE_LIMIT,
     CENTRE_STEP,
     EXTRA_SLOT,
     POINT_LIMIT,
     POINT_STEP,
+    class_counts,
 )
 
 NAMES = list(TWINS)

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evencover import InputError
-from evencover.engine.blocks import map_blocks
-from evencover.engine.workers import n_threads, one_of_many
+from evencover.engine.blocks import map_blocks, n_threads, one_of_many
 
 THREADS = [1, 2, 4]
 

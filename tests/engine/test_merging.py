@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evencover.engine.merging import gathered, joined
+from evencover.engine.blocks import gathered, joined
 
 PARTS = [
     (np.array([0.5, 0.25]), np.array([3, 1], dtype=np.uint8)),

@@ -7,8 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from evencover import InputError
+from evencover.engine.blocks import as_workers
 from evencover.engine.dask import dask_client
-from evencover.engine.workers import Workers, as_workers, results_in_order
+from evencover.engine.executors import Workers, results_in_order
 
 
 def test_workers_that_die_are_told_in_one_sentence():

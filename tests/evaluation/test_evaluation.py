@@ -14,8 +14,8 @@ from scipy.stats import binomtest
 
 from evencover import CoverageReport, InputError, PredictionSets, evaluate
 from evencover.evaluation import Tally, metrics
-from evencover.evaluation.binomial import clopper_pearson, covgap_noise_floor
 from evencover.evaluation.metrics import METRICS, Metric, find_metric
+from evencover.evaluation.statistics import clopper_pearson, covgap_noise_floor
 
 ALPHAS = {0.01: Fraction(1, 100), 0.1: Fraction(1, 10), 0.3: Fraction(3, 10), "1/3": Fraction(1, 3)}
 

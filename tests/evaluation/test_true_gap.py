@@ -5,10 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from evencover.evaluation.binomial import likely_below
-from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Tally
-from evencover.evaluation.true_gap import squared_gaps, true_gap
+from evencover.evaluation.report import CoverageReport, Tally
+from evencover.evaluation.statistics import likely_below, squared_gaps, true_gap
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.3])

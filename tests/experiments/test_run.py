@@ -20,9 +20,9 @@ from evencover.evaluation import CoverageReport, metrics
 from evencover.evaluation.metrics import METRICS, Metric
 from evencover.experiments import Grid, run
 from evencover.experiments.figures import draw_curves
+from evencover.experiments.grid import sample, sample_balanced
+from evencover.experiments.results import make_table
 from evencover.experiments.runner import plan
-from evencover.experiments.splits import sample, sample_balanced
-from evencover.experiments.tables import make_table
 from evencover.predictors import make_predictor
 from evencover.quantiles import Thresholds
 from evencover.randomness import Use, uniforms

@@ -7,8 +7,7 @@ import pytest
 from evencover import InputError
 from evencover.evaluation.metrics import metric_names
 from evencover.experiments import Results
-from evencover.experiments.published import Published, published
-from evencover.experiments.tables import make_table
+from evencover.experiments.results import Published, make_table, published
 
 
 def record(repetition, covgap, avg_size, **changes):

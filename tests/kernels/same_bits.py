@@ -11,7 +11,7 @@ from evencover._kernels import BadRow, reference
 native = pytest.importorskip(
     "evencover._kernels.native", reason="the C++ kernels were not built", exc_type=ImportError
 )
-PARTS = [sys.modules["evencover._kernels.native_cost"]]
+PARTS = [sys.modules["evencover._kernels.native"]]
 INSTRUCTION_SETS = native._native.instruction_sets()
 
 

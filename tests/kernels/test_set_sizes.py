@@ -37,7 +37,7 @@ def sizes_one_by_one(given, vectors):
 
 
 def test_more_vectors_than_a_table_takes(monkeypatch):
-    monkeypatch.setattr("evencover._kernels.limit_table.MOST_VECTORS", 5)
+    monkeypatch.setattr("evencover._kernels.types.MOST_VECTORS", 5)
     rng = np.random.default_rng(6)
     given = (APS().kernel, softmax_rows(rng, 30, 9), Draws(6, 1, 2))
     vectors = [random_limits(rng, 9, KINDS[t % len(KINDS)]) for t in range(17)]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from evencover._kernels import BadRow, Draws, Limits, reference, slices
+from evencover._kernels import BadRow, Draws, Limits, reference
+from evencover._kernels import reference as slices
 from evencover.scores import APS, SAPS
 
 N, K = 23, 6

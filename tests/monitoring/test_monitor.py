@@ -21,8 +21,8 @@ from evencover import (
     StandardPredictor,
 )
 from evencover.monitoring import summary
-from evencover.monitoring.counts import EARLIER, MOST_PERIODS, Counts
 from evencover.monitoring.evidence import shortfall_log_e, urn_log_e
+from evencover.monitoring.monitor import EARLIER, MOST_PERIODS, Counts
 from evencover.predictors import make_predictor, method_names
 
 K = 5
@@ -313,7 +313,7 @@ def test_a_state_of_the_future_or_of_another_model_is_refused_by_name(predictor,
     ],
 )
 def test_counts_that_cannot_be_are_refused(predictor, tmp_path, change, problem):
-    from evencover.monitoring.files import write_state
+    from evencover.monitoring.store import write_state
 
     path = tmp_path / "watch.json"
     content = CoverageMonitor(predictor)._content()

@@ -9,8 +9,7 @@ import pytest
 
 from evencover import ClasswisePredictor, InputError, StandardPredictor, predict_to_folder
 from evencover.data import as_source
-from evencover.output.listing import Listed, Listing
-from evencover.output.writers import write_sets
+from evencover.output.writers import Listed, Listing, write_sets
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -73,7 +72,7 @@ def test_blocks_do_not_matter(predictor, data, block_rows):
 
 
 def test_logits_are_listed_by_their_softmax_with_the_temperature(data, monkeypatch):
-    monkeypatch.setattr("evencover.output.listing.SLICE_ELEMENTS", 50)  # several slices
+    monkeypatch.setattr("evencover.output.writers.SLICE_ELEMENTS", 50)  # several slices
     logits = np.random.default_rng(0).normal(size=(80, K)) * 3
     fitted = StandardPredictor(alpha=0.05, from_logits=True, temperature=2.0)
     fitted.fit(logits, np.arange(80) % K)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evencover import InputError
-from evencover.output.manifest import MANIFEST, PLAN, PlannedFolder, leave_mark
+from evencover.output.folders import MANIFEST, PLAN, PlannedFolder, leave_mark
 
 PARTS = [
     {"file": "part-00000.csv", "first_row": 0, "rows": 2},

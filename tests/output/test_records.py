@@ -6,8 +6,13 @@ import pytest
 
 from evencover import InputError
 from evencover.output.atomic import atomic_path, remove_leftovers
-from evencover.output.records import make_folder, read_record, refuse_other_things, write_record
-from evencover.output.tables import write_csv
+from evencover.output.writers import (
+    make_folder,
+    read_record,
+    refuse_other_things,
+    write_csv,
+    write_record,
+)
 
 
 def read(path):

@@ -9,8 +9,7 @@ import pytest
 
 from evencover import InputError, PredictionSets
 from evencover.output.atomic import atomic_path, refuse_existing
-from evencover.output.tables import write_csv
-from evencover.output.writers import check_sets_format, write_sets
+from evencover.output.writers import check_sets_format, write_csv, write_sets
 
 pq = pytest.importorskip("pyarrow.parquet")
 

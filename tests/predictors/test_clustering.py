@@ -11,7 +11,7 @@ from scipy.stats import ks_2samp
 from sklearn.cluster import KMeans
 
 from evencover import ClusteredPredictor, EvencoverWarning, StandardPredictor
-from evencover.predictors.clustering import (
+from evencover.predictors.clustered import (
     automatic_n_clusters,
     automatic_parameters,
     cluster_embeddings,

@@ -19,7 +19,7 @@ from evencover import (
     recommend,
     save,
 )
-from evencover.cli.description import of_model
+from evencover.cli.info import of_model
 from evencover.quantiles import confident_rank, conformal_ranks, least_rows
 from evencover.report.content import report_content
 

@@ -15,7 +15,7 @@ from evencover import (
     StandardPredictor,
     compare,
 )
-from evencover.comparison.splitting import calibration_split
+from evencover.comparison.trials import calibration_split
 from evencover.predictors import pooled as module
 from evencover.predictors.pooled import N_FOLDS, NormalModel, moment_strength
 

@@ -24,8 +24,8 @@ from evencover import (
 from evencover.data import source
 from evencover.evaluation.report import evaluate
 from evencover.predictors import PREDICTORS, make_predictor, method_names
-from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.clustered import cluster_groups
+from evencover.predictors.fitting import CalibrationRows
 from evencover.randomness import Use, random_order, uniforms
 from evencover.scores import APS, RAPS, Softmax
 

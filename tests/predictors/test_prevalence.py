@@ -16,7 +16,7 @@ from evencover import (
     load,
     save,
 )
-from evencover.cli.description import of_model
+from evencover.cli.info import of_model
 from evencover.predictors import make_predictor
 from evencover.report.content import report_content
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from evencover import InputError, PredictionSets, StandardPredictor
-from evencover.predictors import base, make_predictor, methods_for_all, ready
+from evencover.predictors import base, make_predictor, methods_for_all
+from evencover.predictors import base as ready
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evencover import InputError, StandardPredictor, compare, load, save
-from evencover.cli.description import of_model
+from evencover.cli.info import of_model
 from evencover.predictors import make_predictor
 from evencover.predictors.temperature import COLDEST, HOTTEST, likeliest_temperature
 

@@ -10,7 +10,7 @@ from scipy.stats import betabinom, fisher_exact
 from evencover import EvencoverWarning, StandardPredictor, load, save
 from evencover.data.fingerprint import MOST_KEPT, Sampler
 from evencover.predictors import make_predictor
-from evencover.predictors.unlike import _at_edges, chance_of_at_most, distance
+from evencover.predictors.shift_checks import _at_edges, chance_of_at_most, distance
 
 
 def notes(predictor, *rows):

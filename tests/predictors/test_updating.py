@@ -20,7 +20,7 @@ from evencover import (
     save,
 )
 from evencover.predictors import PREDICTORS, make_predictor, method_names
-from evencover.predictors.content import content_of
+from evencover.predictors.state import content_of
 
 K, CUT = 6, 250
 SCORES = ["softmax", "aps", APS(randomize=False), RAPS(k_reg=1), SAPS(), PAS()]

@@ -8,9 +8,7 @@ import pytest
 
 from evencover import EvencoverWarning, InputError, evaluate
 from evencover.predictors import make_predictor, method_names
-from evencover.report.content import report_content
-from evencover.report.groups import score_bins
-from evencover.report.sizes import coverage_by_size
+from evencover.report.content import coverage_by_size, report_content, score_bins
 
 METHODS = method_names()
 

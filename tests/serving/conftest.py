@@ -28,8 +28,7 @@ def serve(model, tmp_path):
     """A client of a service with a state, a token and limits."""
     from starlette.testclient import TestClient
 
-    from evencover.serving.http.app import make_app
-    from evencover.serving.http.service import Limits, Service
+    from evencover.serving.http import Limits, Service, make_app
 
     clients = []
 

@@ -7,7 +7,7 @@ import pytest
 
 from evencover import InputError, StandardPredictor
 
-ROOMS = ("graph", "set_nodes", "onnx", "mlflow", "http.app", "http.service", "http.openapi")
+ROOMS = ("onnx", "mlflow", "http")
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_rooms_can_be_entered_without_the_extras(missing, monkeypatch, room):
 def test_what_is_missing_is_named_with_its_extra(missing, tmp_path):
     from evencover import to_onnx
     from evencover.serving import mlflow
-    from evencover.serving.http.app import require_extra
+    from evencover.serving.http import require_extra
 
     missing("onnx", "mlflow.pyfunc", "mlflow", "starlette")
     fitted = StandardPredictor().fit([[0.75, 0.25], [0.5, 0.5]] * 10, [0, 1] * 10)

@@ -13,7 +13,7 @@ for library in ("starlette", "uvicorn", "prometheus_client", "httpx", "pyarrow")
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-from evencover.serving.http.requests import read_rows  # noqa: E402
+from evencover.serving.http import read_rows  # noqa: E402
 
 
 def signed(saved, expected):

@@ -12,7 +12,7 @@ from depth import size
 from scipy.stats import beta, kstest
 
 from evencover import APS, ClasswisePredictor, ClusteredPredictor, StandardPredictor, quantiles
-from evencover.predictors.clustering import cluster_guarantees
+from evencover.predictors.clustered import cluster_guarantees
 from evencover.quantiles import GroupedScores
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few for a finite threshold")

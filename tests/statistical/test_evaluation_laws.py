@@ -5,8 +5,7 @@ import pytest
 from depth import size
 
 from evencover import StandardPredictor
-from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Tally
+from evencover.evaluation.report import CoverageReport, Tally
 
 pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 

@@ -14,7 +14,7 @@ import pytest
 from depth import size
 
 from evencover.monitoring.evidence import raised, shortfall_log_e, urn_log_e
-from evencover.monitoring.watching import Urn
+from evencover.monitoring.monitor import Urn
 from evencover.predictors import make_predictor
 
 LEVEL, PROMISED = 0.05, 0.88

@@ -10,12 +10,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from evencover._kernels import reference
-from evencover._kernels.bad_row import BadRow
-from evencover._kernels.draws import NO_DRAWS, Draws
-from evencover._kernels.formula import Formula, Position
-from evencover._kernels.limit_table import LimitTable
-from evencover._kernels.limits import Limits, is_member
-from evencover._validation import InputError
+from evencover._kernels.types import (
+    NO_DRAWS,
+    BadRow,
+    Draws,
+    Formula,
+    Limits,
+    LimitTable,
+    Position,
+    is_member,
+)
+from evencover.errors import InputError
 
 
 def _choose(wanted: str) -> ModuleType:

@@ -12,14 +12,9 @@ import numpy as np
 
 import evencover._kernels._native as _native
 from evencover._kernels import reference
-from evencover._kernels.bad_row import BadRow
-from evencover._kernels.draws import NO_DRAWS, Draws
-from evencover._kernels.formula import Formula, Position
-from evencover._kernels.limit_table import LimitTable
-from evencover._kernels.limits import Limits
-from evencover._kernels.native_cost import counts_within as counts_within
-from evencover._kernels.native_cost import shortfalls as shortfalls
-from evencover._validation import SUM_TOLERANCE, Array, FloatArray, IntArray
+from evencover._kernels.types import NO_DRAWS, BadRow, Draws, Formula, Limits, LimitTable, Position
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.validation import SUM_TOLERANCE
 
 NAME = "c++"
 INSTRUCTION_SET: str = _native.instruction_sets()[0]
@@ -318,3 +313,21 @@ def _floats(values: Array) -> FloatArray:
 
 def _integers(values: Array) -> IntArray:
     return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def counts_within(ordered: FloatArray, classes: IntArray, values: FloatArray) -> IntArray:
+    """Values of a class up to others: see `reference_cost.counts_within`."""
+    counts = np.empty(len(values), dtype=np.int64)
+    own = (np.ascontiguousarray(classes, dtype=np.int64), _floats(values))
+    _native.counts_within(INSTRUCTION_SET, _floats(ordered), *own, counts)
+    return counts
+
+
+def shortfalls(
+    classes: IntArray, flags: Array, wanted: FloatArray, has: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Rows, and what they lack, by class: see `reference_cost.shortfalls`."""
+    counts, sums = np.empty(len(has), dtype=np.int64), np.empty(len(has))
+    own = (np.ascontiguousarray(classes, dtype=np.int64), np.ascontiguousarray(flags, dtype=bool))
+    _native.shortfalls(INSTRUCTION_SET, *own, _floats(wanted), _floats(has), counts, sums)
+    return counts, sums

@@ -1,25 +1,225 @@
-"""The kernels in NumPy: the definition that the C++ twin must match bit for bit.
-
-They take plain arrays of rows and a score's `Formula`, and raise `BadRow` at a row that holds no
-probabilities.
-"""
+"""The random numbers of rows, in NumPy: Philox of a row's id, or of its content and place."""
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from evencover._kernels.draws import Draws
-from evencover._kernels.formula import Formula, Position
-from evencover._kernels.limit_table import LimitTable
-from evencover._kernels.limits import Limits, is_member
-from evencover._kernels.reference_cost import counts_within, shortfalls
-from evencover._kernels.reference_numbers import random_bits, row_keys, row_numbers, uniforms
-from evencover._kernels.reference_rows import label_position, positions, probabilities
-from evencover._kernels.slices import in_slices
-from evencover._validation import Array, FloatArray, IntArray
+from evencover._kernels.types import BadRow, Draws, Formula, Limits, LimitTable, Position, is_member
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.validation import is_near_one
+
+# Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): multipliers and Weyl increments of the key.
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def random_bits(seed: int, use: int, ids: Array) -> Array:
+    """64 random bits per row: Philox4x32-10 of the counter (id, use) under the key `seed`."""
+    ids = np.asarray(ids).astype(np.uint64, copy=False)
+    a, b = ids & _LOW, ids >> _HALF
+    c = np.full_like(ids, use)
+    d = np.zeros_like(ids)
+    key = [seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF]
+    for _ in range(10):
+        first, second = _MULTIPLIERS[0] * a, _MULTIPLIERS[1] * c
+        a, b, c, d = (
+            (second >> _HALF) ^ b ^ np.uint64(key[0]),
+            second & _LOW,
+            (first >> _HALF) ^ d ^ np.uint64(key[1]),
+            first & _LOW,
+        )
+        key = [(k + step) & 0xFFFFFFFF for k, step in zip(key, _INCREMENTS, strict=True)]
+    return (a << _HALF) | b
+
+
+def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
+    """One uniform in [0, 1) per row, with 53 random bits."""
+    return (random_bits(seed, use, ids) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+# The content of a row: a step of its columns' words, and of what float32 leaves over of float64.
+_COLUMN_STEP = 0x9E3779B1
+_REST_STEP = 0x9E3779B97F4A7C15
+
+
+def row_contents(rows: Array) -> Array:
+    """The content of each row in 64 bits; float16, float32 and float64 of equal values agree.
+
+    The float32 bits of neighbouring columns, shifted by the column, are multiplied in pairs, and
+    the products summed modulo 2**64 (as in NH, Black et al. 1999).
+    """
+    n_columns = rows.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = rows.astype(np.float32)
+    steps = np.arange(1, n_columns + 1, dtype=np.uint64) * np.uint64(_COLUMN_STEP)
+    words = near.view(np.uint32) + steps.astype(np.uint32)
+    first, second = words[:, 0 : n_columns - 1 : 2].astype(np.uint64), words[:, 1::2]
+    contents = (first * second).sum(axis=1, dtype=np.uint64)
+    if n_columns % 2:
+        contents += words[:, -1].astype(np.uint64) * np.uint64(_COLUMN_STEP)
+    return contents + _rest_contents(rows, near) if rows.dtype == np.float64 else contents
+
+
+def _rest_contents(rows: Array, near: Array) -> Array:
+    """What float32 leaves over of float64 rows: 0 where their values are float32."""
+    with np.errstate(invalid="ignore"):
+        rest = np.where(np.isfinite(near), rows - near, 0.0)
+    factors = (2 * np.arange(rows.shape[1], dtype=np.uint64) + np.uint64(1)) * np.uint64(_REST_STEP)
+    return (rest.view(np.uint64) * factors).sum(axis=1, dtype=np.uint64)
+
+
+def _mixed(x: Array) -> Array:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def row_keys(rows: Array, draws: Draws) -> Array:
+    """What the random numbers of each row are drawn for: its id, or its content and place."""
+    if draws.ids is not None:
+        return draws.ids
+    step = max(1, SLICE_ELEMENTS // rows.shape[1])
+    parts = [row_contents(rows[at : at + step]) for at in range(0, max(1, len(rows)), step)]
+    places = np.arange(draws.first, draws.first + len(rows), dtype=np.uint64)
+    return _mixed(_mixed(np.concatenate(parts)) + places)
+
+
+def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
+    """The uniform u of each row's score and the row's coin; 1 and 0 where there is no use."""
+    u, coin = np.ones(len(rows)), np.zeros(len(rows))
+    if draws.any:
+        keys = row_keys(rows, draws)
+        u = u if draws.score_use is None else uniforms(draws.seed, draws.score_use, keys)
+        coin = coin if draws.coin_use is None else uniforms(draws.seed, draws.coin_use, keys)
+    return u, coin
+
+
+FIXED_POINT = 2.0**52
+
+# 12! down to 0!, for Horner's scheme after the first coefficient 1 / 13!.
+_FACTORIALS = [float(math.factorial(n)) for n in range(12, -1, -1)]
+
+
+def exp_nonpositive(x: FloatArray) -> FloatArray:
+    """exp(x) for x <= 0 from IEEE basic operations only.
+
+    Libraries' exp differ in the last bit, which would move scores between machines and kernels.
+    Cody-Waite reduction and a degree-13 Taylor polynomial: within 2 ulp; 0 below -700.
+    """
+    x = np.maximum(x, -701.0)
+    k = np.rint(x * 1.4426950408889634)
+    r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10
+    value = np.full_like(r, 1.0 / math.factorial(13))
+    for factorial in _FACTORIALS:
+        value = value * r + 1.0 / factorial
+    return np.where(x < -700.0, 0.0, np.ldexp(value, k.astype(np.int32)))
+
+
+def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArray:
+    """The rows as float64 probabilities; `BadRow` if they are none.
+
+    Logits go through a stable softmax whose denominator is summed in fixed point.
+    """
+    n_classes = rows.shape[1]
+    p = rows.astype(np.float64, copy=False)
+    if not logits:
+        in_range = ((p >= 0) & (p <= 2)).all(axis=1)  # False for NaN
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = fixed_point(p).sum(axis=1)
+            wraps = ~(p.sum(axis=1) < 2)  # 4097 ones are 1 again in 64 bits
+            near = is_near_one(np.abs(total / FIXED_POINT - 1), rows)
+        bad = ~(in_range & near) | wraps
+        _refuse(bad)
+        return p
+    top = p.max(axis=1, keepdims=True)
+    bad = ~np.isfinite(top[:, 0])  # NaN and +inf spread to the maximum; -inf is a masked class
+    _refuse(bad)
+    e = exp_nonpositive((p - top) / temperature)
+    scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
+    total = np.rint(e * scale).astype(np.int64).sum(axis=1)
+    return e / (total.astype(np.float64) / scale)[:, None]
+
+
+def _refuse(bad: Array) -> None:
+    if bad.any():
+        raise BadRow(int(bad.argmax()))
+
+
+def fixed_point(p: FloatArray) -> IntArray:
+    """Probabilities as whole multiples of 2**-52."""
+    return np.rint(p * FIXED_POINT).astype(np.int64)
+
+
+def label_position(p: FloatArray, labels: IntArray) -> tuple[FloatArray, IntArray]:
+    """Mass before each row's label in decreasing order of probability, and its 1-based rank.
+
+    One pass, no sort. Equal probabilities are ordered by class index.
+    """
+    own = p[np.arange(len(labels)), labels][:, None]
+    columns = np.arange(p.shape[1])
+    before = (p > own) | ((p == own) & (columns < labels[:, None]))
+    mass = np.where(before, fixed_point(p), 0).sum(axis=1)
+    return mass / FIXED_POINT, before.sum(axis=1) + 1
+
+
+def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
+    """`label_position` for every class at once: (n, K) masses and ranks."""
+    order = np.argsort(-p, axis=1, kind="stable")
+    mass = np.zeros(p.shape, dtype=np.int64)
+    np.cumsum(np.take_along_axis(fixed_point(p), order, axis=1)[:, :-1], axis=1, out=mass[:, 1:])
+    before, rank = np.empty_like(mass), np.empty_like(mass)
+    np.put_along_axis(before, order, mass, axis=1)
+    np.put_along_axis(rank, order, np.arange(1, p.shape[1] + 1)[None, :], axis=1)
+    return before / FIXED_POINT, rank
+
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+SLICE_ELEMENTS = 1 << 18  # 2 MB of float64: in the cache, and little memory on many threads
+PER_ROW = {"rows", "labels"}  # the arguments with one entry per row
+
+
+def in_slices(kernel: Kernel) -> Kernel:
+    """A kernel that returns an array of rows, or several, run on slices of the rows."""
+    signature = inspect.signature(kernel)
+
+    @wraps(kernel)
+    def sliced(*arguments: Any, **options: Any) -> Any:
+        bound = signature.bind(*arguments, **options)
+        per_row = {name: bound.arguments[name] for name in PER_ROW & bound.arguments.keys()}
+        draws = bound.arguments.get("draws")
+        n_rows, n_classes = per_row["rows"].shape
+        step = max(1, SLICE_ELEMENTS // max(1, n_classes))
+        parts = []
+        for start in range(0, max(1, n_rows), step):
+            bound.arguments.update({n: v[start : start + step] for n, v in per_row.items()})
+            if draws is not None:
+                bound.arguments["draws"] = draws.of_rows(start, start + step)
+            try:
+                parts.append(kernel(*bound.args, **bound.kwargs))
+            except BadRow as bad:
+                raise BadRow(start + bad.row) from None
+        return _joined(parts)
+
+    return cast(Kernel, sliced)
+
+
+def _joined(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], tuple):
+        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+    return np.concatenate(parts)
+
 
 NAME = "numpy"
 
@@ -231,3 +431,27 @@ __all__ = [
     "true_label_scores",
     "uniforms",
 ]
+
+
+def counts_within(ordered: FloatArray, classes: IntArray, values: FloatArray) -> IntArray:
+    """How many of the ascending values of ``classes[i]`` (K, M) are at most ``values[i]`` (n,)."""
+    n = ordered.shape[1]
+    low, high = np.zeros(len(values), dtype=np.int64), np.full(len(values), n)
+    while (low < high).any():
+        middle = (low + high) // 2
+        within = (low < high) & (ordered[classes, np.minimum(middle, n - 1)] <= values)
+        low, high = np.where(within, middle + 1, low), np.where(within, high, middle)
+    return low
+
+
+def shortfalls(
+    classes: IntArray, flags: Array, wanted: FloatArray, has: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """By class (K,), how many rows are flagged, and the sum over them of max(wanted - has, 0).
+
+    `wanted` (n,) is what each row wants of its class, `has` (K,) what the class has.
+    """
+    own = classes[flags]
+    lacking = np.maximum(wanted[flags] - has[own], 0.0)
+    sums = np.bincount(own, lacking, len(has)).astype(np.float64)
+    return np.bincount(own, minlength=len(has)).astype(np.int64), sums

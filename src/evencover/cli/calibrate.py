@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from evencover._validation import InputError
-from evencover.cli.choices import (
+from evencover.cli.options import (
+    READ,
+    Dask,
+    Input,
+    Output,
     Settings,
+    Switch,
+    executor,
     make_methods,
     make_scores,
+    number_if_float,
     read_settings,
     read_target,
     refuse_unused,
 )
-from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, number_if_float
+from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
 
 

@@ -19,7 +19,7 @@ from evencover.cli import (
     update,
 )
 from evencover.cli.experiment import experiment, heatmap, table
-from evencover.cli.shared import app as app
+from evencover.cli.options import app as app
 
 COMMANDS: tuple[Any, ...] = (
     *(infer, calibrate, predict, evaluate, report, info, recommend, compare),
@@ -36,7 +36,7 @@ app.suppress_keyboard_interrupt = False  # `main` says what became of the output
 
 def name_choices() -> None:
     """Only a reader of the help needs the names of all methods, for which much is imported."""
-    from evencover.cli.choices import with_choices
+    from evencover.cli.options import with_choices
 
     for run in (*(command.run for command in COMMANDS), table, heatmap):
         run.__doc__ = with_choices(run.__doc__ or "")

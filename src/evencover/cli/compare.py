@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from evencover.cli.choices import (
+from evencover.cli.console import note, print_table, print_text, watch
+from evencover.cli.options import (
+    READ,
+    Input,
+    Json,
     Settings,
+    Switch,
     make_methods,
     make_scores,
+    number_if_float,
+    print_json,
     read_settings,
     refuse_unused,
 )
-from evencover.cli.console import note, print_table, print_text, watch
-from evencover.cli.shared import READ, Input, Json, Switch, number_if_float, print_json
 from evencover.data.location import as_location
-from evencover.data.opening import as_source
+from evencover.data.open import as_source
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
-from evencover.output.tables import write_csv
+from evencover.output.writers import write_csv
 
 
 def run(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evencover.cli.console import print_table, print_text
-from evencover.cli.shared import READ, Dask, Input, Json, executor, print_json, refuse_swapped
+from evencover.cli.options import READ, Dask, Input, Json, executor, print_json, refuse_swapped
 
 if TYPE_CHECKING:
     from evencover.evaluation.report import GroupCoverage

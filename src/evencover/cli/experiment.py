@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from evencover._validation import InputError
 from evencover.cli.console import WorkBar, note
-from evencover.cli.shared import Dask, Json, Output, Switch, executor, print_json
+from evencover.cli.options import Dask, Json, Output, Switch, executor, print_json
+from evencover.errors import InputError
 from evencover.output.atomic import atomic_path, refuse_existing
 
 experiment = App(
@@ -87,8 +87,7 @@ def table(
     as_json
         Print every number of the summary as JSON.
     """
-    from evencover.experiments.results import Results
-    from evencover.experiments.tables import make_table
+    from evencover.experiments.results import Results, make_table
 
     if output is not None:
         refuse_existing(output, force=force, endings=(ENDINGS[style],))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evencover.cli.shared import Output, Switch
+from evencover.cli.options import Output, Switch
 
 
 def run(

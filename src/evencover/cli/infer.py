@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evencover.cli.console import note, progress
-from evencover.cli.shared import Output, Switch
+from evencover.cli.options import Output, Switch
 from evencover.errors import InputError
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def _numbers(text: str, option: str) -> Any:
 
 def _names(path: Path) -> list[str]:
     """Read class names; lines of text stay as they are, even if they look like numbers."""
-    from evencover.data.files import column_from_file
     from evencover.data.location import existing_file
+    from evencover.data.open import column_from_file
 
     if path.suffix.lower() not in ("", ".txt"):
         return [str(name) for name in column_from_file(path, "class_names").tolist()]

@@ -1,8 +1,173 @@
-"""``evencover info``: tell what a model, a data file or the installation is."""
+"""What a model, a data file or this installation is, as numbers and as text."""
 
 from __future__ import annotations
 
-from evencover.cli.shared import READ, Input, Json, print_json
+import platform
+from typing import Any
+
+import numpy as np
+
+import evencover
+from evencover import _kernels
+from evencover.arrays import FloatArray, IntArray
+from evencover.cli.console import print_table, print_text
+from evencover.cli.options import READ, Input, Json, print_json
+from evencover.data.source import Source
+from evencover.engine.blocks import n_threads
+from evencover.evaluation.statistics import class_balance
+from evencover.predictors import BasePredictor
+from evencover.predictors.explanation import Details
+from evencover.scores import make_score
+
+# What people read instead of a name in JSON, and what explains the value unless that is 0.
+TITLES = {
+    "n_rows": ("rows", ""),
+    "n_classes": ("classes", ""),
+    "n_calibration": ("calibration rows", ""),
+    "holds": ("numbers are", ""),
+    "has_labels": ("has labels", ""),
+    "has_class_names": ("has class names", ""),
+    "left_out": ("left out", ""),
+    "examples_per_class": ("rows per class", ""),
+    "n_classes_without_examples": ("classes without rows", ""),
+    "n_classes_below_9_examples": (
+        "classes below 9 rows",
+        ", too few for a threshold of their own at alpha 0.1",
+    ),
+    "class_balance": ("class balance", ", 1 if all classes are equally frequent"),
+    "n_infinite_thresholds": ("classes in every set", ", which have no finite threshold"),
+    "allow_empty": ("sets may be empty", ""),
+    "from_logits": ("reads logits", ""),
+    "random_state": ("seed", ""),
+}
+
+
+def of_installation() -> dict[str, Any]:
+    """Version, kernels and threads."""
+    return {
+        "evencover": evencover.__version__,
+        "kernels": _kernels.NAME,
+        "threads": n_threads(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def of_model(predictor: BasePredictor) -> dict[str, Any]:
+    """Method, parameters, thresholds, guarantee, and what the method tells of itself."""
+    about: dict[str, Any] = {
+        "method": predictor.method,
+        "alpha": str(predictor.alpha),
+        **_if_given(predictor, "confidence"),
+        **_if_given(predictor, "target_prevalence"),
+        "score": make_score(predictor.score).to_dict(),
+        "exact": predictor.exact,
+        "allow_empty": predictor.allow_empty,
+        "from_logits": predictor.from_logits,
+        **({"temperature": predictor.used_temperature} if predictor.from_logits else {}),
+        "random_state": predictor.random_state,
+        "n_classes": predictor.n_classes_,
+        "n_calibration": predictor.n_calibration_,
+        "examples_per_class": _spread(predictor.class_counts_),
+        "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
+    }
+    about |= predictor.learnt()
+    about["guarantee"] = predictor.promise
+    details = predictor.details()
+    if details is not None:
+        about[details.name] = details.records
+    about["thresholds"] = predictor.thresholds_.tolist()
+    about["class_counts"] = predictor.class_counts_.tolist()
+    about["class_names"] = None if predictor.class_names_ is None else list(predictor.class_names_)
+    return about
+
+
+def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
+    """A parameter that not all methods have, unless it is None."""
+    value = getattr(predictor, name, None)
+    return (
+        {}
+        if value is None
+        else {name: "as given" if isinstance(value, dict | list) else str(value)}
+    )
+
+
+def of_data(source: Source) -> dict[str, Any]:
+    """Rows, classes and, with labels, accuracy and how the classes are filled."""
+    n_rows, n_right, lowest = 0, 0, np.inf
+    counts = np.zeros(source.n_classes, dtype=np.int64)
+    for block in source.blocks():
+        n_rows += len(block.rows)
+        lowest = min(lowest, float(block.rows.min(initial=np.inf)))
+        if block.labels is not None:
+            n_right += int((block.rows.argmax(axis=1) == block.labels).sum())
+            counts += np.bincount(block.labels, minlength=source.n_classes)
+    about: dict[str, Any] = {
+        "n_rows": n_rows,
+        "n_classes": source.n_classes,
+        "holds": _kind(source, lowest),
+        "has_labels": source.has_labels,
+        "has_class_names": source.class_names is not None,
+    }
+    about |= {"used": dict(source.used)} if source.used else {}
+    about |= {"left_out": dict(source.left_out)} if source.left_out else {}
+    if source.has_labels:
+        about |= {
+            "accuracy": n_right / n_rows,
+            "examples_per_class": _spread(counts),
+            "n_classes_without_examples": int((counts == 0).sum()),
+            "n_classes_below_9_examples": int((counts < 9).sum()),
+            "class_balance": class_balance(counts),
+        }
+    return about
+
+
+def _kind(source: Source, lowest: float) -> str:
+    """Logits where the file or the user says so; what is below 0 is no probability."""
+    if source.logits:
+        return "logits"
+    unclear = "no probabilities, some are below 0; if they are logits, say --logits"
+    return "probabilities" if lowest >= 0 else unclear
+
+
+def _spread(values: IntArray | FloatArray) -> dict[str, float]:
+    quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
+    return dict(zip(("min", "q25", "median", "q75", "max"), quantiles.tolist(), strict=True))
+
+
+def show(about: dict[str, Any], details: Details | None = None) -> None:
+    """Print a description; long lists are summed up, and details are shown as a table."""
+    about = dict(about)
+    if details is not None:
+        del about[details.name]
+    if "score" in about:
+        score = dict(about["score"])
+        about["score"] = ", ".join([score.pop("name"), *([_text(score)] if score else [])])
+    thresholds = about.pop("thresholds", None)
+    names = about.pop("class_names", None)
+    about.pop("class_counts", None)
+    if thresholds is not None:
+        finite = np.array([value for value in thresholds if np.isfinite(value)])
+        about["finite thresholds"] = _spread(finite) if len(finite) else "none"
+        about["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
+    for name, value in about.items():
+        title, explanation = TITLES.get(name, (name.replace("_", " "), ""))
+        print_text(
+            f"{title:<28}{_text(value)}{explanation if value or type(value) is float else ''}"
+        )
+    if details is not None:
+        print_text(f"\n{details.heading}")
+        print_table(details.titles, details.cells)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        is_words = all(isinstance(item, str) for item in value.values())
+        between, apart = (": ", "; ") if is_words else (" ", ", ")
+        return apart.join(f"{k or 'unnamed'}{between}{_text(item)}" for k, item in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def run(
@@ -21,18 +186,17 @@ def run(
     as_json
         Print everything as JSON.
     """
-    from evencover.cli import description
     from evencover.persistence import is_model, load
 
     details = None
     if file is None:
-        about = description.of_installation()
+        about = of_installation()
     elif is_model(file):
         predictor = load(file)
-        about, details = description.of_model(predictor), predictor.details()
+        about, details = of_model(predictor), predictor.details()
     else:
-        about = description.of_data(read.open(file, "reading"))
+        about = of_data(read.open(file, "reading"))
     if as_json:
         print_json(about)
     else:
-        description.show(about, details)
+        show(about, details)

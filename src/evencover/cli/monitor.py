@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from evencover.cli.console import note, print_table, print_text
-from evencover.cli.shared import READ, Input, Json, Switch, print_json, refuse_swapped
+from evencover.cli.options import READ, Input, Json, Switch, print_json, refuse_swapped
 from evencover.data.location import as_location
 from evencover.errors import InputError
-from evencover.output.atomic import refuse_existing
-from evencover.output.locks import only_writer_of
+from evencover.output.atomic import only_writer_of, refuse_existing
 
 if TYPE_CHECKING:
     from evencover.data.join import LabeledRows
@@ -96,7 +95,7 @@ def run(
         for other in merge or ():
             monitor += _not_merged_yet(type(monitor).load(other, predictor), other, monitor)
         if report is not None:  # before the state: rows that it has counted are refused next time
-            from evencover.report.watch_page import write_watch_page
+            from evencover.report.page import write_watch_page
 
             write_watch_page(monitor, report, title=f"Coverage of {as_location(model).name}")
         if not only_shown:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evencover._validation import InputError
-from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, refuse_swapped
+from evencover.cli.options import READ, Dask, Input, Output, Switch, executor, refuse_swapped
+from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
 
 if TYPE_CHECKING:
-    from evencover.output.listing import Listed, Listing
+    from evencover.output.writers import Listed, Listing
 
 
 def run(
@@ -62,7 +62,7 @@ def run(
     force
         Overwrite an existing file, or a folder made from another model or input.
     """
-    from evencover.output.listing import Listing
+    from evencover.output.writers import Listing
     from evencover.persistence import load
     from evencover.taxonomy import Taxonomy
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evencover.cli.console import print_text
-from evencover.cli.shared import READ, Input, Json, number_if_float, print_json
+from evencover.cli.options import READ, Input, Json, number_if_float, print_json
 
 
 def run(

@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from evencover.cli.console import note
-from evencover.cli.shared import Switch
+from evencover.cli.options import Switch
 from evencover.errors import InputError
-from evencover.output.atomic import refuse_existing
-from evencover.output.locks import only_writer_of
+from evencover.output.atomic import only_writer_of, refuse_existing
 
 TOKEN = "EVENCOVER_TOKEN"
 
@@ -65,9 +64,7 @@ def run(
     max_requests
         How many requests may be under way at once; others are told to try again (503).
     """
-    from evencover.serving.http.app import make_app, require_extra
-    from evencover.serving.http.arrival import with_patience
-    from evencover.serving.http.service import Limits, Service
+    from evencover.serving.http import Limits, Service, make_app, require_extra, with_patience
 
     require_extra()
     import uvicorn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evencover.cli.shared import READ, Dask, Input, Output, Switch, executor, refuse_swapped
+from evencover.cli.options import READ, Dask, Input, Output, Switch, executor, refuse_swapped
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
 

@@ -1,4 +1,4 @@
-"""compare(): every method and score on the same repeated splits of the user's own data."""
+"""Which rows calibrate in one repetition; all others test, validate or train."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from evencover._types import IntArray
-from evencover._validation import align_classes, real_number, whole_number
+from evencover.arrays import IntArray
 from evencover.comparison.cost import costs
-from evencover.comparison.fits import fit_all
 from evencover.comparison.result import Candidate, Comparison
-from evencover.comparison.splitting import calibration_split, other_rows
-from evencover.comparison.trials import ScoredRows, Trial
-from evencover.data.opening import as_source
+from evencover.comparison.trials import ScoredRows, Trial, calibration_split, fit_all, other_rows
+from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError
 from evencover.evaluation.report import CoverageReport
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
-from evencover.predictors.unlike import note_repeated_rows
+from evencover.predictors.shift_checks import note_repeated_rows
 from evencover.quantiles import Alpha, exact_fraction
 from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score, score_names
+from evencover.validation import align_classes, real_number, whole_number
 
 # What is compared unless something else is asked for; "all" is everything there is.
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")

@@ -24,16 +24,14 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._kernels import Draws
-from evencover._threads import map_on_threads, n_threads
-from evencover._types import Array, FloatArray, IntArray
-from evencover.comparison.splitting import random_rows
-from evencover.comparison.trials import ScoredRows, Trial
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.comparison.trials import ScoredRows, Trial, random_rows
 from evencover.data.source import Block
-from evencover.engine.blocks import map_source
-from evencover.engine.merging import joined
-from evencover.predictors.scoring import Scoring
+from evencover.engine.blocks import joined, map_source
+from evencover.predictors.rule import Scoring
 from evencover.quantiles import Thresholds, exact_fraction
 from evencover.randomness import Use, places
+from evencover.threads import map_on_threads, n_threads
 
 # Shares are counted on so many rows; and so many numbers are held at once.
 MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from evencover._types import Array, IntArray
-from evencover._validation import class_labels, plain_array, whole_number
-from evencover.comparison.splitting import calibration_split, other_rows
-from evencover.data.opening import as_source
+from evencover.arrays import Array, IntArray, to_numpy
+from evencover.comparison.trials import calibration_split, other_rows
+from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import EvencoverWarning, InputError
-from evencover.evaluation.balance import class_balance
+from evencover.evaluation.statistics import class_balance
 from evencover.predictors import make_predictor
-from evencover.predictors.clustering import automatic_n_clusters, automatic_parameters, least_count
-from evencover.predictors.matching import require_labels
+from evencover.predictors.clustered import automatic_n_clusters, automatic_parameters, least_count
+from evencover.predictors.fitting import require_labels
 from evencover.quantiles import Alpha, exact_fraction, least_rows
+from evencover.validation import class_labels, whole_number
 
 # Sizes are estimated from the first rows, about so many numbers.
 SIZE_NUMBERS = 1 << 24
@@ -167,7 +167,7 @@ def _are_labels(values: Any) -> bool:
 
 
 def _checked(labels: Any, n_classes: int | None) -> tuple[IntArray, int]:
-    values = plain_array(labels)
+    values = to_numpy(labels)
     if n_classes is None:
         n_classes = int(values.max()) + 1 if values.size and values.dtype.kind in "iu" else 2
     n_classes = max(whole_number(n_classes, "n_classes", "recommend", 1), 2)

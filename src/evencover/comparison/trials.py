@@ -6,24 +6,28 @@ sizes of the sets need the rows again, and one pass counts them for every trial 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from evencover import _kernels
 from evencover._kernels import LimitTable
-from evencover._validation import Array, FloatArray, InputError, IntArray
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block, IterableSource, Source
-from evencover.engine.blocks import blocks_of, known_ids, map_blocks, map_source
-from evencover.engine.merging import joined
-from evencover.evaluation.tally import Tally
+from evencover.engine.blocks import blocks_of, joined, known_ids, map_blocks, map_source
+from evencover.errors import EvencoverWarning, InputError
+from evencover.evaluation.report import Tally
 from evencover.predictors import BasePredictor
-from evencover.predictors.matching import require_labels
-from evencover.predictors.scoring import Scoring
+from evencover.predictors.fitting import require_labels
+from evencover.predictors.rule import Scoring
 from evencover.quantiles import Thresholds
+from evencover.randomness import Use, places, random_order
 from evencover.scores import Score
+from evencover.threads import map_on_threads
+from evencover.validation import whole_number
 
 ROWS_AT_ONCE = 2048  # whose set sizes are counted by one task
 USES = ("calibration", "test")  # what a row can be for, with random numbers of its own
@@ -365,3 +369,101 @@ class RowsByClass:
         result = np.zeros(len(self._counts), dtype=np.int64)
         result[self._present] = np.add.reduceat(flags, self._starts, dtype=np.int64)
         return result
+
+
+# ---- splits --------------------------------------------------------------------------------------
+
+
+def calibration_split(
+    labels: IntArray,
+    random_state: int,
+    repetition: int = 0,
+    *,
+    calibration_fraction: float | None = None,
+    n_per_class: int | Sequence[int] | IntArray | None = None,
+) -> IntArray:
+    """The rows that calibrate in one repetition, in increasing order.
+
+    Parameters
+    ----------
+    labels
+        (N,) class indices.
+    random_state, repetition
+        Every repetition has a random order of its own.
+    calibration_fraction, n_per_class
+        A share of all rows (one half by default), or so many of each class: one number for all,
+        or one per class. A class that has two rows or more keeps one of them.
+
+    >>> labels = np.array([0, 0, 0, 0, 1, 1, 2])
+    >>> len(calibration_split(labels, 0))
+    3
+    >>> labels[calibration_split(labels, 0, n_per_class=2)].tolist()
+    [0, 0, 1, 2]
+    """
+    if calibration_fraction is not None and n_per_class is not None:
+        raise InputError("Give 'calibration_fraction' or 'n_per_class', not both.")
+    # Every repetition has its own range of ids, and so its own random order.
+    ids = places(0, len(labels)) + np.uint64(repetition << 40)
+    if n_per_class is not None:
+        return _rows_of_each_class(labels, random_state, ids, n_per_class)
+    share = 0.5 if calibration_fraction is None else calibration_fraction
+    if not isinstance(share, float | np.floating) or not 0 < share < 1:
+        raise InputError(
+            "The 'calibration_fraction' parameter of compare must be a number in (0, 1). "
+            f"Got {share!r} instead."
+        )
+    return random_rows(random_state, ids, max(1, int(share * len(labels))))
+
+
+def random_rows(random_state: int, ids: Array, n: int) -> IntArray:
+    """So many rows out of all, without replacement, by their ids; in increasing order."""
+    if n >= len(ids):
+        return np.arange(len(ids))
+    bits = _kernels.random_bits(int(random_state), int(Use.DATA), ids)
+    return np.sort(np.argpartition(bits, n - 1)[:n])
+
+
+def other_rows(rows: IntArray, n_rows: int) -> Array:
+    """All rows but these, as flags (N,)."""
+    flags: Array = np.ones(n_rows, dtype=bool)
+    flags[rows] = False
+    return flags
+
+
+def _rows_of_each_class(
+    labels: IntArray, random_state: int, ids: Array, n_per_class: Any
+) -> IntArray:
+    counts = np.bincount(labels)
+    if np.ndim(n_per_class) == 0:
+        whole_number(n_per_class, "n_per_class", "compare", 1)
+    wanted = np.asarray(n_per_class)
+    if wanted.ndim and (len(wanted) < len(counts) or wanted.dtype.kind not in "iu"):
+        raise InputError(
+            "The 'n_per_class' parameter of compare must be one whole number, or one per class. "
+            f"Got type {wanted.dtype} and shape {wanted.shape} instead."
+        )
+    wanted = np.minimum(wanted[: len(counts)] if wanted.ndim else wanted, np.maximum(counts - 1, 1))
+    order = random_order(random_state, Use.DATA, ids)
+    order = order[np.argsort(labels[order], kind="stable")]
+    place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(order[place < wanted[labels[order]]])
+
+
+Job = TypeVar("Job")
+
+
+Fit = TypeVar("Fit")
+
+
+def fit_all(fit: Callable[[Job], Fit], jobs: Iterable[Job]) -> list[Fit]:
+    """``fit(job)`` of every job, in their order.
+
+    Nothing is said of what a split lacks: it is in the table, not news. Libraries of linear
+    algebra start no threads of their own meanwhile. Their limit is one for the whole process, and
+    each k-means sets it and puts it back, so it is set here before the first and until the last.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
+        warnings.simplefilter("ignore", EvencoverWarning)
+        return list(map_on_threads(fit, jobs))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from evencover._types import Array, IntArray
+from evencover.arrays import Array, IntArray
 from evencover.randomness import places
 
 # Of few classes about one row in 16 is hashed, of many all rows of some classes: to look for a

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._types import Array, IntArray
-from evencover._validation import list_of_labels, plain_array
+from evencover.arrays import Array, IntArray, to_numpy
+from evencover.data.columns import ID_KEYS, LABEL_KEYS
 from evencover.data.frames import column_of, frame_columns, index_of
-from evencover.data.names import ID_KEYS, LABEL_KEYS
 from evencover.data.source import Source
 from evencover.errors import InputError, listed
 from evencover.randomness import row_ids
+from evencover.validation import list_of_labels
 
 
 class RowValues(NamedTuple):
@@ -129,7 +129,7 @@ def positions_by_id(ids: Any, other_ids: Any, what: str, *, complete: bool = Tru
 
     Raise InputError if an id occurs twice, or if one side lacks ids of the other.
     """
-    ids, other_ids = plain_array(ids), plain_array(other_ids)
+    ids, other_ids = to_numpy(ids), to_numpy(other_ids)
     mine, theirs = row_ids(ids, len(ids)), row_ids(other_ids, len(other_ids))
     if complete and np.array_equal(mine, theirs):
         return np.arange(len(mine))
@@ -227,5 +227,5 @@ class LabeledRows(Source):
             stop = start + len(rows)
             kept = self.is_kept[start:stop]
             if kept.any():
-                yield plain_array(rows)[kept], None
+                yield to_numpy(rows)[kept], None
             start = stop

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import hashlib
 import os
 import re
 import stat
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from evencover.errors import FileError, InputError, needs
+from evencover.errors import FileError, InputError, needs, one_line
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[a-z]+::")
 
@@ -167,3 +171,131 @@ def size_of(location: Location) -> int:
         return location.stat().st_size
     system, path = location.system()
     return int(system.size(path))
+
+
+# What stores say of a file that changes when it is written anew, the surest first.
+_MARKS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified")
+
+
+class Identity(NamedTuple):
+    """Size in bytes, and the time of the last change (or what else a store knows)."""
+
+    size: int
+    mark: int | str
+
+
+def identity_of(location: Location) -> Identity:
+    """What the file is now."""
+    if isinstance(location, Address):
+        return _of_address(location)
+    if location.is_dir():  # a zarr store
+        return _of_folder(location)
+    found = location.stat()
+    return Identity(found.st_size, found.st_mtime_ns)
+
+
+def refuse_changed(location: Location, identity: Identity) -> None:
+    """Refuse a file that is no longer what it was when it was opened."""
+    now = identity_of(location)
+    if now == identity:
+        return
+    what = (
+        f"{now.size} bytes instead of {identity.size}"
+        if now.size != identity.size
+        else f"the same {now.size} bytes, but another time"
+    )
+    raise FileError(
+        f"'{location}' must stay as it was when it was opened. Got {what}: it was written anew "
+        "meanwhile, or a worker has another copy; run again, and copy files with their times."
+    )
+
+
+def _of_address(address: Address) -> Identity:
+    system, path = address.system()
+    system.invalidate_cache(path)
+    about = system.info(path)
+    mark = next((str(about[key]) for key in _MARKS if about.get(key)), "")
+    return Identity(int(about.get("size") or 0), mark)
+
+
+class _Look(NamedTuple):
+    """What a store was, which folder that was, and until when that need not be looked at again."""
+
+    until: float
+    folder: tuple[int, int]
+    identity: Identity
+
+
+_looks: dict[Path, _Look] = {}
+
+
+def _of_folder(folder: Path) -> Identity:
+    """The sizes and times of all files of a store; looking at many takes 5% of the time at most.
+
+    Another folder under the same name is seen at once, a file that changed in it a little later.
+    """
+    about, known = folder.stat(), _looks.get(folder)
+    which = (about.st_ino, about.st_mtime_ns)
+    if known is not None and known.folder == which and time.monotonic() < known.until:
+        return known.identity
+    begun = time.monotonic()
+    identity = _of_files(folder)
+    ended = time.monotonic()
+    _looks[folder] = _Look(ended + 20 * (ended - begun), which, identity)
+    return identity
+
+
+def _of_files(folder: Path) -> Identity:
+    size, content = 0, hashlib.blake2b(digest_size=16)
+    for where, folders, files in os.walk(folder):
+        folders.sort()
+        inside = os.path.relpath(where, folder)  # a worker may call the folder by another path
+        for name in sorted(files):
+            found = os.stat(os.path.join(where, name))
+            size += found.st_size
+            content.update(f"{inside}/{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return Identity(size, content.hexdigest())
+
+
+# What the machine lacks, which is no fault of the file.
+_SHORT_OF = {
+    errno.ENOMEM: "there is not enough memory; give it more, or use smaller parts",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.EIO: "the disk or network gives an error",
+}
+
+
+@contextmanager
+def reading(location: Location, known: Identity | None = None) -> Iterator[Identity]:
+    """Turn what libraries say about a broken file into one sentence that names it.
+
+    The file must be the same when the reading ends as when it begins, and the one that is `known`
+    from an earlier opening. Gives what it is known by.
+    """
+    identity = known
+    try:
+        identity = identity_of(location) if known is None else known
+        if known is not None:
+            refuse_changed(location, known)
+        yield identity
+        refuse_changed(location, identity)
+    except InputError:
+        raise
+    except MemoryError as error:
+        raise FileError(f"Cannot read '{location}': {_SHORT_OF[errno.ENOMEM]}.") from error
+    except FileNotFoundError as error:
+        raise FileError(f"Cannot read '{location}': there is no such file.") from error
+    except PermissionError as error:
+        raise FileError(f"Cannot read '{location}': permission denied.") from error
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else None
+        if number in _SHORT_OF:
+            raise FileError(f"Cannot read '{location}': {_SHORT_OF[number]}.") from error
+        if identity is not None:  # half of what is being written reads like a broken file
+            with suppress(OSError):
+                refuse_changed(location, identity)
+        raise InputError(
+            f"Cannot read '{location}': the file is truncated or not of the kind its ending says "
+            f"({one_line(error)})."
+        ) from error

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import (
-    Array,
-    InputError,
-    IntArray,
-    label_indices,
-    list_of_labels,
-    score_rows,
-)
+from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import by_rank
 from evencover.data.fingerprint import Fingerprint, Sampler
-from evencover.data.objects import unpacked
-from evencover.errors import listed
+from evencover.data.frames import unpacked
+from evencover.errors import InputError, listed
+from evencover.validation import label_indices, list_of_labels, score_rows
 
 # About 16 MB of float32: threads that hand over smaller blocks wait for each other.
 BLOCK_ELEMENTS = 1 << 22
@@ -332,3 +329,181 @@ class IterableSource(Source):
                 stop = start + len(part)
                 yield part, None if labels is None else labels[start:stop]
                 start = stop
+
+
+def in_order(source: Source, class_names: Sequence[str]) -> Source:
+    """The source with its columns in the order of these names, all of which it has."""
+    if not isinstance(source, PartsSource):
+        return ReorderedSource(source, class_names)
+    whole = ReorderedSource(source, class_names)  # which knows what becomes of all the labels
+    parts = copy(source)
+    parts.sources = [ReorderedSource(each, class_names) for each in source.sources]
+    parts.class_names, parts.labels = class_names, whole.labels
+    return parts
+
+
+class ReorderedSource(Source):
+    """A source whose class k is the class of the k-th of `class_names`.
+
+    Labels by name follow their class. Labels that are numbers and were given apart already count
+    in the new order. Numbers that came with the rows could count either, and are refused.
+    """
+
+    def __init__(self, source: Source, class_names: Sequence[str]) -> None:
+        assert source.class_names is not None
+        place = {name: index for index, name in enumerate(source.class_names)}
+        self._source = source
+        self._order = np.array([place[name] for name in class_names])
+        self.class_names, self.n_classes = class_names, len(class_names)
+        for same in ("n_rows", "logits", "name", "has_labels", "numbers_are_names", "watch"):
+            setattr(self, same, getattr(source, same))
+        for same in ("labels_given", "labels_by_name", "used", "left_out", "first_row", "index"):
+            setattr(self, same, getattr(source, same))
+        if source.labels is not None:
+            self.labels = self._labels_in_order(source.labels)
+            self._label_place, self._labels_checked = source._label_place, source._labels_checked
+
+    def _labels_in_order(self, labels: Array) -> Array:
+        if labels.dtype.kind not in "iu":
+            return labels
+        if self.labels_by_name:
+            return np.argsort(self._order)[labels].astype(labels.dtype)
+        if self.labels_given:
+            return labels
+        raise self._unclear()
+
+    def _unclear(self) -> InputError:
+        return InputError(
+            f"The labels with {self.name} must be class names, because its columns are in another "
+            "order than those of the calibration data. Got numbers, which may count either; use "
+            "names, or give the numbers apart (labels=, --labels) in the calibration data's order."
+        )
+
+    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        """The blocks with their columns put in order."""
+        for rows, labels in self._source.row_blocks():
+            if labels is not None and self.labels is None and not self.numbers_are_names:
+                labels = to_numpy(labels)
+                if labels.dtype.kind not in "UOT":
+                    raise self._unclear()
+            yield np.asarray(rows)[:, self._order], labels
+
+    def split(self) -> list[Source] | None:
+        """The parts of the source, each put in order."""
+        parts = self._source.parts()
+        assert self.class_names is not None
+        return None if parts is None else [ReorderedPart(part, self) for part in parts]
+
+    def place(self, row: int) -> str:
+        """What the source calls it."""
+        return self._source.place(row)
+
+    def _read_ids(self) -> Array | None:
+        return self._source.ids
+
+    @property
+    def location(self) -> Any:
+        """Where the file is, if it is one."""
+        return getattr(self._source, "location", None)
+
+    @location.setter
+    def location(self, value: Any) -> None:
+        self._source.location = value  # type: ignore[attr-defined]
+
+
+class ReorderedPart(ReorderedSource):
+    """A part of a source that is put in order; its labels, if kept apart, are given later."""
+
+    def __init__(self, part: Source, whole: ReorderedSource) -> None:
+        self._source, self._order = part, whole._order
+        part.labels = None  # the whole's, which are in order, come instead
+        self.class_names, self.n_classes = whole.class_names, whole.n_classes
+        for same in ("n_rows", "logits", "name", "has_labels", "first_row"):
+            setattr(self, same, getattr(part, same))
+        self.numbers_are_names = whole.numbers_are_names
+
+
+class PartsSource(Source):
+    """Sources of the same kind of rows, end to end."""
+
+    def __init__(self, sources: Sequence[Source], name: str) -> None:
+        self.name = f"'{name}'"
+        self.sources = [source for source in sources if source.n_rows != 0] or list(sources[:1])
+        first = self.sources[0]
+        for other in self.sources[1:]:
+            _refuse_mixture(first, other)
+        self._starts = list(accumulate((s.n_rows or 0 for s in self.sources), initial=0))
+        self.n_rows, self.n_classes = self._starts[-1], first.n_classes
+        self.class_names, self.logits = first.class_names, first.logits
+        self.has_labels, self.may_be_ranked = first.has_labels, first.may_be_ranked
+        self.used, self.left_out = first.used, first.left_out
+
+    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        """The blocks of each file."""
+        for source in self.sources:
+            start = 0
+            for rows, labels in source.labelled_blocks():
+                if labels is not None and source.numbers_are_names:
+                    labels = source._check_labels(labels, len(rows), start)
+                yield rows, labels
+                start += len(rows)
+
+    def _read_ids(self) -> Array | None:
+        found = [source.ids for source in self.sources]
+        known = [ids for ids in found if ids is not None]
+        return np.concatenate(known) if len(known) == len(found) else None
+
+    def split(self) -> list[Source]:
+        """The parts of each file."""
+        parts: list[Source] = []
+        for source in self.sources:
+            parts += source.parts() or [copy(source)]
+        return parts
+
+    def refuse_misfits(self, columns: Sequence[tuple[str, int]]) -> None:
+        """Check that files of labels, (name, rows) each, fit the parts one by one."""
+        columns = [column for column in columns if column[1]]  # as empty parts are left out
+        for source, (name, n_rows) in zip(self.sources, columns, strict=False):
+            if source.n_rows != n_rows:
+                raise InputError(
+                    f"Every file of labels must fit the part beside it. Got {n_rows} labels in "
+                    f"{name} for {source.n_rows} rows in {source.name}."
+                )
+        if len(columns) != len(self.sources):
+            raise InputError(
+                f"There must be a file of labels for each part, or one for all. "
+                f"Got {len(columns)} files of labels for {len(self.sources)} parts of {self.name}."
+            )
+
+    def place(self, row: int) -> str:
+        """The file and the row in it."""
+        which = min(bisect_right(self._starts, row), len(self.sources)) - 1
+        return self.sources[which].place(row - self._starts[which])
+
+
+def _refuse_mixture(first: Source, other: Source) -> None:
+    """All files must have the same classes, and labels must be in all of them or in none."""
+    if other.n_classes != first.n_classes:
+        problem = f"{other.n_classes} classes in {other.name}, and {first.n_classes}"
+    elif (other.class_names is None) != (first.class_names is None):
+        with_names, without = (first, other) if first.class_names else (other, first)
+        problem = f"class names in {with_names.name}, and none in {without.name}"
+        raise InputError(f"All parts must have class names, or none. Got {problem}.")
+    elif list(other.class_names or ()) != list(first.class_names or ()):
+        pairs = zip(other.class_names or (), first.class_names or (), strict=True)
+        index, (mine, theirs) = next(
+            (i, pair) for i, pair in enumerate(pairs) if len(set(pair)) > 1
+        )
+        problem = f"{mine!r} as class {index} of {other.name}, and {theirs!r}"
+    elif other.has_labels != first.has_labels:
+        labelled, bare = (first, other) if first.has_labels else (other, first)
+        raise InputError(
+            f"All parts must come with labels, or none. Got labels in {labelled.name}, "
+            f"and none in {bare.name}."
+        )
+    elif other.logits != first.logits:
+        kinds = ["logits" if source.logits else "probabilities" for source in (other, first)]
+        problem = f"{kinds[0]} in {other.name}, and {kinds[1]}"
+    else:
+        return
+    raise InputError(f"All parts must have the same classes. Got {problem} in {first.name}.")

@@ -1,12 +1,4 @@
-"""Map a function over row blocks and merge the results: on threads here, or on other workers.
-
-    source -> blocks -> function, on threads -> results in order                [this process]
-    source -> parts -> (blocks -> function -> merge) on a worker -> results in order  [an executor]
-
-A part is a source of its own and the number of its first row, so that a row is the same row
-wherever it is read; a function sees one block at a time, and merging is associative. So nothing
-depends on the partition, the workers or their number.
-"""
+"""How columns of row blocks, and of parts of the input, become one."""
 
 from __future__ import annotations
 
@@ -20,14 +12,50 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from evencover._threads import map_on_threads, n_threads, one_of_many
-from evencover._types import Array
+from evencover.arrays import Array
 from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import ArraySource, Block, Source
+from evencover.engine.dask import DaskWorkers
 from evencover.engine.executors import Workers, results_in_order
-from evencover.engine.workers import as_workers
 from evencover.errors import InputError
 from evencover.randomness import row_ids
+from evencover.threads import map_on_threads
+from evencover.threads import n_threads as n_threads
+from evencover.threads import one_of_many as one_of_many
+
+
+def joined(parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Scores, labels and what else there is of consecutive rows."""
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+
+def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Array, ...]:
+    """`joined`, but each part is put in its place when it comes, if the number of rows is known."""
+    if n_rows is None:
+        return joined(parts)
+    columns: tuple[Array, ...] = ()
+    start = 0
+    for part in parts:
+        columns = columns or tuple(np.empty(n_rows, dtype=values.dtype) for values in part)
+        stop = start + len(part[0])
+        for column, values in zip(columns, part, strict=True):
+            column[start:stop] = values[: n_rows - start]  # whoever reads too many says so at last
+        start = min(stop, n_rows)
+    return columns
+
+
+def as_workers(executor: Any) -> Workers:
+    """The workers behind an executor, a dask client or a dask client's executor."""
+    client = getattr(executor, "_client", executor)  # Client.get_executor() wraps its client
+    if type(client).__module__.split(".")[0] == "distributed":
+        return DaskWorkers(client)
+    if not hasattr(executor, "submit"):
+        raise InputError(
+            "'executor' must be a concurrent.futures executor or a dask.distributed client. "
+            f"Got {type(executor).__name__} instead."
+        )
+    return Workers(executor)
+
 
 # About 4 MB of float32, where rows travel with a task: dask warns of more than 10 MB.
 SENT_ELEMENTS = 1 << 20

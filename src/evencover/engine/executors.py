@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from evencover._threads import in_order
 from evencover.errors import InputError, one_line
+from evencover.threads import in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

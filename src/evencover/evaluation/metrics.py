@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evencover._types import Array, FloatArray, IntArray
-from evencover._validation import raise_unknown
-from evencover.evaluation import binomial
-from evencover.evaluation.true_gap import TrueGap, true_gap
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.evaluation import statistics
+from evencover.evaluation.statistics import TrueGap, true_gap
 from evencover.quantiles import exact_fraction
+from evencover.validation import raise_unknown
 
 Place = Literal["report", "comparison", "comparison table", "study"]
 
@@ -83,12 +83,12 @@ class CoverageMetrics:
         Exact binomial tests of all classes, with the false discovery rate held at 5% (Benjamini
         and Hochberg 1995): of the classes named, at most one in twenty is expected to be innocent.
         """
-        return binomial.likely_below(self.class_covered, self.class_counts, self.alpha)
+        return statistics.likely_below(self.class_covered, self.class_counts, self.alpha)
 
     @property
     def too_few_to_judge(self) -> Array:
         """Which classes have too few test rows for `likely_below` to name them, if any (K,)."""
-        return binomial.too_few_to_judge(self.likely_below, self.class_counts, self.alpha)
+        return statistics.too_few_to_judge(self.likely_below, self.class_counts, self.alpha)
 
     @property
     def n_undercovered(self) -> int:
@@ -120,7 +120,7 @@ class CoverageMetrics:
     @cached_property
     def covgap_noise_floor(self) -> float:
         """The CovGap expected on this test set from a method with exactly 1 - alpha everywhere."""
-        return binomial.covgap_noise_floor(self.class_counts[self.evaluated], self.alpha)
+        return statistics.covgap_noise_floor(self.class_counts[self.evaluated], self.alpha)
 
     @property
     def avg_size(self) -> float:

@@ -1,8 +1,8 @@
-"""evaluate(): how well sets cover each class, and the metrics that say so."""
+"""Tally: the counts that decide every metric."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -11,15 +11,130 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._types import FloatArray, IntArray
-from evencover._validation import import_pandas, label_indices, whole_number
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
-from evencover.evaluation.binomial import clopper_pearson
-from evencover.evaluation.confusions import Confusions
 from evencover.evaluation.metrics import CoverageMetrics, shown_in
-from evencover.evaluation.tally import Tally
+from evencover.evaluation.statistics import clopper_pearson
 from evencover.quantiles import Alpha, exact_fraction
 from evencover.sets import PredictionSets
+from evencover.validation import import_pandas, label_indices, whole_number
+
+
+class Tally(NamedTuple):
+    """Counts that decide every metric; the tallies of two parts of the data add up.
+
+    ``rows`` and ``covered`` (K,) count test rows, and those whose set holds their label, by class;
+    ``sizes`` (K + 1,) counts sets by size; ``size_sums`` (K,) adds them up by the rows' classes,
+    and is None where that was not counted.
+    """
+
+    rows: IntArray
+    covered: IntArray
+    sizes: IntArray
+    size_sums: IntArray | None = None
+
+    @classmethod
+    def zeros(cls, n_classes: int) -> Tally:
+        """The tally of no rows."""
+        lengths = (n_classes, n_classes, n_classes + 1, n_classes)
+        return cls(*(np.zeros(n, dtype=np.int64) for n in lengths))
+
+    @classmethod
+    def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
+        """Count one part of the data."""
+        return cls.of_rows(labels, sets.contains(labels), sets.sizes, sets.n_classes)
+
+    @classmethod
+    def of_rows(cls, labels: IntArray, is_covered: Array, sizes: IntArray, n_classes: int) -> Tally:
+        """Count rows by what is known of their sets."""
+        return cls(
+            np.bincount(labels, minlength=n_classes),
+            np.bincount(labels[is_covered], minlength=n_classes),
+            np.bincount(sizes, minlength=n_classes + 1),
+            np.bincount(labels, weights=sizes, minlength=n_classes).astype(np.int64),
+        )
+
+    def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
+        rows, covered, sizes = (a + b for a, b in zip(self[:3], other[:3], strict=True))
+        if self.size_sums is None or other.size_sums is None:
+            return Tally(rows, covered, sizes)
+        return Tally(rows, covered, sizes, self.size_sums + other.size_sums)
+
+
+def total(parts: Iterable[tuple[Tally, Confusions]]) -> tuple[Tally, Confusions]:
+    """The counts of all parts together; memory does not grow with their number."""
+    tally: Tally | None = None
+    confusions: list[Confusions] = []
+    for part, confused in parts:
+        tally = part if tally is None else tally + part
+        confusions.append(confused)
+        if len(confusions) == 256:
+            confusions = [Confusions.total(confusions)]
+    assert tally is not None
+    return tally, Confusions.total(confusions)
+
+
+def most_confused(counts: tuple[Tally, Confusions]) -> tuple[Tally, Confusions]:
+    """What a report shows: a few confusions of each class, so O(K) numbers in all."""
+    tally, confusions = counts
+    return tally, confusions.most_frequent()
+
+
+class Confusions(NamedTuple):
+    """How often class ``first`` is the most probable one in rows of class ``true``, wrongly.
+
+    ``pairs`` holds ``true * K + first``, ascending; ``counts`` how often each occurs.
+    """
+
+    pairs: IntArray
+    counts: IntArray
+    n_classes: int
+
+    @classmethod
+    def none(cls, n_classes: int) -> Confusions:
+        """No counts yet."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(nothing, nothing, n_classes)
+
+    @classmethod
+    def of(cls, labels: IntArray, first: IntArray, n_classes: int) -> Confusions:
+        """Count the rows whose most probable class is not the true one."""
+        wrong = labels != first
+        pairs, counts = np.unique(labels[wrong] * n_classes + first[wrong], return_counts=True)
+        return cls(pairs, counts, n_classes)
+
+    @classmethod
+    def total(cls, parts: list[Confusions]) -> Confusions:
+        """The counts of all parts together."""
+        pairs, inverse = np.unique(
+            np.concatenate([part.pairs for part in parts]), return_inverse=True
+        )
+        counts = np.zeros(len(pairs), dtype=np.int64)
+        np.add.at(counts, inverse, np.concatenate([part.counts for part in parts]))
+        return cls(pairs, counts, parts[0].n_classes)
+
+    def most_frequent(self, most: int = 5) -> Confusions:
+        """Only the pairs that `of_class` shows: O(K) of them, where there may be K**2."""
+        true = self.pairs // self.n_classes
+        order = np.lexsort((self.pairs, -self.counts, true))
+        starts = np.searchsorted(true, true)  # pairs ascend, and so do their true classes
+        kept = np.sort(order[np.arange(len(order)) - starts < most])
+        return Confusions(self.pairs[kept], self.counts[kept], self.n_classes)
+
+    def of_class(self, true: int, most: int = 5) -> list[tuple[int, int]]:
+        """The classes that most often stand first in rows of `true`, with their counts.
+
+        >>> seen = Confusions.of(np.array([0, 0, 0, 1]), np.array([2, 2, 1, 1]), n_classes=3)
+        >>> seen.of_class(0), seen.of_class(1)
+        ([(2, 2), (1, 1)], [])
+        """
+        start, stop = np.searchsorted(
+            self.pairs, [true * self.n_classes, (true + 1) * self.n_classes]
+        )
+        counts = self.counts[start:stop]
+        order = np.argsort(-counts, kind="stable")[:most]
+        first = self.pairs[start:stop][order] - true * self.n_classes
+        return list(zip(first.tolist(), counts[order].tolist(), strict=True))
 
 
 class GroupCoverage(NamedTuple):

@@ -1,7 +1,6 @@
 """The paper's study as a library: declare a grid, run it, read the tables and figures."""
 
-from evencover.experiments.datasets import DataSet, make_dataset
-from evencover.experiments.grid import Grid, shipped
+from evencover.experiments.grid import DataSet, Grid, make_dataset, shipped
 from evencover.experiments.results import Results
 from evencover.experiments.runner import run
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import FloatArray, InputError, raise_unknown
+from evencover.arrays import FloatArray
+from evencover.errors import InputError
 from evencover.evaluation.metrics import Metric, find_metric, shown_in
 from evencover.experiments.results import Results
 from evencover.output.atomic import atomic_path
 from evencover.plotting import BLUE, GREY, ORANGE, new_axes
+from evencover.validation import raise_unknown
 
 # Okabe and Ito's colours; the paper's methods always look the same.
 GREEN, PURPLE, SKY, YELLOW = "#009E73", "#CC79A7", "#56B4E9", "#E69F00"

@@ -2,29 +2,94 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import html
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import groupby
+from math import sqrt
 from pathlib import Path
-from typing import Any
+from textwrap import fill
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, InputError, import_pandas
-from evencover.evaluation.metrics import metric_names
+from evencover.arrays import Array, FloatArray
+from evencover.errors import InputError
+from evencover.evaluation.metrics import Metric, find_metric, metric_names, shown_in
 from evencover.experiments.grid import Grid
-from evencover.output.atomic import atomic_path, remove_leftovers
-from evencover.output.locks import only_writer
-from evencover.output.records import (
+from evencover.output.atomic import atomic_path, only_writer, remove_leftovers
+from evencover.output.writers import (
     make_folder,
     read_record,
     refuse_other_things,
+    write_csv,
     write_record,
 )
-from evencover.output.tables import write_csv
+from evencover.validation import import_pandas, raise_unknown
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of the table.
+
+    ``agrees`` is None where nothing was published.
+    """
+
+    mean: float
+    standard_error: float | None
+    is_best: bool
+    published: Published | None
+    digits: int = 1
+
+    @property
+    def text(self) -> str:
+        """Mean (standard error)."""
+        error = "–" if self.standard_error is None else f"{self.standard_error:.{self.digits}f}"
+        return f"{self.mean:.{self.digits}f} ({error})"
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether it is within the joint error of the published number."""
+        if self.published is None:
+            return None
+        return self.published.agrees_with(self.mean, self.standard_error)
+
+    @property
+    def verdict(self) -> str:
+        """The published number and a sign for `agrees`; empty where there is none."""
+        if self.published is None:
+            return ""
+        sign = "=" if self.agrees else "≠"
+        return f"{self.published.mean:.1f} ({self.published.standard_error:.1f}) {sign}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method on one data set with one score."""
+
+    dataset: str
+    score: str
+    method: str
+    entries: tuple[Entry | None, ...]
+
+
+@dataclass(frozen=True)
+class TableContent:
+    """All lines, with what stands above and below them."""
+
+    n_avg: tuple[int, ...]
+    metrics: tuple[Metric, ...]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+    title: str
+
 
 CELL = ("dataset", "simulated", "score", "method", "parameters", "exact", "n_avg")
 
@@ -272,3 +337,333 @@ def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:
     )
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary)
+
+
+CITATION = (
+    "Published: Ding, Angelopoulos, Bates, Jordan, Tibshirani (2023), Class-Conditional Conformal "
+    "Prediction with Many Classes, NeurIPS 36, Table 2."
+)
+# The numbers are for these data as they are, not for a part of their classes.
+N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
+# Half a unit of the last printed digit.
+ROUNDING = 0.05
+
+
+class Published(NamedTuple):
+    """A printed mean and its standard error, both rounded to one decimal."""
+
+    mean: float
+    standard_error: float
+
+    def agrees_with(self, mean: float, standard_error: float | None) -> bool:
+        """Whether another study's mean is within the joint error.
+
+        abs(difference) <= 1.96 sqrt(se^2 + published se^2) + 0.05: the standard errors add up as
+        those of independent studies do, and 0.05 is what rounding to one decimal may hide.
+
+        >>> Published(5.2, 0.1).agrees_with(5.6, 0.15), Published(5.2, 0.1).agrees_with(5.7, 0.15)
+        (True, False)
+        """
+        joint = 1.96 * sqrt((standard_error or 0.0) ** 2 + self.standard_error**2)
+        return abs(mean - self.mean) <= joint + ROUNDING
+
+
+@cache
+def _table() -> dict[tuple[str, str, str, int], dict[str, Published]]:
+    text = files("evencover.experiments").joinpath("published.csv").read_text("utf-8")
+    return {
+        (row["dataset"], row["score"], row["method"], int(row["n_avg"])): {
+            metric: Published(float(row[metric]), float(row[f"{metric}_se"]))
+            for metric in ("covgap", "avg_size")
+        }
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def published(row: dict[str, Any], metric: str) -> Published | None:
+    """The printed number for a row of `Results.summary`; None where the paper has none.
+
+    It has none for randomised variants, other parameters, other levels than 0.1, own methods, or
+    a data set with another number of classes.
+    """
+    if row["exact"] or row["parameters"] or row["alpha"] != 0.1:
+        return None
+    if row["n_classes"] != N_CLASSES.get(row["dataset"]):
+        return None
+    key = (row["dataset"], row["score"], row["method"], row["n_avg"])
+    return _table().get(key, {}).get(metric)
+
+
+def _groups(table: TableContent) -> list[tuple[Line, str, str]]:
+    """Each line with its data set and score, these empty where they repeat the line above."""
+    shown, previous = [], ("", "")
+    for line in table.lines:
+        dataset = line.dataset if line.dataset != previous[0] else ""
+        score = line.score if (line.dataset, line.score) != previous else ""
+        shown.append((line, dataset, score))
+        previous = (line.dataset, line.score)
+    return shown
+
+
+def _text(table: TableContent) -> str:
+    """Fixed width; the published number is below its own, which is starred where it is best."""
+    blanks = [""] * (len(table.metrics) - 1)
+    sizes = [cell for n in table.n_avg for cell in (f"n_avg={n}", *blanks)]
+    heads = [m.title for _ in table.n_avg for m in table.metrics]
+    rows = [["", "", "", *sizes], ["data set", "score", "method", *heads], []]
+    for line, dataset, score in _groups(table):
+        if score and len(rows) > 3:
+            rows.append([])
+        cells = [("*" if e.is_best else "") + e.text if e else "–" for e in line.entries]
+        rows.append([dataset, score, line.method, *cells])
+        if any(entry is not None and entry.verdict for entry in line.entries):
+            verdicts = [entry.verdict if entry else "" for entry in line.entries]
+            rows.append(["", "", "  published", *verdicts])
+    widths = [max(len(row[i]) for row in rows if row) for i in range(len(heads) + 3)]
+    body = []
+    for row in rows:
+        names = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False)]
+        # Numbers line up although only some have a sign after them.
+        cells = [cell if cell.endswith(("=", "≠")) else f"{cell}  " for cell in row[3:]]
+        numbers = [cell.rjust(width + 2) for cell, width in zip(cells, widths[3:], strict=False)]
+        body.append("  ".join([*names, *numbers]).rstrip())
+    room = max(80, *map(len, body))
+    notes = [fill(note.replace("Bold:", "*:"), room) for note in table.notes]
+    return "\n".join([table.title, "", *body, "", *notes])
+
+
+def _markdown(table: TableContent) -> str:
+    heads = [f"n_avg={n} {m.title}" for n in table.n_avg for m in table.metrics]
+    lines = [
+        f"| data set | score | method | {' | '.join(heads)} |",
+        "|---|---|---|" + "---:|" * len(heads),
+    ]
+    for line, dataset, score in _groups(table):
+        cells = []
+        for entry in line.entries:
+            cell = "–" if entry is None else entry.text
+            if entry is not None and entry.is_best:
+                cell = f"**{cell}**"
+            cells.append(cell + (f" [{entry.verdict}]" if entry and entry.verdict else ""))
+        lines.append(f"| {dataset} | {score} | {line.method} | {' | '.join(cells)} |")
+    notes = list(table.notes)
+    if any(entry and entry.verdict for line in table.lines for entry in line.entries):
+        notes.insert(1, "In brackets: the published number.")
+    return "\n".join([f"**{table.title}**", "", *lines, "", *notes])
+
+
+def _latex(table: TableContent) -> str:
+    """For the packages booktabs and xcolor."""
+    n_metrics = len(table.metrics)
+    spans = [
+        rf"\multicolumn{{{n_metrics}}}{{c}}{{$n_{{\mathrm{{avg}}}}={n}$}}" for n in table.n_avg
+    ]
+    rules = [
+        rf"\cmidrule(lr){{{4 + i * n_metrics}-{3 + (i + 1) * n_metrics}}}"
+        for i in range(len(table.n_avg))
+    ]
+    heads = [m.title for _ in table.n_avg for m in table.metrics]
+    lines = [
+        r"\begin{table}",
+        r"\centering\scriptsize",
+        rf"\caption{{{_tex(table.title)}. {_tex(' '.join(table.notes))}}}",
+        rf"\begin{{tabular}}{{lll{'r' * len(heads)}}}",
+        r"\toprule",
+        f" & & & {' & '.join(spans)} \\\\",
+        "".join(rules),
+        f"Data set & Score & Method & {' & '.join(heads)} \\\\",
+    ]
+    for line, dataset, score in _groups(table):
+        if score:
+            lines.append(r"\midrule")
+        cells = [_tex_entry(entry) for entry in line.entries]
+        name = rf"\textsc{{{_tex(line.method.lower())}}}"
+        lines.append(f"{_tex(dataset)} & {_tex(score)} & {name} & {' & '.join(cells)} \\\\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
+
+
+def _tex_entry(entry: Entry | None) -> str:
+    if entry is None:
+        return "--"
+    mean = f"{entry.mean:.{entry.digits}f}"
+    text = rf"\textbf{{{mean}}}{entry.text[len(mean) :]}" if entry.is_best else entry.text
+    verdict = entry.verdict.replace("=", "$=$").replace("≠", r"$\neq$")
+    return text.replace("–", "--") + (rf" {{\color{{gray}}[{verdict}]}}" if verdict else "")
+
+
+TEX: dict[str, str | int | None] = {
+    "\\": r"\textbackslash ",
+    **{sign: rf"\{sign}" for sign in "&%_#${}"},
+    "²": r"$^2$",
+    "≠": r"$\neq$",
+    "<": r"$<$",
+    "|": r"$|$",
+    "–": "--",
+}
+
+
+def _tex(text: str) -> str:
+    return text.translate(str.maketrans(TEX))
+
+
+def _html(table: TableContent) -> str:
+    """A page of its own, without scripts."""
+    n_metrics = len(table.metrics)
+    spans = "".join(f'<th colspan="{n_metrics}">n_avg = {n}</th>' for n in table.n_avg)
+    heads = "".join(f"<th>{m.title}</th>" for _ in table.n_avg for m in table.metrics)
+    body = []
+    for line, dataset, score in _groups(table):
+        cells = "".join(f"<td>{_html_entry(entry)}</td>" for entry in line.entries)
+        names = "".join(f"<th>{html.escape(name)}</th>" for name in (dataset, score, line.method))
+        body.append(f"<tr{' class=first' if score else ''}>{names}{cells}</tr>")
+    notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{html.escape(table.title)}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem; color: #222; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th {{ font-weight: 500; text-align: left; padding: .15rem .7rem; }}
+thead th {{ border-bottom: 1px solid #888; text-align: right; }}
+td {{ text-align: right; padding: .15rem .7rem; white-space: nowrap; }}
+tr.first > * {{ border-top: 1px solid #ccc; }}
+small {{ color: #666; display: block; }} small.off {{ color: #b3400e; }}
+</style>
+<h1>{html.escape(table.title)}</h1>
+<table><thead><tr><th></th><th></th><th></th>{spans}</tr>
+<tr><th>data set</th><th>score</th><th>method</th>{heads}</tr></thead>
+<tbody>
+{chr(10).join(body)}
+</tbody></table>
+{notes}
+</html>"""
+
+
+def _html_entry(entry: Entry | None) -> str:
+    if entry is None:
+        return "–"
+    text = f"<b>{entry.text}</b>" if entry.is_best else entry.text
+    if not entry.verdict:
+        return text
+    return f"{text}<small{'' if entry.agrees else ' class=off'}>{entry.verdict}</small>"
+
+
+FORMATS = {"text": _text, "markdown": _markdown, "latex": _latex, "html": _html}
+
+
+# Methods whose gap, as printed, is within this of the lowest are all called best, as in the paper;
+# but a CovGap below what test noise alone gives is no better than that.
+TIE = 0.2
+GAPS = ("covgap", "true_gap")
+
+
+class Table(TableContent):
+    """The table, which can be shown in several formats."""
+
+    def render(self, style: str) -> str:
+        """As "text", "markdown", "latex" or "html"."""
+        if style not in FORMATS:
+            raise_unknown("format", style, FORMATS)
+        return FORMATS[style](self)
+
+
+def make_table(
+    results: Results,
+    *,
+    n_avg: Sequence[int] | None = None,
+    metrics: Sequence[str] | None = None,
+    exact: bool = False,
+) -> Table:
+    """Arrange a study's results as the paper's Table 2.
+
+    Parameters
+    ----------
+    results
+        What `run` returned, or `Results.load`.
+    n_avg
+        Which calibration sizes; by default the paper's 10, 20, 50 and 75 as far as they are
+        there, else all.
+    metrics
+        Names of metrics that a study shows; by default the paper's, CovGap and AvgSize.
+    exact
+        Show the randomised variants instead.
+    """
+    if metrics is None:
+        metrics = [metric.name for metric in shown_in("study")[:2]]
+    shown = tuple(find_metric(name, "study") for name in metrics)
+    rows = [row for row in results.summary() if row["exact"] == exact]
+    if not rows:
+        kind = "randomised (exact)" if exact else "plain"
+        raise InputError(f"These results have no {kind} variants to show.")
+    there = sorted({row["n_avg"] for row in rows})
+    if n_avg is None:
+        n_avg = [n for n in there if n in (10, 20, 50, 75)] or there
+    for n in n_avg:
+        if n not in there:
+            raise InputError(f"These results have n_avg {', '.join(map(str, there))}. Got {n}.")
+    best = {
+        key: _best_gaps(list(group)) for key, group in groupby(sorted(rows, key=_block), key=_block)
+    }
+    lines: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = {}
+    for row in rows:
+        lines.setdefault(_names(row), {})[row["n_avg"]] = row
+    table = tuple(
+        Line(*key, tuple(_entry(by_n.get(n), m, best) for n in n_avg for m in shown))
+        for key, by_n in lines.items()
+    )
+    title = results.configuration["title"] or "Class-conditional coverage"
+    notes = _notes(results, rows, table, [metric.title for metric in shown if metric.name in GAPS])
+    return Table(tuple(n_avg), shown, table, tuple(notes), title)
+
+
+def _block(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["dataset"], row["score"], row["n_avg"]
+
+
+def _best_gaps(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The lowest gap of methods on the same splits, by metric."""
+    least = {name: min(row[name] for row in rows) for name in GAPS}
+    least["covgap"] = max(least["covgap"], rows[0]["covgap_noise_floor"])
+    return {name: round(gap, 1) for name, gap in least.items()}
+
+
+def _names(row: dict[str, Any]) -> tuple[str, str, str]:
+    method = row["method"].upper() + (f" ({row['parameters']})" if row["parameters"] else "")
+    return row["dataset"] + (" (twin)" if row["simulated"] else ""), row["score"], method
+
+
+def _entry(
+    row: dict[str, Any] | None, metric: Metric, best: dict[Any, dict[str, float]]
+) -> Entry | None:
+    if row is None:
+        return None
+    name = metric.name
+    return Entry(
+        row[name],
+        row[f"{name}_se"],
+        name in GAPS and round(row[name], 1) - best[_block(row)][name] < TIE + 0.01,
+        published(row, name),
+        metric.digits if metric.unit == "share" else 1,  # the paper prints one decimal
+    )
+
+
+def _notes(
+    results: Results, rows: list[dict[str, Any]], lines: tuple[Line, ...], gaps: list[str]
+) -> list[str]:
+    alpha, repetitions = rows[0]["alpha"], rows[0]["repetitions"]
+    notes = [f"Mean (standard error) over {repetitions} splits, alpha = {alpha:g}."]
+    if gaps:
+        notes[0] += f" Bold: best {' and '.join(gaps)}, within {TIE}."
+    if any(row["simulated"] for row in rows):
+        notes.append(
+            "Twins are simulated: tuned to resemble the paper's data, not a replication of it."
+        )
+    entries = [entry for line in lines for entry in line.entries if entry is not None]
+    verdicts = [entry.agrees for entry in entries if entry.agrees is not None]
+    if verdicts:
+        notes.append(
+            f"{CITATION} '=': within the joint error, |difference| <= 1.96 sqrt(se² + published "
+            f"se²) + 0.05 (rounding); '≠': not. Within it: {sum(verdicts)} of {len(verdicts)}."
+        )
+    if not results.is_complete:
+        notes.append("The study is not complete yet.")
+    return notes

@@ -14,18 +14,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import evencover
-from evencover._types import IntArray
-from evencover.comparison.fits import fit_all
-from evencover.comparison.splitting import other_rows
-from evencover.comparison.trials import ScoredRows, Trial
+from evencover.arrays import IntArray
+from evencover.comparison.trials import ScoredRows, Trial, fit_all, other_rows
 from evencover.data.source import Source
 from evencover.errors import EvencoverWarning
-from evencover.evaluation.report import CoverageReport
-from evencover.evaluation.tally import Tally
-from evencover.experiments.datasets import DataSet
-from evencover.experiments.grid import Cell, Grid, NamedScore
+from evencover.evaluation.report import CoverageReport, Tally
+from evencover.experiments.grid import Cell, DataSet, Grid, NamedScore, sample, sample_balanced
 from evencover.experiments.results import Results, Store
-from evencover.experiments.splits import sample, sample_balanced
 from evencover.predictors import BasePredictor
 from evencover.quantiles import exact_fraction
 

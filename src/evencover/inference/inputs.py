@@ -15,9 +15,9 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from evencover._arrow import import_pyarrow
-from evencover.data.names import ID_KEYS, LABEL_KEYS
-from evencover.data.reading import reading
+from evencover.arrays import import_pyarrow
+from evencover.data.columns import ID_KEYS, LABEL_KEYS
+from evencover.data.location import reading
 from evencover.errors import InputError, listed, needs, one_line
 
 Kind = Literal["images", "texts"]

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from evencover._types import Array
+from evencover.arrays import Array
 from evencover.errors import InputError, needs, one_line
 from evencover.inference.inputs import KINDS, Kind, content_digest, digest_of
 

@@ -16,12 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._arrow import import_pyarrow
-from evencover._threads import in_order
-from evencover._types import Array
-from evencover._validation import SUM_TOLERANCE, plain_array, raise_unknown, whole_number
-from evencover.data.names import NAMES_KEY
-from evencover.data.reading import reading
+from evencover.arrays import Array, import_pyarrow, to_numpy
+from evencover.data.columns import NAMES_KEY
+from evencover.data.location import reading
 from evencover.errors import InputError, one_line, warn_caller
 from evencover.inference.inputs import (
     KINDS,
@@ -37,8 +34,10 @@ from evencover.inference.inputs import (
 )
 from evencover.inference.models import Model, open_model
 from evencover.output.atomic import atomic_path
-from evencover.output.manifest import PlannedFolder, leave_mark
-from evencover.output.tables import write_csv
+from evencover.output.folders import PlannedFolder, leave_mark
+from evencover.output.writers import write_csv
+from evencover.threads import in_order
+from evencover.validation import SUM_TOLERANCE, raise_unknown, whole_number
 
 DTYPES = ("float32", "float16")
 # A kill costs at most one part, and a part is held in memory: 16 MB of float32 where K = 1000.
@@ -391,7 +390,7 @@ class _Outputs(NamedTuple):
         """Return one finite row for each readable input."""
         name = self.model.name
         with _naming(self.model, batch.examples):
-            raw = plain_array(self.model.logits(batch.prepared))
+            raw = to_numpy(self.model.logits(batch.prepared))
         expected = max(len(batch.examples), self.model.batch_size or 0)
         if raw.ndim != 2 or len(raw) != expected or raw.shape[1] < 2 or raw.dtype.kind not in "fiu":
             raise InputError(

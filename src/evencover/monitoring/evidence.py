@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evencover._types import Array, FloatArray, IntArray
+from evencover.arrays import Array, FloatArray, IntArray
 
 # Shortfalls that are bet on, as shares of the promised coverage: from 0.2% to 99%, each scale with
 # the same weight, because nobody knows how far coverage falls. Any finite list is a valid bet.

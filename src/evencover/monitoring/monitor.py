@@ -1,43 +1,323 @@
-"""CoverageMonitor: is the promise of calibration day still kept, class by class?"""
+"""What a monitor remembers: counts, which add up whatever the order and the split of the rows."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from evencover._types import FloatArray, IntArray
-from evencover._validation import plain_array, real_number
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.fingerprint import Fingerprint
-from evencover.data.source import Source
+from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
 from evencover.errors import InputError, warn_caller
-from evencover.monitoring.counts import UNLABELED, Counts
-from evencover.monitoring.drift import Drift, drifts
 from evencover.monitoring.evidence import (
     coverage_limits,
+    difference_log_e,
     log_mean_e,
     raised,
     shortfall_log_e,
     urn_log_e,
 )
-from evencover.monitoring.files import damaged, read_state, write_state
-from evencover.monitoring.watching import Observing, Urn, Watching
+from evencover.monitoring.store import damaged, read_state, write_state
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.content import digest
-from evencover.predictors.matching import (
+from evencover.predictors.fitting import (
     is_calibration_data,
     like_calibration,
     require_fitted,
     require_labels,
 )
-from evencover.predictors.unlike import about_copies
-from evencover.quantiles import exact_fraction
+from evencover.predictors.rule import Rule
+from evencover.predictors.shift_checks import about_copies
+from evencover.predictors.state import digest
+from evencover.quantiles import conformal_ranks, exact_fraction
+from evencover.validation import real_number
+
+# Set sizes are counted in bins: 0, 1, 2, 3 to 5, 6 to 10, ...; the last has no end.
+SIZE_EDGES = np.array([0, 1, 2, 3, 6, 11, 21, 51, 101, 1001])
+MOST_PERIODS = 60  # that are told apart; older ones become one
+EARLIER = ""  # its name, which sorts before all others
+ONE_ROW = "id "  # how the name of an input begins that is one row
+UNLABELED = "unlabeled "  # or whose rows have no labels
+
+
+@dataclass(eq=False)
+class Counts:
+    """Whole numbers by class, all of them sums over rows.
+
+    Parameters
+    ----------
+    n_classes
+        K.
+    periods
+        (2, K) rows, and those whose set holds their label, by period, such as a day.
+    urn
+        (2, K) rows whose scores were held against their class's calibration scores, and how many
+        of these were within.
+    sizes, tops
+        (2, B) sets by size, (2, K) rows by most probable class, of rows without labels; first those
+        that drift is measured from, then those of now.
+    inputs
+        What must not be counted twice: fingerprints of inputs, ids of single rows, and names of
+        services.
+    """
+
+    n_classes: int
+    periods: dict[str, IntArray] = field(default_factory=dict)
+    urn: IntArray = field(init=False)
+    sizes: IntArray = field(init=False)
+    tops: IntArray = field(init=False)
+    inputs: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.urn = np.zeros((2, self.n_classes), dtype=np.int64)
+        self.sizes = np.zeros((2, len(SIZE_EDGES)), dtype=np.int64)
+        self.tops = np.zeros((2, self.n_classes), dtype=np.int64)
+
+    @property
+    def rows(self) -> IntArray:
+        """(K,) labelled rows of each class."""
+        return self._labelled()[0]
+
+    @property
+    def covered(self) -> IntArray:
+        """(K,) those whose set holds their label."""
+        return self._labelled()[1]
+
+    def _labelled(self) -> IntArray:
+        return sum(self.periods.values(), np.zeros((2, self.n_classes), dtype=np.int64))
+
+    def add_labelled(self, period: str, rows: IntArray, covered: IntArray) -> None:
+        """Count labelled rows (K,) of a period."""
+        mine = self.periods.get(period, np.zeros((2, self.n_classes), dtype=np.int64))
+        self.periods[period] = mine + np.stack([rows, covered])
+        self._forget_old_periods()
+
+    def add_sets(self, sizes: IntArray, top_classes: IntArray, *, reference: bool) -> None:
+        """Count the sets (n,) of rows by size and by most probable class."""
+        row = 0 if reference else 1
+        bins = np.searchsorted(SIZE_EDGES, sizes, side="right") - 1
+        self.sizes[row] += np.bincount(bins, minlength=len(SIZE_EDGES))
+        self.tops[row] += np.bincount(top_classes, minlength=self.n_classes)
+
+    @property
+    def ids(self) -> Array:
+        """The ids (n,) of single rows that were counted, as numbers of 64 bits."""
+        found = [int(name[len(ONE_ROW) :], 16) for name in self.inputs if name.startswith(ONE_ROW)]
+        return np.array(found, dtype=np.uint64)
+
+    def add_ids(self, keys: Array) -> None:
+        """Remember the ids (n,) of rows that were counted."""
+        self.inputs |= {f"{ONE_ROW}{key:x}" for key in keys.tolist()}
+
+    def _forget_old_periods(self) -> None:
+        """One period for all that are too old: the same whether before or after a merge."""
+        old = sorted(set(self.periods) - {EARLIER})[:-MOST_PERIODS]
+        for name in old:
+            before = self.periods.get(EARLIER, np.zeros((2, self.n_classes), dtype=np.int64))
+            self.periods[EARLIER] = before + self.periods.pop(name)
+
+    def __add__(self, other: Counts) -> Counts:
+        both = Counts(self.n_classes, dict(self.periods), inputs=self.inputs | other.inputs)
+        for name in ("urn", "sizes", "tops"):
+            setattr(both, name, getattr(self, name) + getattr(other, name))
+        for period, (rows, covered) in other.periods.items():
+            both.add_labelled(period, rows, covered)
+        both._forget_old_periods()
+        return both
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Counts) and self.to_dict() == other.to_dict()
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Lists and numbers; of the classes only those that were seen."""
+        return {
+            "n_classes": self.n_classes,
+            "periods": {name: _sparse(self.periods[name]) for name in sorted(self.periods)},
+            "urn": _sparse(self.urn),
+            "sizes": self.sizes.tolist(),
+            "tops": _sparse(self.tops),
+            "inputs": sorted(self.inputs),
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Counts:
+        """What `to_dict` gave, checked."""
+        if set(content) != {each.name for each in fields(cls)}:
+            raise InputError("it lacks some of its counts")
+        counts = cls(int(content["n_classes"]), inputs=frozenset(map(str, content["inputs"])))
+        n_classes = counts.n_classes
+        for name, listed in content["periods"].items():
+            counts.periods[str(name)] = _dense(listed, n_classes)
+        counts.urn, counts.tops = (
+            _dense(content["urn"], n_classes),
+            _dense(content["tops"], n_classes),
+        )
+        counts.sizes = np.array(content["sizes"], dtype=np.int64)
+        labelled = [*counts.periods.values(), counts.urn]
+        if counts.sizes.shape != (2, len(SIZE_EDGES)) or (counts.sizes < 0).any():
+            raise InputError("its set sizes are no counts")
+        if any((part[1] > part[0]).any() for part in labelled):
+            raise InputError("more rows are covered than there are")
+        return counts
+
+
+def _sparse(table: IntArray) -> dict[str, list[int]]:
+    seen = np.flatnonzero(table.any(axis=0))
+    first, second = table[:, seen].tolist()
+    return {"classes": seen.tolist(), "first": first, "second": second}
+
+
+def _dense(listed: dict[str, Any], n_classes: int) -> IntArray:
+    classes, first, second = (_whole(listed[name]) for name in ("classes", "first", "second"))
+    if not len(classes) == len(first) == len(second) == len(np.unique(classes)):
+        raise InputError("its lists have different lengths")
+    if len(classes) and not 0 <= classes.min() <= classes.max() < n_classes:
+        raise InputError("its classes are not those of the model")
+    if len(classes) and min(first.min(), second.min()) < 0:
+        raise InputError("its counts are below 0")
+    table = np.zeros((2, n_classes), dtype=np.int64)
+    table[0, classes], table[1, classes] = first, second
+    return table
+
+
+def _whole(values: Any) -> Array:
+    if not all(type(value) is int for value in values):
+        raise InputError("its counts must be whole numbers")
+    return np.array(values, dtype=np.int64)
+
+
+class Drift(NamedTuple):
+    """One share of the sets, then and now.
+
+    ``what`` it is a share of; ``before`` and ``now``, the shares; ``e_value``, the evidence that
+    they differ; ``drifted``, whether it is enough, at most a share of these being wrong on average.
+    """
+
+    what: str
+    before: float
+    now: float
+    e_value: float
+    drifted: bool
+
+
+def drifts(counts: Counts, level: float, class_names: Sequence[str] | None) -> list[Drift]:
+    """Every share that can be compared, the clearest difference first; none without both sides."""
+    n_before, n_now = counts.sizes.sum(axis=1).tolist()
+    if not n_before or not n_now:
+        return []
+    names = [f"sets of {_size_name(place)}" for place in range(len(SIZE_EDGES))]
+    names += [
+        f"rows predicted as {name}"
+        for name in (range(counts.n_classes) if class_names is None else class_names)
+    ]
+    before, now = np.concatenate([counts.sizes, counts.tops], axis=1)
+    seen = np.flatnonzero((before + now) > 0)
+    log_e = difference_log_e(
+        np.stack([before[seen], n_before - before[seen]], axis=-1),
+        np.stack([now[seen], n_now - now[seen]], axis=-1),
+    )
+    drifted = raised(log_e, level)
+    found = [
+        Drift(
+            names[place],
+            float(before[place] / n_before),
+            float(now[place] / n_now),
+            float(np.exp(min(evidence, 709.0))),
+            bool(is_clear),
+        )
+        for place, evidence, is_clear in zip(seen, log_e, drifted, strict=True)
+    ]
+    order = np.argsort(-log_e, kind="stable")
+    return [found[place] for place in order]
+
+
+def _size_name(place: int) -> str:
+    first = int(SIZE_EDGES[place])
+    if place == len(SIZE_EDGES) - 1:
+        return f"{first} classes or more"
+    last = int(SIZE_EDGES[place + 1]) - 1
+    if first == last:
+        return {0: "no class", 1: "one class"}.get(first, f"{first} classes")
+    return f"{first} to {last} classes"
+
+
+class Urn(NamedTuple):
+    """Where a class's calibration scores lie: the `ranks`-th smallest of `counts` is the limit.
+
+    The rank is CLASSWISE's, or the last score's where there are too few for it. It does not depend
+    on the scores, which makes the chance of a new score to be within exact, whatever the method.
+    The rank of the method's own threshold would depend on them, and its urn would have no law.
+    """
+
+    ranks: IntArray
+    counts: IntArray
+    limits: FloatArray
+
+    @classmethod
+    def of(cls, predictor: BasePredictor) -> Urn | None:
+        """The urns of the classes; None if the predictor keeps no calibration rows."""
+        own = predictor.own_scores()
+        if own is None:
+            return None
+        ranks = np.minimum(conformal_ranks(own.counts, predictor.alpha), own.counts)
+        return cls(ranks, own.counts, own.at_ranks(ranks))
+
+
+class Seen(NamedTuple):
+    """Of a block: by class, rows, covered rows and rows within the urn's limit; and the sets."""
+
+    rows: IntArray
+    covered: IntArray
+    within: IntArray
+    sizes: IntArray
+    top_classes: IntArray
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Counts a block of labelled rows."""
+
+    rule: Rule
+    urn: Urn | None
+
+    def __call__(self, block: Block, ids: Array | None) -> Seen:
+        """One look at the sets, one at the scores."""
+        assert block.labels is not None
+        labels, n_classes = block.labels, block.rows.shape[1]
+        sizes, is_covered, top_classes = self.rule.coverage(block, ids)
+        rows = np.bincount(labels, minlength=n_classes)
+        covered = np.bincount(labels[is_covered], minlength=n_classes)
+        within = np.zeros_like(rows)
+        if self.urn is not None:
+            scores = self.rule.scoring.true_labels(block, ids)
+            within = np.bincount(labels[scores <= self.urn.limits[labels]], minlength=n_classes)
+        return Seen(rows, covered, within, sizes, top_classes)
+
+
+@dataclass(frozen=True)
+class Observing:
+    """Counts a block without labels: sizes (n,) and most probable classes (n,) of its sets.
+
+    The fingerprint tells the rows from others, the most probable classes standing for labels.
+    """
+
+    rule: Rule
+
+    def __call__(self, block: Block, ids: Array | None) -> tuple[IntArray, IntArray, Fingerprint]:
+        """One look at the sets."""
+        tops = block.rows.argmax(axis=1)
+        mark = Fingerprint.of(block.start, block.rows, tops, is_first=block.start == 0)
+        return self.rule.sets(block, ids).sizes, tops, mark
+
 
 Item = TypeVar("Item")
 
@@ -159,7 +439,7 @@ class CoverageMonitor:
         threshold is that of its own rows (CLASSWISE).
         """
         classes, covered, rows = np.broadcast_arrays(
-            *(np.atleast_1d(plain_array(values)) for values in (classes, covered, rows))
+            *(np.atleast_1d(to_numpy(values)) for values in (classes, covered, rows))
         )
         n_classes = self.predictor.n_classes_
         if any(values.dtype.kind not in "iu" for values in (classes, covered, rows)):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.classwise import ClasswisePredictor
 from evencover.predictors.clustered import ClusteredPredictor
 from evencover.predictors.cross_validation import from_cross_val
+from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.fuzzy import FuzzyPredictor
 from evencover.predictors.grouped import GroupedPredictor
 from evencover.predictors.interpolated import InterpolatedPredictor
-from evencover.predictors.label_shift import estimate_prevalence
 from evencover.predictors.macro import MacroPredictor
 from evencover.predictors.pooled import PooledPredictor
+from evencover.predictors.prevalence import estimate_prevalence
 from evencover.predictors.rc3p import RC3PPredictor
 from evencover.predictors.registry import (
     DEFAULT_METHOD,

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import IntArray
-from evencover.predictors.calibration import CalibrationRows
+from evencover.arrays import IntArray
+from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.groups import Grouping, GroupPredictor
 from evencover.quantiles import exact_fraction
 

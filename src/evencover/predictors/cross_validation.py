@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array, InputError, plain_array
+from evencover.arrays import Array, to_numpy
 from evencover.data.frames import index_of
 from evencover.data.join import RowValues, match
-from evencover.data.opening import as_source
-from evencover.errors import warn_caller
+from evencover.data.open import as_source
+from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.registry import DEFAULT_METHOD, make_predictor
 
@@ -60,7 +60,7 @@ def from_cross_val(
     """
     fitted = make_predictor(DEFAULT_METHOD if predictor is None else predictor)
     source = as_source(probabilities, labels, class_names=class_names)
-    fold_of_row = plain_array(match(source, RowValues(folds, index_of(folds), True), "folds")[0])
+    fold_of_row = to_numpy(match(source, RowValues(folds, index_of(folds), True), "folds")[0])
     if fold_of_row.shape != (source.n_rows,):
         raise InputError(
             f"'folds' must have one entry per row. Got shape {fold_of_row.shape} for "

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._validation import Array, IntArray
+from evencover.arrays import Array, IntArray
 from evencover.evaluation.report import ClassView
 from evencover.quantiles import Alpha, GroupedScores, exact_fraction, least_rows
 

@@ -9,13 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import FloatArray, InputError, IntArray, real_number
+from evencover.arrays import FloatArray, IntArray
+from evencover.errors import InputError
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanation import ways_out
+from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.state import Field
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_fraction
 from evencover.scores import make_score
+from evencover.validation import real_number
 
 # Classes whose weights are held at once, and bins that locate a quantile before it is counted.
 CLASSES_AT_ONCE, N_BINS = 256, 256

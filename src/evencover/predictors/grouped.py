@@ -9,24 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover._validation import (
-    Array,
-    EvencoverWarning,
-    FloatArray,
-    InputError,
-    IntArray,
-    align_classes,
-    plain_array,
-    raise_unknown,
-)
-from evencover.errors import warn_caller
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.errors import EvencoverWarning, InputError, warn_caller
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.confidence import ConfidentPredictor
 from evencover.predictors.explanation import ways_out
+from evencover.predictors.fitting import CalibrationRows
+from evencover.predictors.groups import ConfidentPredictor
 from evencover.predictors.registry import predictor_class
 from evencover.predictors.state import Field
 from evencover.quantiles import Thresholds
+from evencover.validation import align_classes, raise_unknown
 
 # Methods that make sense with groups in place of classes.
 OVER_GROUPS = ("classwise", "standard", "clustered", "pooled", "macro")
@@ -101,7 +93,7 @@ class OverGroups(ConfidentPredictor):
 
 def name_groups(groups: Any, n: int, of_what: str) -> tuple[list[str], IntArray]:
     """The names of the groups, sorted, and the group of each of n classes or rows."""
-    values = plain_array(groups)
+    values = to_numpy(groups)
     if values.shape != (n,):
         raise InputError(
             f"'groups' must have one entry per {of_what}. Got shape {values.shape} for {n} of them."

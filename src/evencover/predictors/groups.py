@@ -1,4 +1,4 @@
-"""Predictors whose classes share calibration scores by groups: one threshold per group."""
+"""Coverage for this calibration: methods whose thresholds can be made to hold with a confidence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import Array, FloatArray, IntArray
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
+from evencover.errors import InputError
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.calibration import CalibrationRows
-from evencover.predictors.confidence import ConfidentPredictor
-from evencover.predictors.explanation import Sharing
+from evencover.predictors.explanation import Needs, Sharing
+from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.prevalence import (
     TargetPredictor,
     rows_of_group,
@@ -24,9 +24,59 @@ from evencover.predictors.prevalence import (
     weighted_p_values,
     weighted_thresholds,
 )
-from evencover.predictors.scoring import Scoring
+from evencover.predictors.rule import Scoring
 from evencover.predictors.state import Field
-from evencover.quantiles import GroupedScores, Thresholds
+from evencover.quantiles import Alpha, GroupedScores, Thresholds, conformal_ranks, exact_fraction
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConfidentPredictor(BasePredictor):
+    """A method that promises coverage on average over calibrations or, if asked, for this one.
+
+    Parameters
+    ----------
+    confidence
+        None: coverage of at least 1 - alpha on average over calibrations. A number in (0, 1):
+        with that probability over calibrations, coverage is at least 1 - alpha for good.
+    """
+
+    confidence: Alpha | None = None
+
+    # What the guarantee becomes, with {confidence} in the place of the probability.
+    confident_guarantee: ClassVar[str]
+
+    def _promise(self) -> str:
+        if self.confidence is None:
+            return super()._promise()
+        share = f"{float(100 * exact_fraction(self.confidence)):g}%"
+        return self.confident_guarantee.replace("{confidence}", share)
+
+    def _terms(self) -> str:
+        if self.confidence is None:
+            return super()._terms()
+        least = self.row_needs().least
+        return f"at alpha = {self.alpha} and confidence = {self.confidence}, which takes {least}"
+
+    def group_ranks(self, counts: IntArray) -> IntArray:
+        """With the confidence."""
+        return conformal_ranks(counts, self.alpha, self.confidence)
+
+    def row_needs(self) -> Needs:
+        """How many rows a threshold takes."""
+        return Needs.at(self.alpha, self.confidence)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.confidence is None:
+            return
+        owner = type(self).__name__
+        exact_fraction(self.confidence, owner, "confidence")
+        if self.exact:
+            raise InputError(
+                f"The 'exact' parameter of {owner} must be False with a confidence, because a "
+                "threshold that is randomised to 1 - alpha on average is below it half of the "
+                "time. Got True instead."
+            )
 
 
 class Grouping(NamedTuple):
@@ -167,3 +217,36 @@ class WeightedGroupPredictor(GroupPredictor, TargetPredictor):
                 scores[:, at], kept, weights, own_weights[classes[at]], own_share
             )
         return result
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ByClassPredictor(BasePredictor):
+    """Thresholds are a function of the sorted scores of each class."""
+
+    state: ClassVar[dict[str, Field]] = {
+        "own_scores_": Field(float, "R", for_p_values=True),
+        "own_offsets_": Field(int, "L", for_p_values=True),
+    }
+
+    own_scores_: FloatArray = field(init=False)
+    own_offsets_: IntArray = field(init=False)
+
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
+        self.own_scores_, self.own_offsets_ = GroupedScores.sort(
+            rows.scores, rows.labels, self.n_classes_
+        )
+        return self._kept_thresholds()
+
+    @abstractmethod
+    def _kept_thresholds(self) -> Thresholds:
+        """The thresholds from the scores of each class."""
+
+    @property
+    def classes_(self) -> GroupedScores:
+        """The calibration scores of each class, sorted."""
+        return GroupedScores(self.own_scores_, self.own_offsets_)
+
+    @property
+    def everyone_(self) -> GroupedScores:
+        """All calibration scores as one group, sorted."""
+        return GroupedScores(np.sort(self.own_scores_), np.array([0, len(self.own_scores_)]))

@@ -8,11 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, InputError, IntArray, real_number
-from evencover.predictors.by_class import ByClassPredictor
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.errors import InputError
 from evencover.predictors.explanation import ways_out
+from evencover.predictors.groups import ByClassPredictor
 from evencover.quantiles import Thresholds
 from evencover.scores import make_score
+from evencover.validation import real_number
 
 MANY = 50  # rows, times this, against calibration rows: when to look at all limits of a class
 

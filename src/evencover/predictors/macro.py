@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import FloatArray, IntArray
+from evencover.arrays import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanation import ways_out
+from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.state import Field
 from evencover.quantiles import Thresholds, exact_fraction
 

@@ -19,15 +19,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from evencover import _kernels
-from evencover._validation import (
-    Array,
-    FloatArray,
-    InputError,
-    IntArray,
-    raise_unknown,
-    real_number,
-)
-from evencover.predictors.calibration import (
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.errors import InputError
+from evencover.predictors.explanation import enough_for_classwise
+from evencover.predictors.fitting import (
     N_FOLDS,
     CalibrationRows,
     ascending,
@@ -38,7 +33,6 @@ from evencover.predictors.calibration import (
     one_of_each,
     with_same_id,
 )
-from evencover.predictors.explanation import enough_for_classwise
 from evencover.predictors.prevalence import (
     TargetPredictor,
     sorted_with,
@@ -48,6 +42,7 @@ from evencover.predictors.prevalence import (
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds, break_ties, exact_fraction
 from evencover.randomness import Use, random_order
+from evencover.validation import raise_unknown, real_number
 
 SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
 LEAST_STRENGTH, MOST_STRENGTH = 5.0, 200.0  # no prior outweighs hundreds of examples

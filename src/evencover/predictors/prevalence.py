@@ -12,23 +12,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from evencover._validation import (
-    Array,
-    FloatArray,
-    InputError,
-    IntArray,
-    align_classes,
-    by_class,
-    plain_array,
-)
-from evencover.errors import warn_caller
+from evencover._kernels import BadRow
+from evencover._kernels.reference import probabilities as probabilities_of
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.data.source import Source
+from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
+from evencover.predictors.fitting import like_calibration, require_labels
 from evencover.predictors.state import Field
+from evencover.predictors.temperature import FIT
 from evencover.quantiles import Alpha, exact_fraction
+from evencover.validation import align_classes, by_class
 
 UNIFORM = "uniform"
 # A sum of weights may be a little short of its value; equal weights then give the plain rank.
@@ -102,7 +100,7 @@ class TargetPredictor(BasePredictor):
             pass  # a file is read when there are rows
         elif (
             by_class(self.target_prevalence, "target_prevalence") is None
-            and plain_array(self.target_prevalence).ndim != 1
+            and to_numpy(self.target_prevalence).ndim != 1
         ):
             raise _bad_target("an array that is no list")
         for name, nothing in (("exact", False), ("confidence", None)):
@@ -132,7 +130,7 @@ def target_shares(
     if isinstance(target, str) and target == UNIFORM:
         return np.full(n_classes, 1 / n_classes)
     if isinstance(target, str | os.PathLike):
-        from evencover.data.files import class_values_from_file
+        from evencover.data.open import class_values_from_file
 
         target = class_values_from_file(target, "prevalence")
     aligned = align_classes(target, class_names, n_classes, "target_prevalence")
@@ -193,3 +191,153 @@ def rows_of_group(group: int, n_in_group: int, group_of_row: IntArray) -> Array:
     if n_in_group == len(group_of_row):
         return np.ones(len(group_of_row), dtype=bool)
     return group_of_row == group
+
+
+# Of more numbers than this some rows are taken; an iteration ends when it moves no further.
+MOST_NUMBERS, MOST_STEPS, STILL = 1 << 22, 100, 1e-5
+# A shift below twice its bootstrap noise is none: an estimate of it would do more harm than good.
+N_BOOTSTRAPS, MOST_NOISE = 10, 0.5
+
+
+class PrevalenceEstimate(NamedTuple):
+    """Class frequencies of new rows, and how far to trust them.
+
+    ``prevalence`` (K,) is the `target_prevalence`: the estimate if ``is_shift``, otherwise the
+    calibration frequencies. ``standard_error`` (K,) is the estimate's, by bootstrap;
+    ``effective_rows`` is how many calibration rows of equal weight thresholds would come from.
+    """
+
+    prevalence: FloatArray
+    standard_error: FloatArray
+    effective_rows: float
+    is_shift: bool
+
+
+def estimate_prevalence(
+    predictor: BasePredictor, probabilities: Any, calibration: Any, labels: Any = None
+) -> PrevalenceEstimate:
+    """Estimate the class frequencies of new rows without labels, for `target_prevalence`.
+
+    The frequencies under which the new rows' probabilities are the likeliest, by expectation
+    maximization (Saerens, Latinne, Decaestecker 2002). First every class's probabilities are
+    multiplied by a factor, so that the estimate on the calibration rows is their class counts: a
+    model trained at other frequencies would find a shift where there is none (bias-corrected
+    calibration, Alexandari et al. 2020). The estimate assumes that only the frequencies differ.
+
+    If its distance from the calibration frequencies is less than twice its bootstrap error, it is
+    noise: a warning says so, and the calibration frequencies are returned.
+
+    If the true frequencies are others than the estimate, coverage over all rows moves by at most
+    half the sum of their absolute differences. No single class has a guarantee.
+
+    Parameters
+    ----------
+    predictor
+        A calibrated predictor.
+    probabilities
+        New rows, as in `predict_set`; of very many some are used.
+    calibration, labels
+        The rows that calibrated the predictor, as in `fit`.
+
+    >>> from evencover import StandardPredictor
+    >>> rows, labels = np.array([[0.9, 0.1], [0.2, 0.8]] * 50), [0, 1] * 50
+    >>> predictor = StandardPredictor().fit(rows, labels)
+    >>> found = estimate_prevalence(predictor, rows[[0, 0, 0, 1] * 50], rows, labels)
+    >>> found.prevalence.round(2).tolist(), found.is_shift
+    ([0.85, 0.15], True)
+    """
+    source = like_calibration(predictor, calibration, labels)
+    require_labels(source, "The estimate of a prevalence")
+    old, own, counts = _some_rows(predictor, source)
+    if predictor.temperature != FIT and not np.array_equal(counts, predictor.class_counts_):
+        raise InputError(
+            f"'calibration' must be the {predictor.n_calibration_} rows that calibrated the "
+            f"predictor. Got {counts.sum()} rows with other class counts; pass those of 'fit'."
+        )
+    new = _some_rows(predictor, like_calibration(predictor, probabilities))[0]
+    before = _shares(old, own)
+    estimate = _estimate(old, before, new)
+    rng, moves = np.random.default_rng(predictor.random_state), []
+    for _ in range(N_BOOTSTRAPS):
+        some = rng.integers(0, len(old), len(old))
+        share = _shares(old[some], own[some])
+        again = _estimate(old[some], share, new[rng.integers(0, len(new), len(new))])
+        moves.append((again, again - share))
+    estimates, shifts = (np.array(each) for each in zip(*moves, strict=True))
+    shift = np.abs(estimate - before).sum() / 2
+    noise = np.abs(shifts - (estimate - before)).sum(axis=1).mean() / 2
+    counted = predictor.class_counts_ / predictor.n_calibration_
+    is_shift = bool(noise < MOST_NOISE * shift)
+    if not is_shift:
+        warn_caller(
+            "The estimated class frequencies differ from those of the calibration rows by "
+            f"{shift:.2f} in total variation, where sampling noise alone gives {noise:.2f}; the "
+            "calibration frequencies are used instead."
+        )
+        estimate = counted
+    present = counted > 0
+    weights = estimate[present] / counted[present]
+    effective = predictor.n_calibration_ * (counted[present] @ weights) ** 2
+    return PrevalenceEstimate(
+        estimate,
+        estimates.std(axis=0, ddof=1),
+        float(effective / (counted[present] @ weights**2)),
+        is_shift,
+    )
+
+
+def _shares(rows: FloatArray, labels: IntArray) -> FloatArray:
+    return np.asarray(np.bincount(labels, minlength=rows.shape[1]) / len(rows))
+
+
+def _estimate(old: FloatArray, before: FloatArray, new: FloatArray) -> FloatArray:
+    """Estimate the frequencies (K,) of new rows, those of the old ones being `before`.
+
+    A class without old rows has the mean of its probabilities: no factor is known for it.
+    """
+    target, known = new.mean(axis=0), np.flatnonzero(before)
+    old, before, new = old[:, known], before[known], new[:, known]
+    factors = np.ones(len(known))
+    for _ in range(MOST_STEPS):
+        expected = factors * (_inverse(old @ factors) @ old) / len(old)
+        factors *= before / np.maximum(expected, np.finfo(float).tiny)
+        if np.abs(expected - before).sum() < STILL:
+            break
+    weights, share, ratios = new.sum(axis=1), before, factors / before
+    for _ in range(MOST_STEPS):
+        improved = share * ratios * ((weights * _inverse(new @ (share * ratios))) @ new)
+        improved /= max(improved.sum(), np.finfo(float).tiny)
+        moved, share = float(np.abs(improved - share).sum()), improved
+        if moved < STILL:
+            break
+    target[known] = share * weights.sum() / len(new)
+    return target
+
+
+def _inverse(values: FloatArray) -> FloatArray:
+    """Invert; a row that leaves every class impossible counts for none."""
+    return np.divide(1, values, out=np.zeros_like(values), where=values > 0)
+
+
+def _some_rows(predictor: BasePredictor, source: Source) -> tuple[FloatArray, IntArray, IntArray]:
+    """Read the probabilities of evenly spaced rows and their labels; count those of all rows."""
+    scoring = predictor.scoring(source.logits)
+    every = 1
+    if source.n_rows is not None:
+        every = max(1, source.n_rows * source.n_classes // MOST_NUMBERS)
+    blocks, labels, counts = [], [], np.zeros(source.n_classes, dtype=np.int64)
+    for block in source.blocks():
+        first = -block.start % every
+        some = slice(first, None, every)
+        with scoring.checking(block):
+            try:
+                rows = probabilities_of(block.rows[some], **scoring.options)
+            except BadRow as bad:
+                raise BadRow(first + every * bad.row) from None
+        blocks.append(rows / rows.sum(axis=1, keepdims=True))
+        own = np.zeros(0, dtype=np.int64) if block.labels is None else block.labels
+        labels.append(own[some])
+        counts += np.bincount(own, minlength=source.n_classes)
+        if source.n_rows is None and sum(each.size for each in blocks) > 4 * MOST_NUMBERS:
+            break
+    return np.concatenate(blocks), np.concatenate(labels), counts

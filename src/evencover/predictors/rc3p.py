@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, IntArray
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
-from evencover.predictors.by_class import ByClassPredictor
-from evencover.predictors.calibration import CalibrationRows
 from evencover.predictors.explanation import CALIBRATION_ROWS, ways_out
-from evencover.predictors.scoring import Scoring
+from evencover.predictors.fitting import CalibrationRows
+from evencover.predictors.groups import ByClassPredictor
+from evencover.predictors.rule import Scoring
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds, conformal_rank, exact_fraction
 

@@ -7,10 +7,10 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from evencover._validation import InputError, raise_unknown
-from evencover.errors import warn_caller
+from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.scores import Score, register_score
+from evencover.validation import raise_unknown
 
 ENTRY_POINTS = "evencover.predictors"
 DEFAULT_METHOD = "pooled"

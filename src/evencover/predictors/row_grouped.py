@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evencover._kernels import BadRow
-from evencover._validation import Array, FloatArray, InputError, IntArray, plain_array
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.source import Block, Source
-from evencover.predictors.calibration import CalibrationRows
+from evencover.errors import InputError
+from evencover.predictors.fitting import CalibrationRows, require_fitted
 from evencover.predictors.grouped import OverGroups, name_groups
-from evencover.predictors.matching import require_fitted
-from evencover.predictors.rule import Rule
-from evencover.predictors.scoring import Scoring
+from evencover.predictors.rule import Rule, Scoring
 from evencover.predictors.state import Field
 from evencover.quantiles import Thresholds
 from evencover.sets import PredictionSets
@@ -166,7 +165,7 @@ class RowGroupedPredictor(OverGroups):
     def _group_of_row(self, groups: Any) -> IntArray:
         """Known groups as indices (N,)."""
         index = {name: place for place, name in enumerate(self.group_names_)}
-        names = [str(value) for value in plain_array(groups).ravel().tolist()]
+        names = [str(value) for value in to_numpy(groups).ravel().tolist()]
         unknown = [name for name in names if name not in index]
         if unknown:
             raise InputError(

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from evencover._validation import IntArray
-from evencover.predictors.calibration import CalibrationRows
+from evencover.arrays import IntArray
 from evencover.predictors.explanation import ways_out
+from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.groups import Grouping, WeightedGroupPredictor
 
 

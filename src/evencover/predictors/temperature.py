@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from evencover._validation import Array, FloatArray, InputError, IntArray, real_number
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import IterableSource, Source
 from evencover.engine.blocks import known_ids
+from evencover.errors import InputError
 from evencover.randomness import Use, places, random_order
+from evencover.validation import real_number
 
 FIT = "fit"
 # A fifth of the rows, but no more than so many rows and numbers: one number is soon learnt.

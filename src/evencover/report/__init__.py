@@ -14,8 +14,7 @@ from typing import Any
 from evencover.comparison.result import Comparison
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors.base import BasePredictor
-from evencover.report.comparison import comparison_content
-from evencover.report.content import report_content
+from evencover.report.content import comparison_content, report_content
 from evencover.report.page import require_extra
 
 __all__ = [

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from functools import cache
+from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from math import floor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 import evencover
-from evencover._validation import InputError
+from evencover.errors import InputError
+from evencover.monitoring import CoverageMonitor, summary
+from evencover.output.atomic import atomic_path, refuse_existing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -131,3 +140,177 @@ def _vega() -> str:
 
     # Only Vega Embed comes out of the bundle whole; it brings Vega along.
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+WIDTH, HEIGHT, LEFT, BOTTOM = 760, 220, 46, 24
+MOST_CLASSES = 50
+STYLE = """
+:root{color-scheme:light dark;--ink:#1c1c1c;--muted:#666;--line:#ddd;--calm:#2b6cb0;--warn:#c2410c}
+@media (prefers-color-scheme:dark){:root{
+--ink:#eee;--muted:#aaa;--line:#444;--calm:#7ab8f5;--warn:#fb923c}}
+body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);max-width:800px;margin:2rem auto;
+padding:0 1rem}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}.muted{color:var(--muted)}
+.alarm{color:var(--warn);font-weight:600}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .5rem;text-align:right;border-bottom:1px solid var(--line)}
+th:first-child,td:first-child{text-align:left;min-width:8rem;overflow-wrap:anywhere}
+th:last-child,td:last-child{white-space:nowrap}.wide{overflow-x:auto}
+svg{width:100%;min-width:34rem;height:auto}
+svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
+""".strip()
+
+
+class Moment(NamedTuple):
+    """How things stood at the end of a period."""
+
+    coverage: float | None
+    rows: int
+    alarms: frozenset[int]
+
+
+def write_watch_page(
+    monitor: CoverageMonitor, path: str | os.PathLike[str], *, title: str = "Coverage"
+) -> Path:
+    """Write `watch_html` to a file, whole or not at all."""
+    path = refuse_existing(path, force=True)
+    text = watch_html(monitor, title).encode("utf-8", "replace")
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(text)
+    return path
+
+
+def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: int = 0) -> str:
+    """The page as text; with `refresh` a browser asks for it anew after so many seconds."""
+    found = summary(monitor)
+    moments = monitor.map_history(_moment)
+    again = f'<meta http-equiv="refresh" content="{int(refresh)}">' if refresh else ""
+    questions = (_sentence(found[name]) for name in ("promise", "overall", "change"))
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width,initial-scale=1">',
+            f"{again}<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
+            f"<h1>{escape(title)}</h1>",
+            f"<p>{found['rows']:,} labelled rows; every class is held to a coverage of at "
+            f"least {monitor.promised:.4g} (alpha {escape(str(monitor.predictor.alpha))}, "
+            f"tolerance {monitor.tolerance:g}).</p>",
+            *questions,
+            "<h2>Coverage over time</h2>",
+            _chart(monitor, moments),
+            "<h2>Classes with the strongest evidence</h2>",
+            _table(found["classes"], moments),
+            "<h2>Drift, without labels</h2>",
+            _drift(found["drift"]),
+            "</body></html>\n",
+        ]
+    )
+
+
+def _moment(monitor: CoverageMonitor) -> Moment:
+    rows = int(monitor.rows.sum())
+    coverage = float(monitor.covered.sum() / rows) if rows else None
+    return Moment(coverage, rows, frozenset(monitor.alarms().tolist()))
+
+
+def _sentence(question: dict[str, Any]) -> str:
+    kind = ' class="alarm"' if question["alarm"] else ""
+    return f"<p{kind}>{escape(question['says'])}</p>"
+
+
+def _chart(monitor: CoverageMonitor, moments: dict[str, Moment]) -> str:
+    """Coverage of each period's own rows, and how many classes were in alarm at its end."""
+    periods = list(moments)
+    if not periods:
+        return '<p class="muted">No labelled rows yet.</p>'
+    own = []
+    for period in periods:
+        rows, covered = monitor.counts.periods[period].sum(axis=1)
+        own.append(covered / rows if rows else np.nan)
+    least = min([0.5, *(value for value in own if not np.isnan(value))])
+    low = floor(10 * least) / 10
+    across = np.linspace(LEFT + 10, WIDTH - 10, len(periods)) if len(periods) > 1 else [WIDTH / 2]
+
+    def up(value: float) -> float:
+        return (HEIGHT - BOTTOM) * (1 - (value - low) / (1 - low)) + 6
+
+    marks = [
+        f'<line x1="{LEFT}" x2="{WIDTH}" y1="{up(v):.1f}" y2="{up(v):.1f}" stroke="var(--line)"/>'
+        f'<text x="{LEFT - 6}" y="{up(v) + 4:.1f}" text-anchor="end">{v:.0%}</text>'
+        for v in np.arange(low, 1.01, 0.1)
+    ]
+    aim = up(monitor.promised)
+    marks.append(
+        f'<line x1="{LEFT}" x2="{WIDTH}" y1="{aim:.1f}" y2="{aim:.1f}" stroke="var(--muted)" '
+        'stroke-dasharray="4 4"/>'
+    )
+    for x, period, value in zip(across, periods, own, strict=True):
+        if np.isnan(value):
+            continue
+        n_alarms = len(moments[period].alarms)
+        colour = "warn" if n_alarms else "calm"
+        says = f"{period or 'earlier'}: coverage {value:.3f}, {n_alarms} classes in alarm"
+        marks.append(
+            f'<circle cx="{x:.1f}" cy="{up(value):.1f}" r="5" fill="var(--{colour})">'
+            f"<title>{escape(says)}</title></circle>"
+        )
+    for place in {0, len(periods) - 1}:
+        anchor = "middle" if len(periods) == 1 else ("start" if place == 0 else "end")
+        marks.append(
+            f'<text x="{across[place]:.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">'
+            f"{escape(periods[place] or 'earlier')}</text>"
+        )
+    return (
+        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="Coverage by period">{"".join(marks)}</svg></div>'
+        '<p class="muted">One dot for each period: the coverage of its own rows, with classes in '
+        "alarm at its end in the other colour. The dashed line is what every class is held to.</p>"
+    )
+
+
+def _table(classes: Sequence[dict[str, Any]], moments: dict[str, Moment]) -> str:
+    shown = [each for each in classes if each["rows"]][:MOST_CLASSES]
+    if not shown:
+        return '<p class="muted">No labelled rows yet.</p>'
+    titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of change", "since"]
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    rows = "".join(_row(each, moments) for each in shown)
+    return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def _row(each: dict[str, Any], moments: dict[str, Moment]) -> str:
+    change = "" if each["change_e_value"] is None else f"{each['change_e_value']:.3g}"
+    cells = [
+        *(escape(str(each["class"])), f"{each['rows']:,}", f"{each['coverage']:.3f}"),
+        *(f"{each['interval'][0]:.3f}", f"{each['interval'][1]:.3f}"),
+        *(f"{each['e_value']:.3g}", change, escape(_began(each["index"], moments))),
+    ]
+    kind = ' class="alarm"' if each["alarm"] or each["changed"] else ""
+    return f"<tr{kind}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _began(index: int, moments: dict[str, Moment]) -> str:
+    """The first period since which the class has been in alarm at the end of each."""
+    began = ""
+    for period, moment in reversed(moments.items()):
+        if index not in moment.alarms:
+            break
+        began = period or "earlier"
+    return began
+
+
+def _drift(found: Sequence[dict[str, Any]]) -> str:
+    if not found:
+        return '<p class="muted">Nothing to compare: it needs reference rows and new ones.</p>'
+    drifted = [each for each in found if each["drifted"]][:MOST_CLASSES]
+    if not drifted:
+        return "<p>Set sizes and predicted classes come as they did in the reference rows.</p>"
+    rows = "".join(
+        f"<tr><td>{escape(each['what'])}</td><td>{each['before']:.1%}</td>"
+        f"<td>{each['now']:.1%}</td><td>{each['e_value']:.3g}</td></tr>"
+        for each in drifted
+    )
+    return (
+        '<p>This says nothing about coverage.</p><div class="wide"><table><tr><th>share of</th>'
+        f"<th>before</th><th>now</th><th>e-value</th></tr>{rows}</table></div>"
+    )

@@ -11,17 +11,10 @@ import numpy as np
 
 from evencover import _kernels
 from evencover._kernels import BadRow, Draws, Formula, Position
-from evencover._validation import (
-    Array,
-    FloatArray,
-    IntArray,
-    class_labels,
-    raise_bad_row,
-    real_number,
-    score_rows,
-)
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.quantiles import Thresholds
 from evencover.randomness import Use, check_random_state, row_ids
+from evencover.validation import class_labels, raise_bad_row, real_number, score_rows
 
 
 @dataclass(frozen=True)

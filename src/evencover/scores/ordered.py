@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evencover._kernels import Formula, Position
-from evencover._validation import flag, real_number, whole_number
 from evencover.scores.base import Score
+from evencover.validation import flag, real_number, whole_number
 
 
 @dataclass(frozen=True)

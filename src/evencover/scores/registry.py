@@ -7,10 +7,11 @@ import warnings
 from functools import cache
 from typing import Any, TypeVar
 
-from evencover._validation import EvencoverWarning, InputError, raise_unknown
+from evencover.errors import EvencoverWarning, InputError
 from evencover.scores.base import Score
 from evencover.scores.ordered import APS, RAPS, SAPS
 from evencover.scores.softmax import PAS, Softmax
+from evencover.validation import raise_unknown
 
 ENTRY_POINTS = "evencover.scores"  # the group under which a package lists its score classes
 

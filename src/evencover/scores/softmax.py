@@ -9,16 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evencover._kernels import Formula, Position
-from evencover._validation import (
-    FloatArray,
-    InputError,
-    IntArray,
-    align_classes,
-    by_class,
-    plain_array,
-)
+from evencover.arrays import FloatArray, IntArray, to_numpy
+from evencover.errors import InputError
 from evencover.quantiles import Thresholds
 from evencover.scores.base import Score
+from evencover.validation import align_classes, by_class
 
 
 @dataclass(frozen=True)
@@ -146,7 +141,7 @@ class PAS(Score):
 
 
 def _positive_numbers(values: Any, classes: Sequence[str] | None = None) -> tuple[float, ...]:
-    numbers = plain_array(values)
+    numbers = to_numpy(values)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or numbers.dtype.kind == "b":
         raise InputError(
             "The 'prevalence' parameter of PAS must be 'auto' or one number per class. "

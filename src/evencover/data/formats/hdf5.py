@@ -1,7 +1,15 @@
-"""HDF5 files: data sets of the root group, by h5py."""
+"""HDF5 keeps text of any length in heaps; a damaged one makes the library read it for ever.
+
+Its reader steps from object to object by the sizes that the file gives, and a size of 0 (or one
+that overflows) is no step. So the steps are taken here first, where a file is small enough to look
+for its heaps: larger ones are as safe as the library. The layout is that of the "global heap" in
+the HDF5 file format specification (The HDF Group, version 3.0, section III.E).
+"""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -10,15 +18,147 @@ from typing import Any
 
 import numpy as np
 
-from evencover._types import Array
-from evencover.data.formats.arrays import LazyArrays
-from evencover.data.formats.hdf5_chunks import refuse_chunks_beyond
-from evencover.data.formats.hdf5_heaps import refuse_endless_heaps
-from evencover.data.formats.hdf5_texts import refuse_long_attribute, refuse_long_texts
-from evencover.data.formats.plain_array import PlainArray
-from evencover.data.location import Location
-from evencover.data.names import NAMES_KEY
+from evencover.arrays import Array
+from evencover.data.columns import NAMES_KEY
+from evencover.data.formats.arrays import LazyArrays, PlainArray
+from evencover.data.location import Location, size_of
 from evencover.errors import InputError, needs
+
+MOST_BYTES = 1 << 26
+_MARK = b"GCOL\x01"
+_HEADER = 16  # of a heap, and of an object in it
+
+
+def refuse_endless_heaps(location: Location) -> None:
+    """Refuse a file with a heap whose objects do not follow each other."""
+    if not isinstance(location, Path) or size_of(location) > MOST_BYTES:
+        return
+    content = location.read_bytes()
+    at = content.find(_MARK)
+    while at >= 0:
+        if not _has_an_end(content, at):
+            raise ValueError("its heap of texts is damaged")
+        at = content.find(_MARK, at + 1)
+
+
+def _has_an_end(content: bytes, begin: int) -> bool:
+    """Whether stepping from object to object reaches the end of the heap."""
+    if begin + _HEADER > len(content):
+        return False
+    (size,) = struct.unpack_from("<Q", content, begin + 8)
+    at, end = begin + _HEADER, begin + size
+    if end > len(content):
+        return False
+    while at + _HEADER <= end:
+        number, _, _, length = struct.unpack_from("<HHIQ", content, at)
+        step = _HEADER + length + -length % 8 if number else length  # 0 is what is free, all of it
+        if step < _HEADER or at + step > end:
+            return False
+        at += step
+    return True
+
+
+def refuse_chunks_beyond(dataset: Any, location: Location) -> None:
+    """Refuse a data set with chunks that end beyond the file, where a file is small."""
+    if dataset.chunks is None or not isinstance(location, Path):
+        return
+    size = size_of(location)
+    if size > MOST_BYTES:  # as safe as the library, and not looked at twice
+        return
+
+    def check(chunk: Any) -> None:
+        if chunk.byte_offset is not None and chunk.byte_offset + chunk.size > size:
+            raise ValueError(f"it says that a chunk has {chunk.size:.3g} bytes, and has {size}")
+
+    if hasattr(dataset.id, "chunk_iter"):
+        dataset.id.chunk_iter(check)
+    else:
+        for number in range(dataset.id.get_num_chunks()):
+            check(dataset.id.get_chunk_info(number))
+
+
+_DEFLATE, _SHUFFLE = 1, 2  # filters of a chunk
+_LENGTH = _NUMBER = 4  # bytes
+
+
+def refuse_long_texts(dataset: Any, location: Location) -> None:
+    """Refuse a data set whose texts are longer than the file; called before they are read."""
+    size, width = size_of(location), _width(dataset.file)
+    total = sum(_total(raw, width) for raw in _stored(dataset, location, width))
+    if total > size:
+        raise ValueError(f"it says that its texts have {total:.3g} characters")
+
+
+def refuse_long_attribute(file: Any, name: str, location: Location) -> None:
+    """The same for texts that are an attribute, in a file on this machine."""
+    attribute = file.attrs.get_id(name)
+    if not isinstance(location, Path) or attribute.dtype.kind != "O":
+        return
+    content, width = location.read_bytes(), _width(file)
+    n_bytes = width * int(np.prod(attribute.shape))
+    for begin in _attribute_values(content, name.encode() + b"\0"):
+        if (total := _total(content[begin : begin + n_bytes], width)) > len(content):
+            raise ValueError(f"it says that its texts have {total:.3g} characters")
+
+
+def _width(file: Any) -> int:
+    """Bytes of a text's entry; files say how long their addresses are."""
+    return _LENGTH + int(file.id.get_create_plist().get_sizes()[0]) + _NUMBER
+
+
+def _total(raw: bytes, width: int) -> int:
+    """The sum of the lengths, which are the first bytes of each entry."""
+    entries = np.frombuffer(raw, f"V{width}", count=len(raw) // width)
+    lengths = entries.view(np.uint8).reshape(-1, width)[:, :_LENGTH].copy().view("<u4")
+    return int(lengths.sum(dtype=np.uint64))
+
+
+def _stored(dataset: Any, location: Location, width: int) -> Iterator[bytes]:
+    """Lengths, addresses and numbers as they are in the file."""
+    begin = dataset.id.get_offset()
+    if begin is not None:
+        end = begin + width * dataset.size
+        if isinstance(location, Path):
+            with location.open("rb") as file:
+                file.seek(begin)
+                yield file.read(end - begin)
+        else:
+            yield location.read(begin, end)
+    elif dataset.chunks is not None:
+        plan = dataset.id.get_create_plist()
+        filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
+        if set(filters) <= {_DEFLATE, _SHUFFLE}:  # else as safe as the library
+            n_bytes = width * int(np.prod(dataset.chunks))
+            for number in range(dataset.id.get_num_chunks()):
+                where = dataset.id.get_chunk_info(number).chunk_offset
+                mask, raw = dataset.id.read_direct_chunk(where)
+                yield _unpacked(raw, filters, mask, n_bytes, width)
+
+
+def _unpacked(raw: bytes, filters: list[int], mask: int, n_bytes: int, width: int) -> bytes:
+    """A chunk before its filters, of which a bit in the mask leaves one out."""
+    for place, kind in reversed(list(enumerate(filters))):
+        if mask >> place & 1:
+            continue
+        if kind == _DEFLATE:
+            raw = zlib.decompressobj().decompress(raw, n_bytes)
+        else:
+            n = len(raw) // width
+            raw = np.frombuffer(raw[: n * width], np.uint8).reshape(width, n).T.tobytes()
+    return raw[:n_bytes]
+
+
+def _attribute_values(content: bytes, name: bytes) -> Iterator[int]:
+    """Where the values of attributes of this name begin: after its name, type and shape."""
+    at = content.find(name)
+    while at >= 0:
+        for version, head in ((1, 8), (2, 8), (3, 9)):
+            if at < head or content[at - head] != version:
+                continue
+            sizes = struct.unpack_from("<HHH", content, at - head + 2)
+            if sizes[0] == len(name):
+                yield at + sum(size + -size % 8 if version == 1 else size for size in sizes)
+        at = content.find(name, at + 1)
 
 
 @contextmanager

@@ -1,0 +1,265 @@
+"""How every kernel says that it cannot read a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray
+
+
+class BadRow(Exception):  # noqa: N818 - whoever knows the file's name makes the error of it
+    """A row that holds no probabilities (or logits): the first one among the rows handed in.
+
+    Attributes
+    ----------
+    row
+        Its place among them. What is wrong with it is for those to say who know where it is from.
+
+    >>> BadRow(3).row
+    3
+    """
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)  # so that it can be pickled
+        self.row = row
+
+
+class Draws(NamedTuple):
+    """A uniform for the score and a coin between two limits, each drawn for a use of its own.
+
+    Without a use, u is 1 and the coin 0. The key of a row is its id; without ids it is a mix of
+    the row's content and its place, which is ``first`` for the first row. By place alone, rows
+    that arrive one at a time would all share one number; by content alone, equal rows would.
+    """
+
+    seed: int = 0
+    score_use: int | None = None
+    coin_use: int | None = None
+    ids: Array | None = None
+    first: int = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to draw."""
+        return self.score_use is not None or self.coin_use is not None
+
+    def of_rows(self, start: int, stop: int) -> Draws:
+        """Those of some of the rows."""
+        ids = None if self.ids is None else self.ids[start:stop]
+        return self._replace(ids=ids, first=self.first + start)
+
+
+NO_DRAWS = Draws()
+
+
+class Position(NamedTuple):
+    """Where classes stand in their rows: all that a score may depend on.
+
+    The order is by decreasing probability, equal ones by class index.
+    """
+
+    p: FloatArray  # the class's probability
+    before: FloatArray  # the mass of the classes before it
+    rank: IntArray  # from 1
+    top: FloatArray  # the largest probability of the row
+    classes: IntArray
+    u: FloatArray  # the row's uniform
+
+
+class Formula(NamedTuple):
+    """A score as the kernels take it.
+
+    The C++ kernels have three formulas of their own: 1 - p; with `needs_order`
+    before + u p + penalty max(0, rank - k_reg); and with `by_rank`, too, u top for the first class
+    and top + penalty (rank - 2 + u) for others. A formula that is none of these has no penalty,
+    and `function` is called on the NumPy reference.
+    """
+
+    needs_order: bool  # if not, `function` is given no mass before the class and no rank
+    function: Callable[[Position], Any]
+    penalty: float | None = None
+    k_reg: int = 0
+    by_rank: bool = False
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the C++ kernels have it."""
+        return self.penalty is not None
+
+
+class Limits(NamedTuple):
+    """What a method learns: one limit per class, or a randomised pair of limits.
+
+    ``upper`` (K,) is the threshold. For exact coverage ``lower`` (K,) is used instead with
+    probability ``1 - upper_probability`` (K,). With ``rank_limit`` (K,) a class must also have at
+    most that rank in its row.
+    """
+
+    upper: FloatArray
+    lower: FloatArray | None = None
+    upper_probability: FloatArray | None = None
+    rank_limit: IntArray | None = None
+
+    def of_classes(self, places: IntArray) -> Limits:
+        """The entries at some places: those of each class's group, or of each row's label."""
+        return Limits(
+            self.upper[places],
+            None if self.lower is None else self.lower[places],
+            None if self.upper_probability is None else self.upper_probability[places],
+            None if self.rank_limit is None else self.rank_limit[places],
+        )
+
+
+def is_member(
+    scores: FloatArray, limits: Limits, coin: FloatArray, ranks: IntArray | None = None
+) -> Array:
+    """Whether classes are in the sets of their rows.
+
+    A class is in if its score is at most ``upper``, or ``lower`` when the row's coin is at least
+    ``upper_probability``; and its rank is at most ``rank_limit``, if given.
+
+    Parameters
+    ----------
+    scores, ranks
+        Of every class in every row (n, K); or of one class per row (n,), and then the limits are
+        those of that class (`Limits.of_classes`). Without a rank limit no ranks are needed.
+    coin
+        One per row (n,).
+
+    >>> pair = Limits(np.array([0.8, 0.8]), np.array([0.2, 0.5]), np.array([0.5, 0.5]))
+    >>> is_member(np.array([[0.6, 0.4], [0.6, 0.4]]), pair, np.array([0.1, 0.9]))
+    array([[ True,  True],
+           [False,  True]])
+    >>> is_member(np.array([0.6, 0.4]), pair.of_classes(np.array([0, 1])), np.array([0.9, 0.9]))
+    array([False,  True])
+    """
+    limit = limits.upper
+    if limits.lower is not None and limits.upper_probability is not None:
+        own_coin = coin if scores.ndim == 1 else coin[:, None]
+        limit = np.where(own_coin < limits.upper_probability, limits.upper, limits.lower)
+    inside = scores <= limit
+    if limits.rank_limit is not None:
+        assert ranks is not None
+        inside &= ranks <= limits.rank_limit
+    return inside
+
+
+# Three ranks per vector must fit 16 bits; and so many vectors of 1000 classes fit a cache.
+MOST_VECTORS = 1 << 10
+# So many of the largest limits of each class are listed.
+N_TOP = 32
+
+
+class LimitTable:
+    """T vectors of limits (T at most `MOST_VECTORS`), prepared once for every block of rows.
+
+    Attributes
+    ----------
+    vectors
+        The `Limits` themselves; ``len`` and iteration go to them.
+    arrays
+        What the C++ kernel reads. Vectors with one limit per class come first, then the
+        randomised pairs; ``vector_of`` (T,) tells which is which. +inf, which takes its class in
+        without looking at the score, has rank -1 and is counted apart.
+    """
+
+    def __init__(self, vectors: Sequence[Limits]) -> None:
+        assert 0 < len(vectors) <= MOST_VECTORS
+        self.vectors = list(vectors)
+        pairs = np.array([each.lower is not None for each in vectors])
+        vector_of = np.argsort(pairs, kind="stable")
+        plain = [self.vectors[t].upper for t in vector_of[: len(pairs) - pairs.sum()]]
+        both = [self.vectors[t] for t in vector_of[len(plain) :]]
+        n_classes = len(vectors[0].upper)
+        limits = _by_class(
+            [*plain, *(each.upper for each in both), *(each.lower for each in both)], n_classes
+        )
+        chances = _by_class([each.upper_probability for each in both], n_classes)
+        finite = np.where(limits == np.inf, -np.inf, limits)
+        ranks, chance_ranks = _ranks(finite), _ranks(chances)
+        upper_ends, lower_ends = len(plain) + len(both), len(plain) + 2 * len(both)
+        self.arrays: dict[str, Any] = {
+            "vector_of": vector_of.astype(np.int32),
+            **_top(finite, chances, len(plain)),
+            "limits": np.sort(finite, axis=1),
+            "plain_ranks": np.ascontiguousarray(ranks[:, : len(plain)]),
+            "upper_ranks": np.ascontiguousarray(ranks[:, len(plain) : upper_ends]),
+            "lower_ranks": np.ascontiguousarray(ranks[:, upper_ends:lower_ends]),
+            "chances": np.sort(chances, axis=1),
+            "chance_ranks": chance_ranks,
+            **_infinite_limits(limits, chances, len(plain)),
+        }
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __iter__(self) -> Iterator[Limits]:
+        return iter(self.vectors)
+
+    @classmethod
+    def parts(cls, vectors: Sequence[Limits]) -> list[LimitTable]:
+        """As many tables as the vectors need."""
+        starts = range(0, len(vectors), MOST_VECTORS)
+        return [cls(vectors[start : start + MOST_VECTORS]) for start in starts]
+
+
+def _by_class(vectors: Sequence[FloatArray | None], n_classes: int) -> FloatArray:
+    """(K, number of vectors)"""
+    columns = [np.asarray(vector, dtype=np.float64) for vector in vectors]
+    return np.stack(columns, axis=1) if columns else np.empty((n_classes, 0))
+
+
+def _ranks(values: FloatArray) -> Array:
+    """How many values of the same row are less; -1 for -inf, which nothing reaches."""
+    order = np.argsort(values, axis=1)
+    ordered = np.take_along_axis(values, order, axis=1)
+    place = np.broadcast_to(np.arange(values.shape[1]), values.shape).copy()
+    place[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0  # equal values: the first one's place
+    ranks = np.empty(values.shape, dtype=np.int16)
+    np.put_along_axis(ranks, order, np.maximum.accumulate(place, axis=1).astype(np.int16), axis=1)
+    ranks[values == -np.inf] = -1
+    return ranks
+
+
+def _top(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
+    """The largest limits of each class, the vectors they belong to, and for which coins."""
+    n_pairs = chances.shape[1]
+    order = np.argsort(-limits, axis=1)[:, :N_TOP]
+    slot = np.concatenate([np.arange(n_plain), n_plain + np.tile(np.arange(n_pairs), 2)])
+    plain, pairs = np.full((len(limits), n_plain), np.inf), np.full(chances.shape, np.inf)
+    coin_from = np.concatenate([-plain, -pairs, chances], axis=1)
+    coin_to = np.concatenate([plain, chances, pairs], axis=1)
+    return {
+        "top_limits": np.take_along_axis(limits, order, axis=1),
+        "top_vectors": slot[order].astype(np.int16),
+        "coin_from": np.take_along_axis(coin_from, order, axis=1),
+        "coin_to": np.take_along_axis(coin_to, order, axis=1),
+    }
+
+
+def _infinite_limits(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
+    """How many classes +inf takes in: always, or where the coin shows heads or tails."""
+    n_pairs = chances.shape[1]
+    infinite = limits == np.inf
+    upper = infinite[:, n_plain : n_plain + n_pairs]
+    lower = infinite[:, n_plain + n_pairs :]
+    always = np.concatenate([infinite[:, :n_plain].sum(axis=0), (upper & lower).sum(axis=0)])
+    heads, head_offsets = _sorted_columns(chances, upper & ~lower)
+    tails, tail_offsets = _sorted_columns(chances, lower & ~upper)
+    return {
+        "always": always.astype(np.int64),
+        "heads": heads,
+        "head_offsets": head_offsets,
+        "tails": tails,
+        "tail_offsets": tail_offsets,
+    }
+
+
+def _sorted_columns(values: FloatArray, chosen: Array) -> tuple[FloatArray, IntArray]:
+    """The chosen values of each column, sorted, one column after the other; where each begins."""
+    columns = [np.sort(values[chosen[:, j], j]) for j in range(values.shape[1])]
+    offsets = np.cumsum([0, *map(len, columns)]).astype(np.int64)
+    return np.concatenate([*columns, np.empty(0)]), offsets

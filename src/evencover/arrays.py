@@ -1,0 +1,172 @@
+"""Array types for annotations; arrays, tensors and Arrow objects as NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover.errors import InputError, needs
+
+Array = NDArray[Any]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+def import_pyarrow() -> Any:
+    """The optional dependency, or a sentence that says how to get it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise needs("Arrow and Parquet", "pyarrow", "arrow") from None
+    return pyarrow
+
+
+def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> Array:
+    """NumPy array of an Arrow table, record batch or (chunked) array; lists become rows.
+
+    Messages call it `name` and count its rows from `start`.
+    """
+    pa = import_pyarrow()
+    if isinstance(values, pa.Table | pa.RecordBatch):
+        columns = [matrix_from_arrow(column, name, start) for column in values.columns]
+        if len(columns) == 1 and columns[0].ndim == 2:
+            return columns[0]
+        if any(column.ndim == 2 for column in columns):
+            return np.column_stack(columns)
+        return rows_of(columns)
+    if isinstance(values, pa.ChunkedArray):
+        values = _one_chunk(values)
+    if values.null_count:
+        row = start + int(values.is_null().to_numpy(zero_copy_only=False).argmax())
+        raise InputError(f"Every row of {name} must have a value. Got null in row {row}.")
+    if not is_list(values.type):
+        return np.asarray(values.to_numpy(zero_copy_only=False))
+    if not pa.types.is_fixed_size_list(values.type):
+        lengths = np.diff(values.offsets.to_numpy())
+        if len(lengths) and (lengths != lengths[0]).any():
+            row = int((lengths != lengths[0]).argmax())
+            raise InputError(
+                f"Every row of {name} must have the same number of classes. "
+                f"Got {lengths[0]} in row {start} and {lengths[row]} in row {start + row}."
+            )
+    flat = values.flatten()
+    n_columns = len(flat) // len(values) if len(values) else 0
+    if flat.null_count:
+        row = start + int(flat.is_null().to_numpy(zero_copy_only=False).argmax()) // n_columns
+        raise InputError(f"Every class of {name} must have a value. Got null in row {row}.")
+    return matrix_from_arrow(flat, name, start).reshape(len(values), n_columns)
+
+
+def rows_of(columns: list[Array]) -> Array:
+    """The matrix of these columns; whoever reads its rows turns it, on threads of its own."""
+    shape, kind = (len(columns), len(columns[0])), np.result_type(*columns)
+    if 0 in shape or kind.hasobject:
+        return np.stack(columns).T
+    # Arrow has the memory of earlier columns ready; NumPy would ask the system, page by page.
+    memory = import_pyarrow().allocate_buffer(shape[0] * shape[1] * kind.itemsize)
+    return np.stack(columns, out=np.frombuffer(memory, kind).reshape(shape)).T
+
+
+def _one_chunk(values: Any) -> Any:
+    """A chunked array as one; `combine_chunks` would copy even a single chunk."""
+    if values.num_chunks == 1:
+        return values.chunk(0)
+    return values.combine_chunks() if values.num_chunks else import_pyarrow().array([], values.type)
+
+
+def saved_index(schema: Any) -> str | None:
+    """Return the name of the one column in which pandas stored an index, if it stored one."""
+    index = _index(schema)
+    return index if isinstance(index, str) else None
+
+
+def saved_range(schema: Any, n_rows: int | None) -> Array | None:
+    """Return the index that pandas stored as a range, if it has as many values as there are rows.
+
+    A stored number of rows is not trusted: the range must not ask for more memory than the rows.
+    """
+    index = _index(schema)
+    if not isinstance(index, dict) or index.get("kind") != "range":
+        return None
+    values = range(int(index["start"]), int(index["stop"]), int(index["step"]))
+    return np.array(values) if len(values) == n_rows else None
+
+
+def _index(schema: Any) -> Any:
+    """Return what pandas wrote of an index with one level: a column, or a range."""
+    about = schema.pandas_metadata
+    columns = about.get("index_columns") if isinstance(about, dict) else None
+    return columns[0] if isinstance(columns, list) and len(columns) == 1 else None
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a type is one of Arrow's kinds of lists."""
+    types = import_pyarrow().types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def arrow_kind(
+    kind: Any,
+) -> Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]:
+    """What a column of this type holds, in the words of `evencover.data.columns`."""
+    types = import_pyarrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_floating(kind):
+        return "float"
+    if types.is_integer(kind):
+        return "integer"
+    if types.is_boolean(kind):
+        return "flag"
+    if is_list(kind):
+        inner = arrow_kind(kind.value_type)
+        if inner in ("float", "integer"):
+            return "list" if inner == "float" else "integer list"
+        return "text list" if inner == "text" else "other"
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    return "text" if is_text or "string" in str(kind) else "other"
+
+
+def to_numpy(values: Any, name: str = "The array") -> Array:
+    """Convert a NumPy, torch, pandas, polars or Arrow object to NumPy, uncopied if possible.
+
+    Messages call it `name`. Masked entries are an error.
+    """
+    masked = _first_masked(values)
+    if masked is not None:
+        raise InputError(
+            f"{name} must have a value in every entry. Got a masked one in row {masked}; leave "
+            "such rows out."
+        )
+    if isinstance(values, np.ndarray):
+        return np.asarray(values) if hasattr(values, "mask") else values
+    if type(values).__module__.startswith("pyarrow"):
+        return matrix_from_arrow(values)
+    if hasattr(values, "detach"):  # a torch tensor, perhaps on a device or with a gradient
+        tensor = values.detach().cpu()
+        return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)
+    nullable = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
+    if nullable is not None and hasattr(values, "isna") and not values.isna().any():
+        return np.asarray(values.to_numpy(nullable))  # older versions of pandas make objects of it
+    try:
+        array = np.asarray(values)
+        # NumPy's text drops zeros at the end: "a" and "a\0" would be the same.
+        is_cut = array.dtype.kind == "U" and any(str(v).endswith("\0") for v in values)
+        return np.array(values, dtype=object) if is_cut else array
+    except ValueError:
+        raise InputError(
+            f"{name} must be rectangular. Got rows of different lengths instead; "
+            "give one number per class in every row."
+        ) from None
+
+
+def _first_masked(values: Any) -> int | None:
+    """Return the first row with a masked entry, if any; `numpy.ma` itself is slow to import."""
+    if isinstance(values, list | tuple):
+        arrays = ((row, v) for row, v in enumerate(values) if isinstance(v, np.ndarray))
+        return next((row for row, each in arrays if _first_masked(each) is not None), None)
+    if not isinstance(values, np.ndarray) or not hasattr(values, "mask") or not values.mask.any():
+        return None
+    return int(np.argwhere(np.atleast_1d(values.mask))[0, 0])

@@ -1,0 +1,297 @@
+"""What the commands share: the application, common options, and how results are printed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from inspect import cleandoc
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+import evencover
+from evencover.cli.console import note, watch
+from evencover.data.open import as_source
+from evencover.data.source import Source
+from evencover.errors import InputError
+
+app = App(
+    name="evencover",
+    help="Prediction sets that aim to cover every class, not just the average one.",
+    version=f"evencover {evencover.__version__}",
+    help_format="plaintext",
+)
+
+Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+Dask = Annotated[str | None, Parameter(name="--dask")]
+Switch = Annotated[bool, Parameter(negative="")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Input:
+    """How the data file is to be read."""
+
+    labels: str | None = None
+    "File (or folder, glob or URL) of labels; joined by id if both sides have ids."
+    logits: Switch = False
+    "The numbers are logits; a softmax is applied."
+    ids: str | None = None
+    "File with one stable id per row; the same id always gets the same random choices."
+    row_groups: str | None = None
+    "File with the group of each row, for methods with a threshold for each group of rows."
+    probabilities_key: str | None = None
+    "What the numbers are called in the file; with one column per class, a pattern such as 'p_*'."
+    labels_key: str | None = None
+    "What the labels are called, in the file or in that of --labels."
+    ids_key: str | None = None
+    "What the ids are called, in the file, or in that of --ids."
+
+    def open(self, data: str | Path, what: str, *, complete: bool = True) -> Source:
+        """Open the data as a source that shows its progress, and note how labels were matched."""
+        from evencover.data.open import ids_from_file
+
+        source = as_source(
+            data,
+            self.labels,
+            ids=None if self.ids is None else ids_from_file(self.ids, self.ids_key or "ids"),
+            logits=True if self.logits else None,
+            probabilities_key=self.probabilities_key,
+            labels_key=self.labels_key,
+            ids_key=None if self.ids else self.ids_key,
+            complete=complete,
+        )
+        if source.matching is not None:
+            note(source.matching)
+        return watch(source, what)
+
+    def groups(self, source: Source) -> Any:
+        """Read the group of each row, matched as labels are; None if there are none."""
+        from evencover.data.join import match
+        from evencover.data.open import values_for
+
+        if self.row_groups is None:
+            return None
+        groups, _, matching = match(source, values_for(source, self.row_groups, "groups"), "groups")
+        if matching is not None:
+            note(matching)
+        return groups
+
+
+READ = Input()
+
+
+def refuse_swapped(model: Path, data: str) -> None:
+    """Say so if the data come where the model belongs."""
+    from evencover.persistence import is_model
+
+    if not model.is_file():
+        return  # loading it says so
+    if not is_model(model) and Path(data).is_file() and is_model(data):
+        raise InputError(f"The model comes first, then the data. Got '{model}', then '{data}'.")
+    if model.suffix.lower() != ".safetensors":
+        raise InputError(
+            f"The model must be a file that calibrate wrote (.safetensors). Got '{model}' instead."
+        )
+
+
+@contextmanager
+def executor(dask: str | None) -> Iterator[Any]:
+    """The cluster at an address, one on this machine ("local"), or None for threads."""
+    if dask is None:
+        yield None
+        return
+    from evencover.engine.dask import dask_client
+
+    with dask_client(dask) as client:
+        yield client
+
+
+def number_if_float(alpha: str) -> Any:
+    """Keep alpha as it was written unless it is a plain decimal, which Python shows the same."""
+    try:
+        return float(alpha)
+    except ValueError:
+        return alpha
+
+
+def print_json(value: Any) -> None:
+    """Show a value as JSON."""
+    print(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """The same value with null for numbers that JSON lacks: NaN and infinite thresholds."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# Options of their own, or of no use here.
+NOT_SETTABLE = (
+    *("alpha", "score", "exact", "allow_empty", "from_logits", "temperature", "random_state"),
+    *("groups", "prevalence", "confidence", "target_prevalence"),
+)
+
+Settings = Annotated[list[str] | None, Parameter(name="--set", negative="")]
+
+
+def read_settings(
+    pairs: Sequence[str] | None, groups: str | None, prevalence: str | None
+) -> dict[str, Any]:
+    """Values by parameter name, those of files included."""
+    from evencover.data.open import class_values_from_file
+
+    settings: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or name in NOT_SETTABLE:
+            raise InputError(
+                "--set takes name=value, such as --set tau=0.9, for a parameter of a method or a "
+                f"score that has no option of its own. Got {pair!r}."
+            )
+        settings[name] = _value(value.strip())
+    if groups is not None:
+        settings["groups"] = class_values_from_file(groups, "groups")
+    if prevalence is not None:
+        settings["prevalence"] = _numbers(prevalence, "--prevalence")
+    return settings
+
+
+def read_target(target: str | None) -> Any:
+    """The target prevalence: a word, or the numbers of a file."""
+    if target is None or target == "uniform":
+        return target
+    return _numbers(target, "--target-prevalence")
+
+
+def make_methods(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
+    """A predictor of each method with the settings it takes, and which settings these are."""
+    from evencover.predictors import make_predictor, method_names, methods_for_all, predictor_class
+
+    if list(names) == ["all"]:
+        names = method_names() if "groups" in settings else methods_for_all()
+    methods: list[Any] = []
+    used: set[str] = set()
+    for name in names:
+        own = {k: settings[k] for k in predictor_class(name).parameter_names() if k in settings}
+        methods.append(make_predictor(name, **own))
+        used |= own.keys()
+    return methods, used
+
+
+def make_scores(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
+    """A score of each name with the settings it takes, and which settings these are."""
+    from evencover.scores import make_score, score_names
+
+    if list(names) == ["all"]:
+        names = score_names()
+    scores: list[Any] = []
+    used: set[str] = set()
+    for name in names:
+        known = {field.name for field in fields(make_score(name))}
+        own = {k: v for k, v in settings.items() if k in known}
+        scores.append(make_score({"name": name, **own}))
+        used |= own.keys()
+    return scores, used
+
+
+def with_choices(help_text: str) -> str:
+    """A help text with the names of all methods, scores and metrics filled in."""
+    from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
+    from evencover.data.open import ARRAYS, TABLES
+    from evencover.evaluation.metrics import shown_in
+    from evencover.predictors import DEFAULT_METHOD, PREDICTORS, method_names
+    from evencover.scores import SCORES, score_names
+
+    method_names(), score_names()  # also those of installed packages
+    choices = {
+        "methods": _listed({name: cls.summary for name, cls in PREDICTORS.items()}),
+        "scores": _listed({name: cls.summary for name, cls in SCORES.items()}),
+        "default_method": DEFAULT_METHOD,
+        "endings": ", ".join([*ARRAYS, *TABLES]),
+        "more_methods": ", ".join(n for n in method_names() if n not in DEFAULT_METHODS),
+        "study_metrics": ", ".join(metric.name for metric in shown_in("study")),
+        "more_scores": ", ".join(n for n in SCORES if n not in DEFAULT_SCORES),
+    }
+    for name, text in choices.items():
+        help_text = help_text.replace("{" + name + "}", text)
+    return _unfolded(help_text)
+
+
+def _unfolded(help_text: str) -> str:
+    """A docstring with each paragraph in one line: the terminal folds it, not our editors."""
+    before, heading, after = cleandoc(help_text).partition("\n\nParameters\n")
+    paragraphs = [" ".join(each.split()) for each in before.split("\n\n")]
+    lines: list[str] = []
+    for line in after.splitlines():
+        if lines and line.startswith("    ") and lines[-1].startswith("    "):
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+    return "\n\n".join(paragraphs) + heading + "\n".join(lines)
+
+
+def _listed(summaries: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} ({text})" if text else name for name, text in summaries.items())
+
+
+def refuse_unused(settings: Mapping[str, Any], used: set[str], items: Sequence[Any]) -> None:
+    """Every setting must be of use to somebody."""
+    from evencover.predictors import PREDICTORS, method_names
+
+    unused = [name for name in settings if name not in used]
+    if not unused:
+        return
+    names = [getattr(item, "method", None) or item.name for item in items]
+    sentence = f"{unused[0]!r} is not a parameter of {', '.join(names[:-1])} or {names[-1]}"
+    others = [name for name in method_names() if unused[0] in PREDICTORS[name].parameter_names()]
+    if others:
+        raise InputError(f"{sentence}; the methods {', '.join(others)} take it.")
+    known = sorted(_settable(items))
+    close = get_close_matches(unused[0], known, n=1)
+    if close:
+        raise InputError(f"{sentence}; did you mean {close[0]!r}?")
+    raise InputError(f"{sentence}; they take {', '.join(known) or 'none that could be set'}.")
+
+
+def _settable(items: Sequence[Any]) -> set[str]:
+    """The parameters of predictors and scores that may be set."""
+    names: set[str] = set()
+    for item in items:
+        names |= set(item.get_params() if hasattr(item, "get_params") else item.to_dict())
+    return names - {*NOT_SETTABLE, "name"} | ({"groups", "prevalence"} & names)
+
+
+def _value(text: str) -> Any:
+    """A whole number, a number, yes or no, or text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _numbers(file: str, option: str) -> list[Any]:
+    """Read one number per class, alone or in a pair with its class."""
+    from evencover.data.open import class_values_from_file
+
+    try:
+        return [
+            (each[0], float(each[1])) if isinstance(each, tuple) else float(each)
+            for each in class_values_from_file(file, "prevalence")
+        ]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"The file of {option} must hold one number per class.") from None

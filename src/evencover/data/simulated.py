@@ -1,0 +1,399 @@
+"""What makes each twin: class counts as published, and a latent space that was tuned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from evencover import _kernels
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.data.source import Source, rows_per_block, rows_per_part
+from evencover.errors import InputError
+from evencover.randomness import Use, check_random_state, places, random_order
+from evencover.threads import map_on_threads
+from evencover.validation import raise_unknown
+
+
+@dataclass(frozen=True)
+class TwinParameters:
+    """What makes a twin: the published class counts, and a latent space that was tuned.
+
+    Attributes
+    ----------
+    n_rows, n_classes
+        The shape of the score file.
+    count_quantiles
+        Rows per class: least, quantiles 0.25, 0.5, 0.75 and 0.9, most.
+    rarest_share
+        Rows in the rarest 5% of the classes, relative to 5% of all rows.
+    dimensions
+        Of the latent space.
+    separation
+        How far class centres are from the origin, in units of a row's noise.
+    group_size, group_share
+        Classes come in groups of confusable ones of this size, and share so much of their
+        centres' variance with their group.
+    class_spread, class_skew
+        How much the classes' noise differs (standard deviation of its logarithm), and how skewed.
+    class_awareness
+        The power of a class's noise by which its logits are flatter; 2 would be honest.
+    confidence_spread
+        How much classes differ in over-confidence, whatever their noise.
+    row_spread, row_skew, row_awareness
+        The same for the noise of the rows within a class.
+    sharpness
+        Factor of all logits; above 1 is over-confident.
+    haze
+        Weight of the fourth root of the odds: the long tail of small probabilities.
+    prior
+        Weight of the logarithm of the class counts in the logits.
+    """
+
+    n_rows: int
+    n_classes: int
+    count_quantiles: tuple[float, float, float, float, float, float]
+    rarest_share: float
+    dimensions: int
+    separation: float
+    group_size: float
+    group_share: float
+    class_spread: float
+    class_skew: float
+    class_awareness: float
+    confidence_spread: float
+    row_spread: float
+    row_skew: float
+    row_awareness: float
+    sharpness: float
+    haze: float
+    prior: float = 0.0
+
+
+TWINS: dict[str, TwinParameters] = {
+    "imagenet": TwinParameters(
+        n_rows=1_153_051,
+        n_classes=1000,
+        count_quantiles=(663, 1159, 1168, 1176, 1184, 1201),
+        rarest_share=0.7905,
+        dimensions=24,
+        separation=5.9,
+        group_size=11.8,
+        group_share=0.12,
+        class_spread=0.13,
+        class_skew=0.285,
+        class_awareness=0.664,
+        confidence_spread=0.11,
+        row_spread=0.342,
+        row_skew=0.1,
+        row_awareness=1.38,
+        sharpness=1.07,
+        haze=0.034,
+    ),
+    "cifar-100": TwinParameters(
+        n_rows=30_000,
+        n_classes=100,
+        count_quantiles=(257, 290, 301.5, 310.25, 316.1, 330),
+        rarest_share=0.904,
+        dimensions=31,
+        separation=2.98,
+        group_size=4.19,
+        group_share=0.626,
+        class_spread=0.0868,
+        class_skew=0.328,
+        class_awareness=0.177,
+        confidence_spread=0.0591,
+        row_spread=0.395,
+        row_skew=-0.166,
+        row_awareness=1.44,
+        sharpness=0.711,
+        haze=0.000217,
+    ),
+    "places365": TwinParameters(
+        n_rows=183_996,
+        n_classes=365,
+        count_quantiles=(300, 493, 508, 523, 538.6, 576),
+        rarest_share=0.7687,
+        dimensions=29,
+        separation=3.95,
+        group_size=8.83,
+        group_share=0.427,
+        class_spread=0.102,
+        class_skew=0.142,
+        class_awareness=0.667,
+        confidence_spread=0.0318,
+        row_spread=0.36,
+        row_skew=-0.194,
+        row_awareness=1.2,
+        sharpness=0.926,
+        haze=9.21e-05,
+    ),
+    "inaturalist": TwinParameters(
+        n_rows=1_324_900,
+        n_classes=633,
+        count_quantiles=(250, 373, 697, 1822, 5099.4, 68838),
+        rarest_share=0.1214,
+        dimensions=21,
+        separation=4.95,
+        group_size=8.0,
+        group_share=0.474,
+        class_spread=0.194,
+        class_skew=0.129,
+        class_awareness=0.938,
+        confidence_spread=0.142,
+        row_spread=0.317,
+        row_skew=-0.0594,
+        row_awareness=1.19,
+        sharpness=0.961,
+        haze=0.00378,
+        prior=0.651,
+    ),
+}
+
+
+# Of the classes, ascending by count: where `TwinParameters.count_quantiles` are known.
+SHARES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])
+
+
+def class_counts(parameters: TwinParameters, n_classes: int | None = None) -> IntArray:
+    """Rows per class in ascending order, along the published quantiles; they sum to n_rows.
+
+    For fewer classes, neighbours are merged and their counts averaged, so that rows per class and
+    the imbalance stay.
+    """
+    counts = _rounded(_count_curve(parameters), parameters.n_rows)
+    if n_classes is None or n_classes == len(counts):
+        return counts
+    total = np.interp(
+        np.linspace(0, len(counts), n_classes + 1),
+        np.arange(len(counts) + 1),
+        np.append(0, np.cumsum(counts)),
+    )
+    ratio = n_classes / len(counts)
+    return _rounded(np.diff(total) * ratio, round(parameters.n_rows * ratio))
+
+
+def _count_curve(parameters: TwinParameters) -> FloatArray:
+    n_classes, n_rows = parameters.n_classes, parameters.n_rows
+    share = np.linspace(0, 1, n_classes)
+    part = np.minimum(np.searchsorted(SHARES, share, side="right") - 1, len(SHARES) - 2)
+    t = (share - SHARES[part]) / np.diff(SHARES)[part]
+    quantiles = np.array(parameters.count_quantiles)
+    low, high = quantiles[part], quantiles[part + 1]
+    n_rarest = int(0.05 * n_classes)
+    is_low, is_high = part == 0, part == len(SHARES) - 2
+
+    def curve(bend_low: float, bend_high: float) -> FloatArray:
+        height = np.where(is_low, 1 - (1 - t) ** bend_low, np.where(is_high, t**bend_high, t))
+        return low + (high - low) * height
+
+    # The bends of the two ends follow from the rarest classes' share and from the total.
+    rarest = parameters.rarest_share * 0.05 * n_rows
+    bend_low = _solve(lambda bend: curve(bend, 1)[:n_rarest].sum() - rarest)
+    bend_high = _solve(lambda bend: n_rows - curve(bend_low, bend).sum())
+    counts = curve(bend_low, bend_high)
+    counts[1:-1] *= (n_rows - counts[0] - counts[-1]) / counts[1:-1].sum()  # what is left: 0.2%
+    return counts
+
+
+def _solve(rising: Callable[[float], float]) -> float:
+    """The positive root of a rising function, by halving; the nearer limit if there is none."""
+    low, high = 0.02, 50.0
+    for _ in range(60):
+        middle = np.sqrt(low * high)
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return float(high)
+
+
+def _rounded(values: FloatArray, total: int) -> IntArray:
+    """Whole numbers that sum to `total`: cumulated, then rounded, then in order again."""
+    ends = np.rint(np.cumsum(values)).astype(np.int64)
+    ends[-1] = total
+    return np.sort(np.diff(ends, prepend=0))
+
+
+# Points and centres are whole multiples of these steps, and limited: a product of them is then a
+# whole number below 2**24 steps, so the float32 matrix product is exact whatever its order.
+POINT_STEP, POINT_LIMIT = 2.0**-4, 32.0
+CENTRE_STEP, CENTRE_LIMIT = 2.0**-6, 8.0
+
+# Each row, and each class, has this many random numbers of its own.
+SLOTS = 64
+EXTRA_SLOT, ORDER_SLOT = SLOTS - 2, SLOTS - 1
+
+
+def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
+    """Simulate one of the paper's score files.
+
+    Parameters
+    ----------
+    name
+        "imagenet", "cifar-100", "places365" or "inaturalist".
+    scale
+        Share of the classes, in (0, 1]; rows per class and their imbalance stay. At least
+        10 classes are kept.
+    random_state
+        The seed. Another one gives other classes and rows of the same kind.
+
+    Returns
+    -------
+    TwinSource
+        Can be passed wherever probabilities are taken, any number of times.
+
+    Notes
+    -----
+    A row of class y is a point ``x = c_y + s e`` of a latent space, where c_y is the centre of its
+    class, e standard noise and ``s = s_y s_row`` its scale: classes differ in difficulty, and so
+    do the rows of a class. The logits are those of linear discriminant analysis,
+    ``x . c_k - |c_k|^2 / 2``, times a sharpness that falls with s, as far as the model is aware of
+    the difficulty. The probabilities are proportional to ``v + haze v^(1/4)``, where
+    ``v = exp(logit - largest logit)``.
+
+    Class counts follow the quantiles of the score files of Ding et al. (2023), "Class-conditional
+    conformal prediction with many classes"; the other parameters were tuned by
+    ``scripts/tune_twins.py``, see the page on twins for what was reached.
+
+    Examples
+    --------
+    >>> from evencover.data import twin
+    >>> source = twin("cifar-100", scale=0.1)
+    >>> source.n_rows, source.n_classes
+    (3000, 10)
+    """
+    if name not in TWINS:
+        raise_unknown("twin", name, TWINS)
+    return TwinSource(name, TWINS[name], scale=scale, random_state=random_state)
+
+
+class TwinSource(Source):
+    """Rows that are computed when they are read; every row is a function of (seed, row id)."""
+
+    n_rows: int
+
+    def __init__(
+        self, name: str, parameters: TwinParameters, *, scale: float, random_state: int
+    ) -> None:
+        number = isinstance(scale, float | int | np.floating) and not isinstance(scale, bool)
+        if not number or not 0 < scale <= 1:
+            raise InputError(
+                f"The 'scale' parameter of twin must be a number in (0, 1]. Got {scale!r} instead."
+            )
+        self.name = f"the twin of {name}"
+        self.parameters = parameters
+        self.random_state = check_random_state(random_state, "twin")
+        self.n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
+        self._place_classes()
+
+    def _place_classes(self) -> None:
+        p, n_classes = self.parameters, self.n_classes
+        counts = class_counts(p, n_classes)[self._shuffled(0)]
+        self.n_rows = int(counts.sum())
+        order = random_order(self.random_state, Use.TWIN_ROWS, _slot_ids(self.n_rows, ORDER_SLOT))
+        self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
+        self.attach_labels(self._class_of_row)
+
+        # Stratified: the difficulties are the same for every seed, whose they are is not.
+        noise = np.exp(p.class_spread * skewed(_normal_scores(n_classes), p.class_skew))
+        confidence = np.exp(p.confidence_spread * _normal_scores(n_classes))
+        self._noise = noise[self._shuffled(1)]
+        self._sharpness = p.sharpness * confidence[self._shuffled(2)]
+        self._sharpness *= self._noise**-p.class_awareness
+
+        n_groups = max(2, round(n_classes / p.group_size))
+        group = self._shuffled(3) % n_groups
+        own = self._class_normals(0)
+        shared = self._class_normals(n_classes)[group]
+        centres = np.sqrt(1 - p.group_share) * own + np.sqrt(p.group_share) * shared
+        # Fewer classes are easier to tell apart; so they are put nearer to each other.
+        nearer = np.sqrt(np.log(n_classes) / np.log(p.n_classes))
+        centres *= nearer * p.separation / np.sqrt(p.dimensions)
+        self._centres = _on_grid(centres, CENTRE_STEP, CENTRE_LIMIT)
+        # Less than a step of the products, so that hardly any two classes tie.
+        between_steps = self._shuffled(4) / n_classes * CENTRE_STEP * POINT_STEP
+        self._offsets = (
+            p.prior * np.log(counts / counts.mean())
+            - (self._centres.astype(np.float64) ** 2).sum(axis=1) / 2
+            + between_steps
+        ).astype(np.float32)
+
+    def rows(self, start: int, stop: int) -> Array:
+        """Probabilities of rows `start` to `stop` - 1, as far as there are rows; float32."""
+        p, classes = self.parameters, self._class_of_row[start:stop]
+        first = self.first_row + start
+        ids = places(first, first + len(classes))[:, None] * np.uint64(SLOTS)
+        slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
+        normals = self._normals(Use.TWIN_ROWS, ids + slots)
+        difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
+        points = normals[:, :-1] * (self._noise[classes] * difficulty)[:, None]
+        points += self._centres[classes]
+        rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ self._centres.T
+        rows += self._offsets
+        sharpness = self._sharpness[classes] * difficulty**-p.row_awareness
+        rows *= sharpness.astype(np.float32)[:, None]
+        rows -= rows.max(axis=1, keepdims=True)
+        np.exp(rows, out=rows)
+        if p.haze:
+            tail = np.sqrt(rows)
+            np.sqrt(tail, out=tail)
+            tail *= np.float32(p.haze)
+            rows += tail
+        rows /= rows.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+        return rows
+
+    def row_blocks(self) -> Iterator[tuple[Array, None]]:
+        """Blocks, computed ahead on threads."""
+        step = rows_per_block(self.n_classes)
+        starts = range(0, self.n_rows, step)
+        for rows in map_on_threads(lambda start: self.rows(start, start + step), starts):
+            yield rows, None
+
+    def split(self) -> list[Source]:
+        """Ranges of the rows: a worker computes its own."""
+        step = rows_per_part(self.n_classes)
+        return [self._part(start, start + step) for start in range(0, self.n_rows, step)]
+
+    def _part(self, start: int, stop: int) -> Source:
+        part = copy(self)
+        part._class_of_row = self._class_of_row[start:stop]
+        part.n_rows, part.first_row = len(part._class_of_row), self.first_row + start
+        return part
+
+    def _shuffled(self, purpose: int) -> IntArray:
+        """A random order of the classes; one for each purpose."""
+        ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
+        return random_order(self.random_state, Use.TWIN_CLASSES, ids)
+
+    def _class_normals(self, first: int) -> FloatArray:
+        """Standard normal coordinates, one row for each of K classes or groups."""
+        ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
+        return self._normals(
+            Use.TWIN_CLASSES, ids + np.arange(self.parameters.dimensions, dtype=np.uint64)
+        )
+
+    def _normals(self, use: Use, ids: Array) -> FloatArray:
+        """Sums of four uniforms of 16 bits, scaled: nearly normal, cheap, the same everywhere."""
+        bits = _kernels.random_bits(self.random_state, int(use), ids.ravel())
+        total = bits.view(np.uint16).reshape(*ids.shape, 4).sum(axis=-1, dtype=np.int64)
+        return (total - 2 * (2**16 - 1)) * (np.sqrt(3.0) / 2**16)
+
+
+def skewed(normal: FloatArray, skew: float) -> FloatArray:
+    """Stretch one side of normal numbers and press the other: (exp(skew z) - 1) / skew."""
+    return np.expm1(skew * normal) / skew if skew else normal
+
+
+def _normal_scores(n: int) -> FloatArray:
+    from scipy.special import ndtri
+
+    return ndtri((np.arange(n) + 0.5) / n)
+
+
+def _on_grid(values: FloatArray, step: float, limit: float) -> Array:
+    return (np.rint(values / step) * step).clip(-limit, limit).astype(np.float32)
+
+
+def _slot_ids(n: int, slot: int) -> Array:
+    """Ids of the random numbers that n rows, or classes, have in one of their slots."""
+    return places(0, n) * np.uint64(SLOTS) + np.uint64(slot)

@@ -1,0 +1,159 @@
+"""What a finite number of test rows can tell of a coverage: exact limits, and the noise floor."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.quantiles import exact_fraction
+
+
+def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> FloatArray:
+    """Exact binomial confidence limits (..., 2); (0, 1) for no trials.
+
+    >>> clopper_pearson([8], [10]).round(3).tolist()
+    [[0.444, 0.975]]
+    """
+    from scipy.special import betaincinv
+
+    successes, trials = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
+    failures, tail = trials - successes, (1 - confidence) / 2
+    low = np.where(successes > 0, betaincinv(np.maximum(successes, 1), failures + 1, tail), 0.0)
+    high = np.where(failures > 0, betaincinv(successes + 1, np.maximum(failures, 1), 1 - tail), 1.0)
+    return np.stack([low, high], axis=-1)
+
+
+def likely_below(covered: IntArray, counts: IntArray, alpha: float, rate: float = 0.05) -> Array:
+    """Which classes are likely covered less than 1 - alpha (K,), false discoveries held at `rate`.
+
+    Benjamini and Hochberg (1995) on P(Binomial(n, 1 - alpha) <= covered). These p-values are of
+    separate rows, so the procedure holds as it stands, and discreteness makes it stricter.
+
+    >>> likely_below(np.array([2, 9]), np.array([10, 10]), 0.1).tolist()
+    [True, False]
+    """
+    from scipy.special import bdtr
+
+    p = bdtr(covered.astype(float), counts, float(1 - exact_fraction(alpha)))
+    tested = np.flatnonzero(counts > 0)
+    order = tested[np.argsort(p[tested], kind="stable")]
+    passes = np.flatnonzero(p[order] <= rate * np.arange(1, len(order) + 1) / max(1, len(order)))
+    named: Array = np.zeros(len(counts), dtype=bool)
+    if len(passes):
+        named[order[: passes[-1] + 1]] = True
+    return named
+
+
+def too_few_to_judge(named: Array, counts: IntArray, alpha: float, rate: float = 0.05) -> Array:
+    """Find classes with so few rows that `likely_below` could not name them at any coverage (K,).
+
+    With R of m tested classes `named`, one more is named if its p-value is at most
+    rate (R + 1) / m. The lowest p-value of n rows, none of them covered, is alpha^n.
+
+    >>> too_few_to_judge(np.array([False] * 4), np.array([0, 1, 2, 3]), 0.1).tolist()
+    [False, True, False, False]
+    """
+    lowest = float(exact_fraction(alpha)) ** counts
+    tested = counts > 0
+    return tested & (lowest > rate * (named.sum() + 1) / max(1, tested.sum()))
+
+
+def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:
+    """100 x the mean over classes of E|B/n - (1 - alpha)|, B binomial (n, 1 - alpha).
+
+    De Moivre's formula: E|B - np| = 2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1.
+
+    >>> round(covgap_noise_floor(np.array([100]), 0.1), 3)
+    2.374
+    """
+    from scipy.special import gammaln
+
+    level = 1 - exact_fraction(alpha)
+    counts, inverse = np.unique(class_counts, return_inverse=True)
+    m = np.array([int(n) * level.numerator // level.denominator + 1 for n in counts], dtype=float)
+    log_binomial = gammaln(counts + 1) - gammaln(m + 1) - gammaln(counts - m + 1)
+    log_term = log_binomial + m * np.log(float(level)) + (counts - m + 1) * np.log(float(1 - level))
+    return float(100 * (2 * m * np.exp(log_term) / counts)[inverse].mean())
+
+
+def class_balance(class_counts: IntArray) -> float:
+    """The paper's metric: rows of the rarest 5% of classes over those of a uniform distribution.
+
+    >>> class_balance(np.full(100, 7)), class_balance(np.arange(100))
+    (1.0, 0.04040404040404041)
+    """
+    n_rare = max(1, len(class_counts) // 20)
+    return float(np.sort(class_counts)[:n_rare].sum() / (class_counts.mean() * n_rare))
+
+
+CONFIDENCE = 0.95
+
+
+class TrueGap(NamedTuple):
+    """The root of the mean squared distance from 1 - alpha, in points, with a 95% interval."""
+
+    gap: float
+    low: float
+    high: float
+    n_classes: int
+
+
+def squared_gaps(covered: IntArray, counts: IntArray, alpha: float) -> FloatArray:
+    """The unbiased estimate of (coverage - (1 - alpha))^2 of each class (K,), in squared points.
+
+    With k of n rows covered and t = 1 - alpha it is ((k - n t)^2 - k (1 - t)^2 - (n - k) t^2) /
+    (n (n - 1)), the mean over pairs of different rows of (hit - t)(other hit - t); it may be
+    negative. NaN for a class with fewer than two rows, which has no pair.
+    """
+    t = 1 - alpha
+    square = (covered - counts * t) ** 2
+    own = covered * (1 - t) ** 2 + (counts - covered) * t**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        estimate = (square - own) / (counts * (counts - 1.0))
+    return np.where(counts >= 2, 1e4 * estimate, np.nan)
+
+
+def true_gap(covered: IntArray, counts: IntArray, alpha: float) -> TrueGap:
+    """Estimate the gap from the rows and covered rows of each class.
+
+    The interval is Student's t over classes for the mean square m, clipped at 0 before the root.
+    The variance seen among classes is too small where m is, by chance, too small. So the interval
+    also takes the binomial variance into account: its lower limit that of classes at 1 - alpha, its
+    upper limit v that of classes at a squared distance v, solving (v - m)^2 = t^2 var(v).
+
+    >>> always = true_gap(np.full(50, 3), np.full(50, 3), 0.1)
+    >>> round(always.gap, 6), round(always.low, 6), round(always.high, 1)
+    (10.0, 0.0, 18.2)
+    """
+    from scipy.special import stdtrit
+
+    squares = squared_gaps(covered, counts, alpha)
+    rows = counts[~np.isnan(squares)].astype(np.float64)
+    squares, n = squares[~np.isnan(squares)], len(rows)
+    if n == 0:
+        return TrueGap(np.nan, np.nan, np.nan, 0)
+    mean = float(squares.mean())
+    if n == 1:
+        return TrueGap(_root(mean), np.nan, np.nan, 1)
+    t = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    noise = 1e4 * alpha * (1 - alpha)  # the variance of one row
+    if_none = t**2 * (2 * noise**2 / (rows * (rows - 1))).sum() / n**2
+    growth = t**2 * (4 * noise / rows).sum() / n**2
+    seen = t * float(squares.std(ddof=1)) / np.sqrt(n)
+    grown = growth / 2 + np.sqrt(max(growth**2 / 4 + growth * mean + if_none, 0.0))
+    low = mean - max(seen, float(np.sqrt(if_none)))
+    return TrueGap(_root(mean), _root(low), _root(mean + max(seen, grown)), n)
+
+
+def root_and_error(square: float, error: float) -> tuple[float, float]:
+    """Take the root of a mean square; the error of the root follows from that of the square."""
+    gap = _root(square)
+    # Near 0 the root is not smooth: there its error is at most that of a gap of the error's size.
+    slope = 2 * max(gap, _root(error))
+    return gap, error / slope if slope > 0 else 0.0
+
+
+def _root(square: float) -> float:
+    return float(np.sqrt(max(square, 0.0)))

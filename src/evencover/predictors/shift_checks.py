@@ -1,0 +1,272 @@
+"""Whether test rows look like the calibration rows: every promise is about rows that do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray
+from evencover.data.source import Block, Source
+from evencover.errors import warn_caller
+from evencover.evaluation.report import Confusions, CoverageReport, Tally, most_confused, total
+from evencover.predictors.fitting import is_calibration_data
+from evencover.predictors.method import Method
+from evencover.predictors.rule import Rule
+
+# How rarely chance may raise each of these doubts about rows that are alike.
+RATE = 1e-4
+# Differences that matter: so much of one kind of rows, beyond noise, would have to be others.
+NOTABLE, NOTABLE_COPIES = 0.05, 0.01
+N_BINS, ENOUGH = 32, 4096
+# Of large blocks every so-manieth row's score is looked at: enough to tell, and next to no work.
+EVERY, LARGE = 16, 2048
+
+
+class ScoreBins(NamedTuple):
+    """Bins with about as many calibration scores each: inner edges, and a sample of the scores."""
+
+    edges: FloatArray
+    counts: IntArray
+
+    @classmethod
+    def of(cls, scores: FloatArray) -> ScoreBins:
+        """From the calibration scores; of many, evenly spaced ones tell as much as all."""
+        scores = np.sort(scores[:: max(1, len(scores) // ENOUGH)])
+        ranks = (np.arange(1, N_BINS) * len(scores)) // N_BINS
+        edges = scores[ranks]
+        edges = edges[np.append(True, edges[1:] != edges[:-1])]
+        # As `histogram` counts, but the scores are sorted.
+        within = np.searchsorted(scores, edges, side="right")
+        return cls(edges, np.diff(within, prepend=0, append=len(scores)))
+
+    @staticmethod
+    def histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
+        """Scores by bin; an edge belongs to the bin on its left."""
+        return np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
+
+
+class Seen(NamedTuple):
+    """What evaluation counts: coverage and sizes, confusions, and scores by `ScoreBins`."""
+
+    tally: Tally
+    confusions: Confusions
+    histogram: IntArray
+
+    def shown(self) -> Seen:
+        """With a few confusions of each class, all that a report shows."""
+        return Seen(*most_confused((self.tally, self.confusions)), self.histogram)
+
+
+@dataclass(frozen=True)
+class Count:
+    """Counts one block; of the scores only a sample, by the edges of the calibration scores."""
+
+    rule: Rule
+    edges: FloatArray | None
+
+    def __call__(self, block: Block, ids: Array | None) -> Seen:
+        """All counts of one block."""
+        counts = self.rule.tally(block, ids)
+        if self.edges is None:
+            return Seen(*counts, np.zeros(0, dtype=np.int64))
+        assert block.labels is not None
+        if len(block.rows) > LARGE:
+            some = slice(None, None, EVERY)
+            block = block._replace(rows=block.rows[some], labels=block.labels[some])
+            ids = None if ids is None else ids[some]
+        scoring = self.rule.scoring
+        assert block.labels is not None
+        scores = scoring.score.from_base(scoring.true_labels(block, ids), block.labels)
+        return Seen(*counts, ScoreBins.histogram(self.edges, scores))
+
+
+def together(parts: Iterable[Seen]) -> Seen:
+    """The counts of all parts."""
+    histogram: IntArray = np.zeros(1, dtype=np.int64)
+
+    def counts() -> Iterable[tuple[Tally, Confusions]]:
+        nonlocal histogram
+        for part in parts:
+            histogram = histogram + part.histogram if part.histogram.size else part.histogram
+            yield part.tally, part.confusions
+
+    return Seen(*total(counts()), histogram)
+
+
+# ---- doubts --------------------------------------------------------------------------------------
+
+
+def doubts(
+    method: Method, report: CoverageReport, source: Source, histogram: IntArray | None = None
+) -> list[str]:
+    """What in test rows, which were read, speaks against what the report says: sentences."""
+    if is_calibration_data(method, source):
+        return [
+            f"These {report.n_rows} rows were used for calibration, so coverage looks better than "
+            "it is; evaluate on held-out rows."
+        ]
+    found, other_labels = _about_frequencies(method, report)
+    counts = method.score_counts_
+    if histogram is not None and counts is not None and not other_labels:
+        apart = distance(counts, histogram, ordered=True)
+        if apart is not None:
+            found.append(
+                f"The scores of the true labels of these {report.n_rows} rows differ from those of "
+                f"the calibration rows ({apart:.0%} of the rows would have to be others); promises "
+                "are for rows that are alike."
+            )
+    if method.aims_at_average and not (other_labels and method.minds_frequencies):
+        found += _about_shortfall(method, report)
+    return found + about_copies(method, source)
+
+
+def _about_frequencies(method: Method, report: CoverageReport) -> tuple[list[str], bool]:
+    """The sentence, if it matters to the method, and whether frequencies differ at all."""
+    expected, kind = method.class_counts_, "calibration rows"
+    target = getattr(method, "target_prevalence_", None)
+    if target is not None:  # which is meant to be so, whatever the calibration rows are
+        expected, kind = np.round(target * 1e6).astype(np.int64), "target prevalence"
+    apart = distance(expected, report.class_counts)
+    if apart is None or not method.minds_frequencies:
+        return [], apart is not None
+    remedy = "" if target is not None else _for_other_frequencies(method)
+    said = (
+        f"The class frequencies of these {report.n_rows} rows differ from those of the {kind} "
+        f"({apart:.0%} of the rows would have to be of other classes); promises over all rows are "
+        f"for the same frequencies{remedy}."
+    )
+    return [said], True
+
+
+def _for_other_frequencies(method: Method) -> str:
+    takes = "target_prevalence" in method.parameter_names()
+    return "; 'target_prevalence' takes others" if takes else ""
+
+
+def _about_shortfall(method: Method, report: CoverageReport) -> list[str]:
+    """Coverage over all rows that its law would give next to never."""
+    covered = int(report.class_covered.sum())
+    if chance_of_at_most(covered, report.n_rows, _level_rows(method, report), report.alpha) < RATE:
+        return [
+            f"The sets hold the labels of {report.marginal_coverage:.1%} of these "
+            f"{report.n_rows} rows, fewer than the {1 - report.alpha:.1%} aimed at by more than "
+            "chance explains; the rows may be unlike the calibration rows."
+        ]
+    return []
+
+
+def _level_rows(method: Method, report: CoverageReport) -> float:
+    """How many calibration rows the average coverage depends on, as if they were one group."""
+    sharing = method._sharing()
+    if sharing is None:
+        return method._level_rows()
+    rows = np.bincount(
+        sharing.group_of_class, weights=report.class_counts, minlength=len(sharing.scores.counts)
+    )
+    shares = rows / report.n_rows
+    return float(1 / (shares**2 / (sharing.scores.counts + 2)).sum() - 2)
+
+
+def chance_of_at_most(covered: int, n_rows: int, n_calibration: float, alpha: float) -> float:
+    """P(at most so many of n rows covered), coverage being Beta by the luck of the calibration.
+
+    >>> round(chance_of_at_most(85, 100, 1e9, 0.1), 3)  # nearly binomial
+    0.073
+    """
+    from scipy.special import betaln, gammaln, ndtr
+
+    a, b = (n_calibration + 1) * (1 - alpha), (n_calibration + 1) * alpha
+    if n_rows > 100_000:
+        variance = alpha * (1 - alpha) * (1 / (n_calibration + 2) + 1 / n_rows)
+        return float(ndtr((covered / n_rows - (1 - alpha)) / np.sqrt(variance)))
+    k = np.arange(covered + 1.0)
+    ways = gammaln(n_rows + 1) - gammaln(k + 1) - gammaln(n_rows - k + 1)
+    return float(np.exp(ways + betaln(k + a, n_rows - k + b) - betaln(a, b)).sum())
+
+
+def distance(first: IntArray, second: IntArray, *, ordered: bool = False) -> float | None:
+    """Return the distance of two histograms beyond noise, in shares, if significant and notable.
+
+    Half the sum of differences, less the expected sampling noise. Significant at `RATE` is, for
+    classes, a chi-square test over those frequent enough for one; for `ordered` bins, Fisher's
+    exact test at some edge, with Bonferroni's correction. Chi-square is no test of score bins:
+    their edges are calibration scores, so with 5 of these in a bin its rate is 50 times too high.
+
+    >>> distance(np.array([500, 500]), np.array([480, 520])) is None
+    True
+    >>> round(distance(np.array([500, 500]), np.array([800, 200])), 2)
+    0.28
+    """
+    n, m = int(first.sum()), int(second.sum())
+    if n == 0 or m == 0:
+        return None
+    both = (first + second) / (n + m)
+    apart = np.abs(first / n - second / m).sum() / 2
+    noise = np.sqrt(2 / np.pi * both * (1 - both) * (1 / n + 1 / m)).sum() / 2
+    beyond = float(apart - noise)
+    if beyond <= NOTABLE:
+        return None
+    return beyond if (_at_edges if ordered else _chi_square)(first, second) < RATE else None
+
+
+def _chi_square(first: IntArray, second: IntArray) -> float:
+    from scipy.special import chdtrc
+
+    n, m = int(first.sum()), int(second.sum())
+    enough = (first + second) / (n + m) * min(n, m) >= 5  # rarer classes count together
+    table = np.stack([np.append(x[enough], x[~enough].sum()) for x in (first, second)])
+    table = table[:, table.sum(axis=0) > 0]
+    if table.shape[1] < 2:
+        return 1.0
+    expected = np.outer([n, m], table.sum(axis=0)) / (n + m)
+    return float(chdtrc(table.shape[1] - 1, ((table - expected) ** 2 / expected).sum()))
+
+
+def _at_edges(first: IntArray, second: IntArray) -> float:
+    """Test at every edge how many scores are below it: hypergeometric, given those of both."""
+    from scipy.special import gammaln
+
+    n, m = int(first.sum()), int(second.sum())
+    below = np.cumsum(first)[:-1, None]
+    drawn = below + np.cumsum(second)[:-1, None]
+    j = np.arange(n + 1)
+    others = np.clip(drawn - j, 0, m)
+
+    def log_ways(of: Any, some: Any) -> Any:
+        return gammaln(of + 1.0) - gammaln(some + 1.0) - gammaln(of - some + 1.0)
+
+    log_law = log_ways(n, j) + log_ways(m, others) - log_ways(n + m, drawn)
+    law = np.exp(np.where(others == drawn - j, log_law, -np.inf))
+    tails = np.minimum((law * (j <= below)).sum(axis=1), (law * (j >= below)).sum(axis=1))
+    return float(2 * len(tails) * tails.min(initial=1.0))
+
+
+def note_repeated_rows(source: Source) -> None:
+    """Rows that are there twice end up on both sides of a split."""
+    sample = np.zeros(0) if source.rows_read is None else source.rows_read.sample[:, 0]
+    n_copies = len(sample) - len(np.unique(sample))
+    if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
+        warn_caller(
+            f"About {n_copies / len(sample):.0%} of the rows are copies of others, number for "
+            "number; if they are the same inputs, splits put them on both sides, and coverage "
+            "looks better than it is. (A model with few different outputs, such as a tree, has "
+            "equal rows by nature.)"
+        )
+
+
+def about_copies(method: Method, source: Source) -> list[str]:
+    """Report rows that are exact duplicates of calibration rows."""
+    if source.rows_read is None or method.row_sample_ is None or method.row_sample_limit_ is None:
+        return []
+    hashes = method.row_sample_[:, 0].view(np.uint64)
+    n_copies, n_seen = source.rows_read.copies_of(hashes, method.row_sample_limit_)
+    if n_copies >= 5 and n_copies / n_seen > NOTABLE_COPIES:
+        return [
+            f"About {n_copies / n_seen:.0%} of these rows are copies of calibration rows, "
+            "number for number; if the same inputs are in both, coverage looks better than it is. "
+            "(A model with few different outputs, such as a tree, has equal rows by nature.)"
+        ]
+    return []

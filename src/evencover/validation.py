@@ -1,0 +1,426 @@
+"""Checks of rows, labels, values per class and parameters, each with one error message.
+
+A message names the parameter, the rule, what was found, and the remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.errors import InputError, listed
+
+# How far a row of probabilities may be from summing to 1: rounding of the stored type, no more.
+# float32 that was bfloat16 is as coarse as two bytes are.
+SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
+_WHOLE = re.compile(r"-?[0-9]+")
+# What a table with one row per class may call the column of classes.
+CLASS_KEYS = (
+    *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
+    "__index_level_0__",  # of pandas
+)
+LARGEST = np.finfo(np.float64).max.item()
+FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
+
+
+def is_near_one(off: FloatArray, rows: Array) -> Array:
+    """Whether rounding of the stored type explains how far each row's sum is `off` 1 (n,).
+
+    Each row decides for itself whether it was bfloat16 (float32 that uses only its upper half), so
+    that it is accepted or refused in every block, part and kernel alike.
+    """
+    near = off <= SUM_TOLERANCE[rows.dtype.itemsize]
+    unsure = np.flatnonzero(~near & (off <= SUM_TOLERANCE[2])) if rows.dtype == np.float32 else ()
+    for row in unsure:
+        near[row] = not (np.ascontiguousarray(rows[row]).view(np.uint32) & 0xFFFF).any()
+    return near
+
+
+def are_probabilities(rows: Array) -> bool:
+    """Whether the first rows (n, K), at most 16, pass as probabilities, each of them.
+
+    Logits do so by chance where they are few: fewer than 8 numbers must sum to 1 within 1e-6, and
+    a single row of two classes decides nothing.
+    """
+    some = rows[:16]
+    # Two numbers tell most logits at 0.2 us; all of them take 2 us.
+    if some.size < 3 or not (0 <= some[0, 0] <= 1 and 0 <= some[-1, -1] <= 1):
+        return False
+    if not (some.min() >= 0 and some.max() <= 1):
+        return False
+    off = np.abs(some.sum(axis=1, dtype=np.float64) - 1)
+    return bool((off <= 1e-6).all() if some.size < 8 else is_near_one(off, some).all())
+
+
+def parse_json(text: bytes | str, owner: str) -> Any:
+    """Parse JSON; raise InputError if an object has the same key twice. Messages say `owner`."""
+    return json.loads(text, object_pairs_hook=partial(unique_keys, owner))
+
+
+def unique_keys(owner: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dictionary of the pairs; raise InputError if two have the same key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InputError(f"Every key of {owner} must be there once. Got {twice!r} twice.")
+    return found
+
+
+def are_json_numbers(values: Iterable[Any]) -> bool:
+    """Whether all values from JSON are numbers; true and false are none."""
+    return {int, float}.issuperset(map(type, values))
+
+
+def score_rows(values: Any, name: str = "probabilities") -> Array:
+    """Check that `values` is a real (n, K) matrix, K >= 2, and return it as floating-point rows."""
+    rows = to_numpy(values, f"'{name}'")
+    if rows.ndim != 2:
+        raise InputError(
+            f"'{name}' must be a matrix with one row per example and one column per class. "
+            f"Got an array of shape {rows.shape} instead."
+        )
+    if rows.shape[1] < 2:
+        raise InputError(
+            f"'{name}' must have at least 2 classes (columns). Got {rows.shape[1]} instead; "
+            "for a binary model give the probabilities of both classes."
+        )
+    if rows.dtype in FLOAT_TYPES:
+        return rows
+    if rows.dtype.kind in "biu":
+        rows = rows.astype(np.float64)
+    if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes
+        rows = rows.astype(np.float32)
+    if rows.dtype not in FLOAT_TYPES:
+        if rows.dtype.newbyteorder("=") in FLOAT_TYPES:
+            return rows.astype(rows.dtype.newbyteorder("="))
+        if rows.dtype.kind == "f":  # long double
+            return rows.astype(np.float64)
+        raise InputError(f"'{name}' must hold real numbers. Got the type {rows.dtype} instead.")
+    return rows
+
+
+def class_labels(
+    values: Any,
+    n_classes: int,
+    n_rows: int | None,
+    name: str = "'labels'",
+    place: Callable[[int], str] = "row {}".format,
+) -> IntArray:
+    """Check that `values` are class indices 0..K-1, one per row, and return them as int64.
+
+    Messages call them `name`, and a row by what `place` makes of its number.
+    """
+    labels = to_numpy(values, name)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise InputError(
+            f"{name} must have one dimension. Got an array of shape {labels.shape} instead."
+        )
+    if n_rows is not None and len(labels) != n_rows:
+        raise InputError(
+            f"{name} must have one entry per row of the probabilities. "
+            f"Got {len(labels)} labels for {n_rows} rows."
+        )
+    if labels.dtype.kind not in "iu" and labels.size:
+        raise InputError(
+            f"{name} must be integers (class indices 0 to {n_classes - 1}). "
+            f"Got the type {labels.dtype} instead; missing labels are not allowed."
+        )
+    if len(labels) and (labels.min() < 0 or labels.max() >= n_classes):
+        row = int(((labels < 0) | (labels >= n_classes)).argmax())
+        raise InputError(
+            f"'labels' must be between 0 and {n_classes - 1}, because there are {n_classes} "
+            f"classes. Got {labels[row]} in {place(row)}."
+        )
+    return labels.astype(np.int64, copy=False)
+
+
+def list_of_labels(values: Any) -> Array:
+    """Labels as an array with one entry per row, not one number for all."""
+    labels = to_numpy(values, "'labels'")
+    if labels.ndim == 0:
+        raise InputError(f"'labels' must have one entry per row. Got only {labels.item()!r}.")
+    return labels
+
+
+def is_text_array(values: Array) -> bool:
+    """Whether an array holds text, of any of NumPy's types for it."""
+    if values.dtype.kind == "O":
+        return any(isinstance(each, str) for each in values.ravel().tolist())
+    return values.dtype.kind in "UT"
+
+
+def label_indices(
+    labels: Any,
+    class_names: Sequence[str] | None,
+    n_classes: int,
+    n_rows: int | None = None,
+    name: str = "'labels'",
+    place: Callable[[int], str] = "row {}".format,
+    *,
+    numbers_are_names: bool = False,
+) -> IntArray:
+    """Labels, class indices or class names, as class indices: the one way in for labels.
+
+    Messages call them `name`, and a row by what `place` makes of its number. With
+    `numbers_are_names` the classes are called by whole numbers, and so are the labels.
+
+    >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
+    [1, 0]
+    """
+    values = to_numpy(labels, name)
+    is_text = values.size > 0 and is_text_array(values)
+    is_number = values.dtype.kind in "iu"
+    if not is_text and not (numbers_are_names and is_number and class_names is not None):
+        return class_labels(values, n_classes, n_rows, name, place)
+    if class_names is None:
+        texts = [str(each) for each in values.ravel().tolist()]
+        row = next((i for i, each in enumerate(texts) if not _WHOLE.fullmatch(each)), 0)
+        raise InputError(
+            f"{name} must be integers (class indices 0 to {n_classes - 1}), because the classes "
+            f"have no names. Got {texts[row]!r} in {place(row)}; to use names, give the data class "
+            "names: 'class_names' in the file, a named column per class, or class_names= in Python."
+        )
+    index_of_name = {each: index for index, each in enumerate(class_names)}
+    if len(index_of_name) < len(class_names):
+        first = next(i for i, each in enumerate(class_names) if index_of_name[each] != i)
+        raise InputError(
+            "Every class must have a name of its own where labels are names. Got "
+            f"{class_names[first]!r} for class {first} and class "
+            f"{index_of_name[class_names[first]]}; rename one, or give labels as class indices."
+        )
+    names = [str(each) for each in values.ravel().tolist()]
+    indices = [index_of_name.get(each, -1) for each in names]
+    if -1 in indices:
+        row = indices.index(-1)
+        close = difflib.get_close_matches(names[row], list(class_names), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise InputError(
+            f"Every label must be one of the {n_classes} class names. "
+            f"Got {names[row]!r} in {place(row)}{hint}"
+        )
+    found = np.array(indices, dtype=np.int64).reshape(values.shape)
+    return class_labels(found, n_classes, n_rows, name, place)
+
+
+def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
+    """Tell which column of a table with one row per class has the classes, and which the values.
+
+    >>> class_columns(["class", "prevalence"], "prevalence", "the file")
+    ('class', 'prevalence')
+    """
+    class_name = next((name for name in CLASS_KEYS if name in names and name != key), None)
+    others = [name for name in names if name != class_name]
+    if len(names) == 2:
+        value_name = key if key in names else others[-1]
+        return next(name for name in names if name != value_name), value_name
+    if class_name is None or key not in names:
+        raise InputError(f"{owner} must have the columns 'class' and {key!r}. Got {listed(names)}.")
+    return class_name, key
+
+
+def by_class(values: Any, name: str) -> dict[str, Any] | None:
+    """Return {class: value} of what names its classes; None for a vector in the order of classes.
+
+    Classes are named by a mapping, a pandas Series, a frame with a column of classes, and a list
+    of pairs. A Series whose index is 0, 1, 2, ... by default (RangeIndex) is a vector.
+    """
+    if hasattr(values, "columns"):
+        columns = {str(each): each for each in getattr(values, "column_names", values.columns)}
+        if len(columns) > 1:
+            chosen = class_columns(list(columns), name, f"The frame of '{name}'")
+            lists = [to_numpy(values[columns[each]]).tolist() for each in chosen]
+            return _once(zip(*lists, strict=True), name)
+        values = values[next(iter(columns.values()))]
+    if isinstance(values, Mapping):
+        return _once(values.items(), name)
+    if hasattr(values, "iloc") and not _is_default(values.index):
+        return _once(zip(values.index.tolist(), to_numpy(values).tolist(), strict=True), name)
+    is_pairs = isinstance(values, list | tuple) and all(
+        isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str)
+        for each in values
+    )
+    return _once(values, name) if is_pairs and len(values) else None
+
+
+def _is_default(index: Any) -> bool:
+    """Whether an index of pandas is the one that a Series has unless it is given another."""
+    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
+
+
+def _once(pairs: Iterable[Any], name: str) -> dict[str, Any]:
+    """Return a dictionary of pairs with text as keys, each of which must occur once."""
+    found: dict[str, Any] = {}
+    repeated: dict[str, None] = {}
+    for key, value in pairs:
+        if str(key) in found:
+            repeated[str(key)] = None
+        found[str(key)] = value
+    if repeated:
+        raise InputError(
+            f"'{name}' must have each class once. Got {len(repeated)} of them more than once "
+            f"({listed(repeated, 3)})."
+        )
+    return found
+
+
+def align_classes(
+    values: Any,
+    class_names: Sequence[str] | None,
+    n_classes: int,
+    name: str,
+    *,
+    default: str | None = None,
+) -> Array:
+    """Return one value per class (K,), in the order of the classes: the one way in for them.
+
+    Values that name their classes (see `by_class`) are aligned by class name, or by class index
+    where the classes have no names. Others are in the order of the classes.
+
+    Parameters
+    ----------
+    values
+        A mapping, a Series, a frame, pairs, or a vector.
+    class_names, n_classes
+        The classes.
+    name
+        The parameter, for messages.
+    default
+        The key whose value holds for classes that are not named; None requires every class.
+
+    >>> align_classes({"bee": 1, "ant": 3}, ["ant", "bee"], 2, "prevalence").tolist()
+    [3, 1]
+    """
+    known = by_class(values, name)
+    if known is None:
+        vector = to_numpy(values)
+        if vector.shape != (n_classes,):
+            size = len(vector) if vector.ndim == 1 else f"shape {vector.shape}"
+            raise InputError(
+                f"'{name}' must have one entry per class. Got {size} for {n_classes} classes."
+            )
+        return vector
+    names = [str(each) for each in (range(n_classes) if class_names is None else class_names)]
+    rest = {} if default not in known else dict.fromkeys(names, known.pop(str(default)))
+    missing = [] if rest else [each for each in names if each not in known]
+    unknown = sorted(known.keys() - set(names))
+    if missing or unknown or len(set(names)) < n_classes:
+        found = [f"none for {len(missing)} of them ({listed(missing, 3)})"] * bool(missing)
+        found += [f"{len(unknown)} unknown ({listed(unknown, 3)})"] * bool(unknown)
+        kind = "index, because they have no names" if class_names is None else "name"
+        raise InputError(
+            f"'{name}' must have one entry for each of the {n_classes} classes, by {kind}. "
+            f"Got {' and '.join(found) or 'classes that share a name'}."
+        )
+    values_of = rest | known
+    return to_numpy([values_of[each] for each in names])
+
+
+def _no_class(values: FloatArray) -> int | None:
+    """The column without which a row would be probabilities: a label or an index, likely."""
+    rest = values.sum() - values
+    is_whole = (values == np.round(values)) & (values != 0)
+    fits = is_whole & (np.abs(rest - 1) < SUM_TOLERANCE[4])
+    if not fits.any():
+        return None
+    column = int(fits.argmax())
+    return column if (np.delete(values, column) >= 0).all() else None
+
+
+def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = None) -> NoReturn:
+    """Say what is wrong with one row that a kernel rejected; `place` names it and its file."""
+    where = place or f"row {index}"
+    values = row.astype(np.float64)
+    hint = "if these are logits, use from_logits=True (--logits on the command line)."
+    stray = _no_class(values) if np.isfinite(values).all() else None
+    if stray is not None:
+        hint = (
+            f"without column {stray}, which is {values[stray]:.6g} there, it sums to 1: that is a "
+            "label or an index, not a class; leave the column out."
+        )
+    if np.isnan(values).any():
+        found = f"NaN in {where}, class {int(np.isnan(values).argmax())}"
+    elif logits:
+        found = f"an infinite value in {where}"
+    elif np.isinf(values).any():
+        found = f"an infinite value in {where}, class {int(np.isinf(values).argmax())}"
+    elif (values < 0).any():
+        worst = int(values.argmin())
+        found = f"{values[worst]:.6g} in {where}, class {worst}"
+    else:
+        total = float(values.sum())
+        raise InputError(
+            f"Every row of 'probabilities' must sum to 1. {'R' + where[1:]} sums to {total:.6g}, "
+            f"which is off by {abs(total - 1):.3g}; {hint}"
+        )
+    if logits:
+        raise InputError(f"'logits' must be finite numbers. Got {found}.")
+    raise InputError(f"'probabilities' must be numbers between 0 and 1. Got {found}; {hint}")
+
+
+def whole_number(value: Any, name: str, owner: str, low: int, high: int | None = None) -> int:
+    """Check an integer parameter against its range."""
+    if (
+        not isinstance(value, int | np.integer)
+        or isinstance(value, bool)
+        or value < low
+        or value > (2**63 - 1 if high is None else high)
+    ):
+        span = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise InputError(
+            f"The '{name}' parameter of {owner} must be a whole number {span}. "
+            f"Got {value!r} instead."
+        )
+    return int(value)
+
+
+def real_number(value: Any, name: str, owner: str, low: float, *, open_low: bool = False) -> float:
+    """Check a finite real parameter against its lower limit."""
+    is_real = isinstance(value, int | float | np.integer | np.floating)
+    if (
+        not is_real
+        or isinstance(value, bool)
+        or not abs(value) <= LARGEST  # nor NaN, nor a whole number that no float holds
+        or value < low
+        or (open_low and value == low)
+    ):
+        raise InputError(
+            f"The '{name}' parameter of {owner} must be a finite number "
+            f"{'above' if open_low else 'of at least'} {low:g}. Got {value!r} instead."
+        )
+    return float(value)
+
+
+def flag(value: Any, name: str, owner: str) -> bool:
+    """Check a yes/no parameter."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(
+            f"The '{name}' parameter of {owner} must be True or False. Got {value!r} instead."
+        )
+    return bool(value)
+
+
+def raise_unknown(kind: str, value: Any, known: Iterable[str]) -> NoReturn:
+    """Refuse an unknown name, and guess what was meant."""
+    known = list(known)
+    close = difflib.get_close_matches(str(value).lower(), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    raise InputError(f"Unknown {kind} {value!r}. Choose one of {', '.join(known)}{hint}")
+
+
+def import_pandas() -> Any:
+    """The optional dependency of `to_frame`, or a sentence that says how to get it."""
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("to_frame needs pandas; install it with 'pip install pandas'.") from None
+    return pandas
