@@ -49,7 +49,7 @@ test-deep: lint  ## everything, with many more examples, repetitions and kills; 
 
 # Old packages warn of each other, so warnings are no errors here. Browser, cluster and docs have tools of
 # their own; a subset is run with OLDEST="tests/cli".
-OLDEST ?= src tests --ignore tests/browser --ignore tests/cluster --ignore tests/docs --ignore tests/benchmarks
+OLDEST ?= src tests --ignore tests/browser --ignore tests/cluster --ignore tests/docs
 test-oldest:  ## with the oldest versions of all that evencover says it works with
 	$(PYTHON) -m venv .cache/oldest
 	.cache/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
