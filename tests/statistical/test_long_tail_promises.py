@@ -9,7 +9,6 @@ import pytest
 from depth import size
 
 from evencover import (
-    ClasswisePredictor,
     FuzzyPredictor,
     GroupedPredictor,
     InterpolatedPredictor,
@@ -145,11 +144,3 @@ def test_rc3p_covers_classes_with_many_rows_and_falls_short_with_few():
     assert few[0] < 0.9 - SIGMAS * few[1]
     assert many[0] > 0.9 - 0.005
     assert few[0] > 0.8
-
-
-def test_classwise_is_the_strictest_here():
-    """The same yardstick on a method whose law is known."""
-    coverage = class_coverages(ClasswisePredictor)
-    for y, n in enumerate(COUNTS):
-        mean, error = mean_and_error(coverage[:, y])
-        assert abs(mean - np.ceil((n + 1) * 0.9 - 1e-9) / (n + 1)) < SIGMAS * error
