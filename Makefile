@@ -67,7 +67,6 @@ audit: $(VENV)/.ready-dev  ## known vulnerabilities of what is installed; asks a
 bench: $(VENV)/.ready-dev  ## against other packages; takes a while
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.reading
-	$(BIN)/python -m benchmarks.earlier
 
 docs: $(VENV)/.ready-dev  ## the documentation as a site, in docs/_build; runs every tutorial
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
