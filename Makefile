@@ -49,7 +49,7 @@ test-deep: lint  ## everything, with many more examples, repetitions and kills; 
 
 # Old packages warn of each other, so warnings are no errors here. Browser, cluster and docs have tools of
 # their own; a subset is run with OLDEST="tests/cli".
-OLDEST ?= src tests --ignore tests/browser --ignore tests/cluster --ignore tests/docs --ignore tests/benchmarks
+OLDEST ?= src tests --ignore tests/browser --ignore tests/cluster --ignore tests/docs
 test-oldest:  ## with the oldest versions of all that evencover says it works with
 	$(PYTHON) -m venv .cache/oldest
 	.cache/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
@@ -67,7 +67,6 @@ audit: $(VENV)/.ready-dev  ## known vulnerabilities of what is installed; asks a
 bench: $(VENV)/.ready-dev  ## against other packages; takes a while
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.reading
-	$(BIN)/python -m benchmarks.earlier
 
 docs: $(VENV)/.ready-dev  ## the documentation as a site, in docs/_build; runs every tutorial
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

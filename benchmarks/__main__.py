@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import agreement, alone, bars, comparisons, data, everyday, machine, report
-from benchmarks.environments import CannotInstallError, python_of
-from benchmarks.places import CACHE, RESULTS, ROOT
+from benchmarks import alone, bars, comparisons, data, report
+from benchmarks.harness import (
+    CACHE,
+    RESULTS,
+    ROOT,
+    CannotInstallError,
+    describe_machine,
+    python_of,
+    write_results,
+)
 from benchmarks.plan import ALPHA, FULL, SMALL, Plan
 
 
@@ -21,19 +27,19 @@ def run(plan: Plan) -> dict[str, Any]:
     """Everything that is measured, and the verdicts."""
     results: dict[str, Any] = {
         "small": plan.n_rows < FULL.n_rows,
-        "machine": machine.describe(),
+        "machine": describe_machine(),
         "data": {"rows": plan.n_rows, "classes": plan.n_classes, "alpha": ALPHA},
     }
     print(f"evencover runs on {results['machine']['kernels']} kernels", flush=True)
     calibration = data.make(plan.n_rows, plan.n_classes, seed=1)
     test = data.make(plan.n_rows, plan.n_classes, seed=2)
     pythons = comparisons.interpreters(plan)
-    results["agreement"] = agreement.check_all(plan, pythons, calibration, test)
+    results["agreement"] = comparisons.check_all(plan, pythons, calibration, test)
     results["comparisons"] = comparisons.compare_all(plan, pythons, calibration, test)
     results["threads"] = alone.by_threads(plan, test)
     results["scaling"] = alone.scaling(plan)
     results["memory"] = alone.memory(plan, test)
-    results["everyday"] = everyday.measure_all(plan, pythons, calibration, test)
+    results["everyday"] = alone.everyday(plan, pythons, calibration, test)
     results["bars"] = bars.judge(results)
     return results
 
@@ -64,7 +70,6 @@ def main() -> int:
 
     plan = SMALL if options.small else FULL
     out = (options.out or (CACHE / "small" if options.small else RESULTS)).resolve()
-    out.mkdir(parents=True, exist_ok=True)
     changes: dict[str, Any] = {}
     if options.repetitions is not None:
         changes["repetitions"] = options.repetitions
@@ -74,12 +79,8 @@ def main() -> int:
         changes["memory_times"] = 0
     results = run(replace(plan, **changes) if changes else plan)
 
-    text = report.markdown(results)
-    print("\n" + text)
-    results_file = out / "latest.json"
-    results_file.write_text(json.dumps(results, indent=1) + "\n")
-    (out / "latest.md").write_text(text)
-    draw(results_file, out / "scaling.png", make_environment=not options.small)
+    write_results(out, "latest", results, report.markdown(results))
+    draw(out / "latest.json", out / "scaling.png", make_environment=not options.small)
     disagreeing = [each for each in results["agreement"] if each.get("agrees") is False]
     return 1 if disagreeing else 0
 

@@ -1,20 +1,18 @@
-"""evencover by itself: against a plain read, on more threads, with more rows and classes."""
+"""evencover by itself on threads, rows and classes; and what people run by default."""
 
 from __future__ import annotations
 
 import statistics
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from benchmarks import data
-from benchmarks.cores import n_cores
-from benchmarks.places import CACHE
-from benchmarks.plan import ALPHA, Plan
-from benchmarks.processes import run_job
+from benchmarks.harness import CACHE, Record, n_cores, run_job
+from benchmarks.plan import ALPHA, OURSELVES, Plan
 
-Record = dict[str, Any]
+ONE_ROW_PEERS = ("torchcp", "mapie")
 
 
 def _measure(arrays: data.Arrays, rows: int, threads: int, repeats: int) -> Record:
@@ -78,3 +76,73 @@ def memory(plan: Plan, test: data.Arrays) -> Record:
         large = data.repeat_to_file(test, plan.memory_times, Path(folder, "large.npy"))
         job = {"kind": "memory", "arrays": large.to_job(), "alpha": ALPHA}
         return run_job(sys.executable, job)
+
+
+def everyday(
+    plan: Plan, pythons: Mapping[str, Path | str], calibration: data.Arrays, test: data.Arrays
+) -> Record:
+    """Measure what people run by default."""
+    return {
+        "fits": [_fits(*shape, plan.repeats) for shape in plan.fit_shapes],
+        "comparing": run_job(sys.executable, {"kind": "comparing", "n_splits": plan.n_splits}),
+        "one_row": {
+            score: _in_turn(
+                pythons,
+                {
+                    "kind": "one_row",
+                    "score": score,
+                    "alpha": ALPHA,
+                    "calibration": calibration.to_job(),
+                    "test": test.to_job(),
+                    "calls": plan.one_row_calls,
+                },
+                plan.repetitions,
+            )
+            for score in ("softmax", "aps")
+        },
+        "selections": _selections(plan, calibration, test),
+    }
+
+
+def _fits(rows: int, classes: int, repeats: int) -> Record:
+    print(f"POOLED and CLUSTERED, {rows} scores of {classes} classes", flush=True)
+    job = {"kind": "fits", "rows": rows, "classes": classes, "repeats": repeats}
+    return {"rows": rows, "classes": classes, **run_job(sys.executable, job)}
+
+
+def _in_turn(pythons: Mapping[str, Path | str], job: Record, repetitions: int) -> dict[str, Record]:
+    """Median seconds of each contestant, and of how many times as long a peer took."""
+    present = [OURSELVES, *(peer for peer in ONE_ROW_PEERS if peer in pythons)]
+    runs: dict[str, list[Record]] = {name: [] for name in present}
+    for repetition in range(repetitions):
+        for name in present:
+            print(f"{job['kind']}: {name}, {repetition + 1}", flush=True)
+            runs[name].append(run_job(pythons[name], {**job, "contestant": name}))
+    found: dict[str, Record] = {}
+    for name, each in runs.items():
+        errors = [run["error"] for run in (*each, *runs[OURSELVES]) if "error" in run]
+        found[name] = {"error": errors[0]} if errors else {**each[0], **_medians(each, runs)}
+    return found
+
+
+def _medians(each: list[Record], runs: dict[str, list[Record]]) -> Record:
+    pairs = zip(each, runs[OURSELVES], strict=True)
+    return {
+        "seconds": statistics.median(run["seconds"] for run in each),
+        "ratio": statistics.median(run["seconds"] / own["seconds"] for run, own in pairs),
+    }
+
+
+def _selections(plan: Plan, calibration: data.Arrays, test: data.Arrays) -> Record:
+    print("sets under other rules, on one thread", flush=True)
+    return run_job(
+        sys.executable,
+        {
+            "kind": "selections",
+            "calibration": calibration.to_job(),
+            "test": test.to_job(),
+            "alpha": ALPHA,
+            "repeats": plan.repeats,
+            "instructions": "avx2",
+        },
+    )

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import data, machine
-from benchmarks.places import CACHE, RESULTS
+from benchmarks import data
+from benchmarks.harness import CACHE, RESULTS, describe_machine, median_ratio, timed
 
 LEAST_SPEEDUP = 1.6  # two workers against one
 MOST_OVERHEAD = 0.15  # one worker against one thread
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--score", default="aps")
     parser.add_argument("--out", type=Path, default=RESULTS / "cluster.json")
     options = parser.parse_args()
-    before = machine.describe()
+    before = describe_machine()
     arrays = _rows(options.rows, options.classes)
     seconds = measure(arrays, options.score, options.repetitions)
     result = {"machine": before, "rows": options.rows, "classes": options.classes}
@@ -106,7 +106,7 @@ def _jobs(arrays: data.Arrays, score: str, executor: Any) -> dict[str, float]:
         ),
         "evaluate": lambda: _evaluate(predictor, rows, labels, executor),
     }
-    return {name: _timed(job) for name, job in jobs.items()}
+    return {name: timed(job) for name, job in jobs.items()}
 
 
 def _evaluate(predictor: Any, rows: Path, labels: np.ndarray, executor: Any) -> None:
@@ -117,12 +117,6 @@ def _evaluate(predictor: Any, rows: Path, labels: np.ndarray, executor: Any) -> 
         predictor.evaluate(rows, labels, executor=executor)
 
 
-def _timed(job: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
-
-
 def _plain_read(path: Path, n_processes: int) -> float:
     """Seconds until all of the file has been looked at by so many processes, started before."""
     context = multiprocessing.get_context("spawn")
@@ -131,7 +125,7 @@ def _plain_read(path: Path, n_processes: int) -> float:
         n_rows = len(np.load(path, mmap_mode="r"))
         bounds = np.linspace(0, n_rows, n_processes + 1).astype(int).tolist()
         ranges = [(path, *pair) for pair in pairwise(bounds)]
-        return _timed(lambda: pool.map(_read, ranges, chunksize=1))
+        return timed(lambda: pool.map(_read, ranges, chunksize=1))
 
 
 def _import_only(_: int) -> None:
@@ -155,21 +149,17 @@ def summary(seconds: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
     ratios = {}
     for job, each in {**{job: seconds[job] for job in three}, "together": together}.items():
         ratios[job] = {
-            "speedup_of_two_workers": _ratio(each["worker"], each["workers"]),
-            "overhead_of_one_worker": _ratio(each["worker"], each["thread"]) - 1,
-            "speedup_of_two_threads": _ratio(each["thread"], each["threads"]),
+            "speedup_of_two_workers": median_ratio(each["worker"], each["workers"]),
+            "overhead_of_one_worker": median_ratio(each["worker"], each["thread"]) - 1,
+            "speedup_of_two_threads": median_ratio(each["thread"], each["threads"]),
         }
     plain = seconds["plain_read"]
-    read = {"speedup_of_two_processes": _ratio(plain[PLAIN[0]], plain[PLAIN[1]])}
+    read = {"speedup_of_two_processes": median_ratio(plain[PLAIN[0]], plain[PLAIN[1]])}
     met = (
         ratios["together"]["speedup_of_two_workers"] >= LEAST_SPEEDUP
         and ratios["together"]["overhead_of_one_worker"] <= MOST_OVERHEAD
     )
     return {"ratios": ratios, "plain_read": read, "bars_met": met}
-
-
-def _ratio(mine: list[float], theirs: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(mine, theirs, strict=True))
 
 
 def show(seconds: dict[str, dict[str, list[float]]], result: dict[str, Any], size: float) -> None:

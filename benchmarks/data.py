@@ -13,11 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.places import CACHE
+from benchmarks.harness import BLOCK_ELEMENTS, CACHE
 
 VERSION = 1  # part of the file names: count up when `simulate` changes
 FAMILY = 10
-BLOCK_ELEMENTS = 1 << 22
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.places import RESULTS
+from benchmarks.harness import RESULTS, python_of, write_results
 from evencover.monitoring.evidence import raised, shortfall_log_e, urn_log_e
 
 LEVEL, PROMISED, LABELS, SEED = 0.05, 0.88, 2000, 7
@@ -184,17 +183,8 @@ def main() -> int:
     parser.add_argument("--mapie", type=Path, help="the Python of MAPIE's environment")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    python = options.mapie
-    if python is None:
-        from benchmarks.environments import python_of
-
-        python = python_of("mapie")
-    ways = measure(python, options.streams)
-    text = table(ways, options.streams)
-    print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "delays.json").write_text(json.dumps(ways, indent=1) + "\n")
-    (options.out / "delays.md").write_text(text)
+    ways = measure(options.mapie or python_of("mapie"), options.streams)
+    write_results(options.out, "delays", ways, table(ways, options.streams))
     return 0
 
 

@@ -1,7 +1,7 @@
-"""What ``import evencover`` costs beside ``import numpy``: ``python benchmarks/import_time.py``.
+"""Time ``import evencover`` next to ``import numpy``: ``python -m benchmarks.import_time``.
 
 Medians over fresh processes, taken in turn and timed inside the process, so that starting Python
-does not count.
+does not count. tests/cli/test_imports.py checks which packages are loaded.
 """
 
 from __future__ import annotations
@@ -13,59 +13,42 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.harness import RESULTS
+
 STATEMENTS = {
     "numpy": "import numpy",
     "evencover": "import evencover",
     "predictor": "from evencover import ClusteredPredictor",
 }
-LAZY = ("sklearn", "matplotlib", "pyarrow", "dask", "pandas", "rich", "cyclopts")
 PROGRAM = """
-import json, sys, time
+import time
 start = time.perf_counter()
-{statement}
-seconds = time.perf_counter() - start
-print(json.dumps([seconds, [name for name in {lazy} if name in sys.modules]]))
+{}
+print(time.perf_counter() - start)
 """
 
 
-def measure(processes: int) -> dict[str, object]:
-    """Median seconds of each statement, and the heavy packages that it loaded."""
-    seconds: dict[str, list[float]] = {name: [] for name in STATEMENTS}
-    loaded: dict[str, list[str]] = {}
-    for _ in range(processes):
-        for name, statement in STATEMENTS.items():
-            program = PROGRAM.format(statement=statement, lazy=LAZY)
-            done = subprocess.run(
-                [sys.executable, "-c", program], capture_output=True, text=True, check=True
-            )
-            elapsed, loaded[name] = json.loads(done.stdout)
-            seconds[name].append(elapsed)
-    medians = {name: statistics.median(each) for name, each in seconds.items()}
-    return {
-        "processes": processes,
-        "statements": STATEMENTS,
-        "median_seconds": medians,
-        "over_numpy_seconds": medians["predictor"] - medians["numpy"],
-        "heavy_packages_loaded": loaded,
-    }
-
-
-def main() -> int:
-    """Print and write; the exit code is 1 if evencover loads what it should load lazily."""
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=20)
-    default = Path(__file__).resolve().parent / "results" / "import_time.json"
-    parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("--out", type=Path, default=RESULTS / "import_time.json")
     options = parser.parse_args()
-    result = measure(options.processes)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    for name, median in result["median_seconds"].items():  # type: ignore[attr-defined]
+    seconds: dict[str, list[float]] = {name: [] for name in STATEMENTS}
+    for _ in range(options.processes):
+        for name, statement in STATEMENTS.items():
+            command = [sys.executable, "-c", PROGRAM.format(statement)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            seconds[name].append(float(done.stdout))
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    for name, median in medians.items():
         print(f"{1e3 * median:8.1f} ms  {STATEMENTS[name]}")
-    guilty = {k: v for k, v in result["heavy_packages_loaded"].items() if v}  # type: ignore[attr-defined]
-    print(f"loads at import: {guilty}" if guilty else "loads no heavy package at import")
-    return 1 if guilty else 0
+    result = {
+        "processes": options.processes,
+        "median_seconds": medians,
+        "over_numpy_seconds": medians["predictor"] - medians["numpy"],
+    }
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

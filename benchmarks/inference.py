@@ -12,22 +12,27 @@ Memory: the peak of processes of their own that infer few and many texts, over t
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from benchmarks import machine
-from benchmarks.places import CACHE, RESULTS, ROOT
-from benchmarks.report import table
+from benchmarks.harness import (
+    CACHE,
+    RESULTS,
+    ROOT,
+    describe_machine,
+    median_ratio,
+    table,
+    take_turns,
+    write_results,
+)
 from evencover.inference import infer
 from evencover.inference.models import Model, open_model
 
@@ -37,7 +42,7 @@ BATCH = 16
 PROGRAM = """
 import sys
 import pyarrow.parquet
-from benchmarks.peak_memory import PeakMemory
+from benchmarks.harness import PeakMemory
 from evencover.inference import infer
 with PeakMemory() as peak:
     infer("benchmarks.classifiers:letters", sys.argv[1], sys.argv[2], batch_size=256)
@@ -81,26 +86,14 @@ def measure_speed(target: str, n_pictures: int, repeats: int, folder: Path) -> d
             model.logits(_prepared(model, batch))
 
     ways = {"ready": run_ready, "plain": run_plain, "infer": lambda: _run_infer(model, folder)}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            if repeat > 0:  # the first warms up
-                seconds[name].append(time.perf_counter() - start)
-    medians = {name: statistics.median(each) for name, each in seconds.items()}
-    share = statistics.median(
-        plain / ours for plain, ours in zip(seconds["plain"], seconds["infer"], strict=True)
-    )
-    of_ready = statistics.median(
-        alone / ours for alone, ours in zip(seconds["ready"], seconds["infer"], strict=True)
-    )
+    seconds = take_turns(ways, repeats)
+    share = median_ratio(seconds["plain"], seconds["infer"])
     return {
         "model": target.rpartition(":")[2],
         "pictures": n_pictures,
-        "seconds": medians,
+        "seconds": {name: statistics.median(each) for name, each in seconds.items()},
         "share_of_plain": share,
-        "share_of_ready": of_ready,
+        "share_of_ready": median_ratio(seconds["ready"], seconds["infer"]),
         "met": share >= LEAST_SHARE,
     }
 
@@ -165,9 +158,8 @@ def main() -> None:
         ("Linear", 20, 2, (200, 1000)) if options.small else ("ResNet50", 96, 5, (20_000, 640_000))
     )
     out = options.out or (CACHE / "small" if options.small else RESULTS)
-    out.mkdir(parents=True, exist_ok=True)
     CACHE.mkdir(parents=True, exist_ok=True)
-    about = machine.describe()
+    about = describe_machine()
     with tempfile.TemporaryDirectory(dir=CACHE) as place:
         folder = Path(place)
         results = {
@@ -176,10 +168,7 @@ def main() -> None:
             "speed": measure_speed(f"benchmarks.classifiers:{target}", n_pictures, repeats, folder),
             "memory": measure_memory(sizes, folder),
         }
-    text = markdown(results)
-    print("\n" + text)
-    (out / "inference.json").write_text(json.dumps(results, indent=1) + "\n")
-    (out / "inference.md").write_text(text)
+    write_results(out, "inference", results, markdown(results))
 
 
 if __name__ == "__main__":

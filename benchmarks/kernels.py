@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import on_blocks, row_blocks
 from evencover._kernels import Draws, Limits, LimitTable, native, reference
 from evencover.quantiles import GroupedScores, conformal_quantile, group_quantiles
 from evencover.randomness import Use
 from evencover.scores import APS, RAPS, Score, Softmax
-
-BLOCK_ELEMENTS = 1 << 22
 
 
 def simulate(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +26,7 @@ def simulate(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     rows = np.empty((n_rows, n_classes), dtype=np.float32)
     labels = np.empty(n_rows, dtype=np.int64)
-    for block in blocks(rows):
+    for block in row_blocks(rows):
         logits = rng.normal(size=rows[block].shape, scale=3.5).astype(np.float32)
         p = np.exp(logits - logits.max(axis=1, keepdims=True))
         p /= p.sum(axis=1, keepdims=True)
@@ -37,22 +36,12 @@ def simulate(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     return rows, labels
 
 
-def blocks(rows: np.ndarray) -> Iterator[slice]:
-    step = max(1, BLOCK_ELEMENTS // rows.shape[1])
-    return (slice(start, start + step) for start in range(0, len(rows), step))
-
-
 def run(function: Callable[[slice], Any], rows: np.ndarray, threads: int, cpu_time: bool) -> float:
     """Seconds for one pass over all blocks."""
     clock = time.process_time if cpu_time else time.perf_counter
     start = clock()
-    if threads == 1:
-        for block in blocks(rows):
-            function(block)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(function, blocks(rows)):
-                pass
+    with ThreadPoolExecutor(threads) as pool:
+        on_blocks(function, rows, pool if threads > 1 else None)
     return clock() - start
 
 
@@ -99,7 +88,7 @@ def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], An
     result: dict[str, Callable[[slice], Any]] = {}
     for name, score in [("softmax", Softmax()), ("APS", APS()), ("RAPS", RAPS())]:
         true_label = job(native.true_label_scores, score, labels)
-        s = np.concatenate([true_label(block) for block in blocks(rows)])
+        s = np.concatenate([true_label(block) for block in row_blocks(rows)])
         few = slice(0, 20 * k)
         standard = Limits(np.full(k, conformal_quantile(s, 0.1)))
         classwise = Limits(group_quantiles(s[few], labels[few], k, 0.1))

@@ -8,16 +8,14 @@ ALPHA = 0.1
 OURSELVES = "evencover"
 BASELINE = "numpy_sort"  # runs in our own environment
 PEERS = ("torchcp", "mapie", "puncc", "crepes")
-EARLIER = "evencover_010"  # the release before, built from its commit
-EARLIER_COMMIT = "0db0a15ef3f5d20f329d8bbf9f0630def73ec01f"
 
 # Who is compared with evencover in what. The third entry says whether APS is randomised (the
 # default of every package that offers it).
 COMPARISONS: tuple[tuple[str, str, bool, tuple[str, ...]], ...] = (
-    ("clustered", "aps", True, ("torchcp", EARLIER)),
-    ("standard", "aps", True, ("mapie", "puncc", "torchcp", BASELINE, EARLIER)),
-    ("standard", "softmax", False, ("mapie", "puncc", "torchcp", "crepes", BASELINE, EARLIER)),
-    ("classwise", "softmax", False, ("puncc", "torchcp", "crepes", BASELINE, EARLIER)),
+    ("clustered", "aps", True, ("torchcp",)),
+    ("standard", "aps", True, ("mapie", "puncc", "torchcp", BASELINE)),
+    ("standard", "softmax", False, ("mapie", "puncc", "torchcp", "crepes", BASELINE)),
+    ("classwise", "softmax", False, ("puncc", "torchcp", "crepes", BASELINE)),
 )
 
 # Read in the peers' source; coverage and average size in the table show what they come to.
@@ -27,8 +25,6 @@ KNOWN_DIFFERENCES = {
     ),
     ("standard", "aps", "torchcp"): "a uniform per class at prediction, so sets have holes",
     ("standard", "aps", "numpy_sort"): "other random numbers",
-    ("standard", "aps", EARLIER): "other random numbers",
-    ("clustered", "aps", EARLIER): "other random numbers",
     ("standard", "aps", "mapie"): "other random numbers",
     ("standard", "aps", "puncc"): "other random numbers",
 }
@@ -76,7 +72,7 @@ class Plan:
 
 
 FULL = Plan(
-    peers=(*PEERS, EARLIER),
+    peers=PEERS,
     n_rows=50_000,
     n_classes=1000,
     repetitions=5,

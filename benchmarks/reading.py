@@ -9,10 +9,8 @@ whatever is faster. Neither computes anything.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -22,9 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import data, machine
-from benchmarks.places import CACHE, RESULTS
-from benchmarks.report import table
+from benchmarks import data
+from benchmarks.harness import (
+    CACHE,
+    RESULTS,
+    describe_machine,
+    median_ratio,
+    table,
+    timed,
+    write_results,
+)
 
 LIMIT = 1.2  # evencover may take this many times the faster plain read
 BAR = ("parquet", "zarr")  # the formats that it is held against
@@ -143,10 +148,7 @@ def measure(n_rows: int, n_classes: int, repeats: int) -> list[dict[str, Any]]:
             seconds = _take_turns(readers, path, repeats)
             medians = {f"{reader}_seconds": statistics.median(s) for reader, s in seconds.items()}
             plain = min(("whole", "pieces"), key=lambda reader: medians[f"{reader}_seconds"])
-            ratio = statistics.median(
-                ours / theirs
-                for ours, theirs in zip(seconds["evencover"], seconds[plain], strict=True)
-            )
+            ratio = median_ratio(seconds["evencover"], seconds[plain])
             met = ratio <= LIMIT if kind in BAR else None
             records.append({"file": name, **medians, "faster": plain, "ratio": ratio, "met": met})
             print(f"{name}: {ratio:.2f}", flush=True)
@@ -169,9 +171,7 @@ def _take_turns(readers: dict[str, Read], path: Path, repeats: int) -> dict[str,
 
 
 def _seconds(read: Read, path: Path) -> float:
-    start = time.perf_counter()
-    read(path)
-    return time.perf_counter() - start
+    return timed(lambda: read(path))
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -205,18 +205,14 @@ def main() -> None:
     options = parser.parse_args()
     n_rows, n_classes, repeats = (2_000, 50, 2) if options.small else (100_000, 500, 15)
     out = options.out or (CACHE / "small" if options.small else RESULTS)
-    out.mkdir(parents=True, exist_ok=True)
     results = {
-        "machine": machine.describe(),
+        "machine": describe_machine(),
         "rows": n_rows,
         "classes": n_classes,
         "repeats": repeats,
         "files": measure(n_rows, n_classes, repeats),
     }
-    text = markdown(results)
-    print("\n" + text)
-    (out / "reading.json").write_text(json.dumps(results, indent=1) + "\n")
-    (out / "reading.md").write_text(text)
+    write_results(out, "reading", results, markdown(results))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.places import RESULTS
+from benchmarks.harness import RESULTS, write_results
 from evencover import BasePredictor, PooledPredictor, save
 
 CONNECTIONS, CLASSES, ROWS = 8, 1000, 1000
@@ -184,10 +184,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     found = measure(options.requests)
-    print(table(found))
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "serving.json").write_text(json.dumps(found, indent=1) + "\n")
-    (options.out / "serving.md").write_text(table(found))
+    write_results(options.out, "serving", found, table(found))
     return int(any(each["errors"] for each in found))
 
 

@@ -5,7 +5,7 @@
 
 PUBLISHED.csv has the columns dataset, score, method, n_avg, metric (CovGap or AvgSize) and mean.
 `search` prints better and better parameters, by CMA-ES (pip install cma) on the first rows of a
-twin. `check` measures the twins in data/twins.py at full size, calibrated as in the paper on
+twin. `check` measures the twins in data/simulated.py at full size, calibrated as in the paper on
 n_avg x K rows drawn from all rows, and prints reached and published figures side by side.
 """
 

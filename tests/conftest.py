@@ -36,7 +36,6 @@ LONGEST = (
     "inference",
     "attacks",
     "report",
-    "benchmarks",
 )
 
 

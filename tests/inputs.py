@@ -46,7 +46,7 @@ def assert_holds(source, rows=ROWS, labels=LABELS):
     np.testing.assert_array_equal(again, rows)
 
 
-def assert_refused(path, words, **arguments):
+def assert_refused(path, words=None, **arguments):
     """Reading the file to its end fails with one sentence that names it."""
     with pytest.raises(InputError, match=words) as caught:
         read(as_source(path, **arguments))

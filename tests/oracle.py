@@ -2,7 +2,7 @@
 
 It shares nothing with the package. What chance decides (one uniform per row, the D1/D2 order, the
 k-means labels) is handed in; everything else is computed here the slow way, from the paper and
-from the decisions in ARCHITECTURE.md (which say "decision" below).
+from the numbered decisions in docs/architecture.md ("decision" below).
 """
 
 import math

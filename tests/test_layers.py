@@ -1,21 +1,18 @@
 """Import layers: which subpackage may import which, and which may name a concrete class.
 
-The import graph is read from the source itself, so an import inside a function or for type
-checkers only counts like any other.
+The import graph is read from the source, so imports inside functions or for type checkers count.
 """
 
 import ast
 from collections.abc import Iterator
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 import evencover
 
 PACKAGE = Path(evencover.__file__).parent
-# Lowest first. Rooms of one layer may import each other, as long as there is no cycle.
+# Lowest first. Subpackages of one layer may import each other, as long as there is no cycle.
 LAYERS = (
     ("errors", "threads", "arrays", "validation"),
     ("_kernels",),
@@ -28,63 +25,47 @@ LAYERS = (
     ("inference", "serving", "experiments", "report"),
     ("cli", "__main__"),
 )
-LAYER_OF = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
-BASES = {"BasePredictor", "Score"}  # which anybody may ask for
+LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
+METHODS_AND_SCORES = ("predictors", "scores")
 
 
 def module_name(path: Path) -> str:
-    """The name of a module below the package, such as data.source; a package is its folder."""
+    """Name a module below the package, such as data.source; a package is its folder."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-FILES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-# The package itself is only the list of public names: it names every room and has no layer.
-ROOMS = sorted({name.partition(".")[0] for name in FILES if name})
-
-
-@cache  # not when tests are collected, which every worker does
-def modules() -> dict[str, ast.Module]:
-    return {name: ast.parse(path.read_text("utf-8")) for name, path in FILES.items() if name}
-
-
-def room_of(module: str) -> str:
+def top(module: str) -> str:
     return module.partition(".")[0]
 
 
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Parse all modules but the package itself, which lists public names and has no layer."""
+    paths = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in paths.items() if name}
+
+
 def imports(tree: ast.Module) -> Iterator[str]:
-    """The modules of this package that are imported, wherever the statement stands."""
+    """Yield the modules of this package that are imported, wherever the statement stands."""
     for node in ast.walk(tree):
+        found: list[str] = []
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             # A name may be a module itself: `from evencover import _kernels`.
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found = [name if name[len("evencover.") :] in FILES else node.module for name in names]
+            found = [
+                name if name.removeprefix("evencover.") in modules() else str(node.module)
+                for name in names
+            ]
         elif isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
-        else:
-            continue
-        for name in found:
-            if name and name.startswith("evencover."):
-                yield name.removeprefix("evencover.")
+        yield from (n.removeprefix("evencover.") for n in found if n.startswith("evencover."))
 
 
 @cache
 def import_graph() -> dict[str, set[str]]:
     return {module: set(imports(tree)) - {module} for module, tree in modules().items()}
-
-
-def assert_no_cycle(graph: dict[str, set[str]]) -> None:
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(f"cycle: {' <- '.join(error.args[1])}")
-
-
-def test_the_graph_is_read() -> None:
-    assert "data.source" in import_graph()["data.open"]
-    assert "_kernels" in import_graph()["randomness"]  # from evencover import _kernels
-    assert sum(map(len, import_graph().values())) > 200
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
@@ -97,32 +78,26 @@ def later():
     from evencover import _kernels, __version__
 """
     assert sorted(imports(ast.parse(program))) == ["_kernels", "errors", "sets"]
+    assert sum(map(len, import_graph().values())) > 200
 
 
-def test_every_room_has_a_layer() -> None:
-    assert set(ROOMS) <= set(LAYER_OF)
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_import_from_their_own_or_lower_layers(room: str) -> None:
+def test_subpackages_import_from_their_own_or_lower_layers() -> None:
     upwards = [
         f"{module} imports {other}"
         for module, others in import_graph().items()
-        for other in sorted(others)
-        if room_of(module) == room and LAYER_OF[room_of(other)] > LAYER_OF[room]
+        for other in others
+        if LAYER_OF[top(other)] > LAYER_OF[top(module)]
     ]
     assert not upwards
 
 
-def test_no_rooms_import_each_other() -> None:
-    rooms: dict[str, set[str]] = {room: set() for room in ROOMS}
+def test_imports_have_no_cycle() -> None:
+    subpackages: dict[str, set[str]] = {}
     for module, others in import_graph().items():
-        rooms[room_of(module)] |= {room_of(other) for other in others} - {room_of(module)}
-    assert_no_cycle(rooms)
-
-
-def test_no_modules_import_each_other() -> None:
-    assert_no_cycle(import_graph())
+        subpackages.setdefault(top(module), set()).update(map(top, others))
+        subpackages[top(module)].discard(top(module))
+    TopologicalSorter(subpackages).prepare()  # raises CycleError
+    TopologicalSorter(import_graph()).prepare()
 
 
 def classes_of(tree: ast.Module) -> set[str]:
@@ -130,30 +105,27 @@ def classes_of(tree: ast.Module) -> set[str]:
 
 
 def classes_asked_for(tree: ast.Module) -> set[str]:
-    """The names in the second argument of every isinstance and issubclass, but one's own."""
-    found = set()
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("isinstance", "issubclass")
-        ):
-            for part in ast.walk(node.args[1]):
-                if isinstance(part, ast.Name):
-                    found.add(part.id)
-                elif isinstance(part, ast.Attribute):
-                    found.add(part.attr)
-    return found - classes_of(tree)
+    """Collect the names in the second argument of every isinstance and issubclass."""
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("isinstance", "issubclass")
+    ]
+    parts = [part for call in calls for part in ast.walk(call.args[1])]
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    names |= {part.attr for part in parts if isinstance(part, ast.Attribute)}
+    return names - classes_of(tree)
 
 
-def test_no_other_room_asks_for_one_method_or_score() -> None:
-    rooms = ("predictors", "scores")
-    defined = (classes_of(tree) for name, tree in modules().items() if room_of(name) in rooms)
-    concrete = set().union(*defined) - BASES
+def test_no_other_subpackage_asks_for_one_method_or_score() -> None:
+    trees = modules().items()
+    own = [classes_of(tree) for name, tree in trees if top(name) in METHODS_AND_SCORES]
+    concrete = set().union(*own) - {"BasePredictor", "Score"}
     assert "ClusteredPredictor" in concrete
-    asked = {
-        module: classes_asked_for(tree) & concrete
-        for module, tree in modules().items()
-        if room_of(module) not in rooms
+    asked = {name: classes_asked_for(tree) & concrete for name, tree in trees}
+    others = {
+        name for name, found in asked.items() if found and top(name) not in METHODS_AND_SCORES
     }
-    assert {module: names for module, names in asked.items() if names} == {}
+    assert not others

@@ -64,9 +64,9 @@ def test_a_fraction_is_what_was_meant(written, meant):
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, np.nan, np.inf, True, None, "x", "1/0", [0.1]])
 def test_what_is_no_fraction_is_refused_by_its_name(value):
-    with pytest.raises(InputError, match=r"'alpha' parameter of the method .* in \(0, 1\)"):
+    with pytest.raises(InputError, match="'alpha'"):
         exact_fraction(value)
-    with pytest.raises(InputError, match="'gamma' parameter of ClusteredPredictor"):
+    with pytest.raises(InputError, match=r"'gamma' .*ClusteredPredictor"):
         exact_fraction(value, "ClusteredPredictor", "gamma")
 
 

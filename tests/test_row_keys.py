@@ -87,5 +87,5 @@ def test_types_of_equal_values_give_equal_sets(simulate, score, exact):
 
 def test_repeated_ids_get_a_note(simulate):
     rows, labels = simulate(60, 3)
-    with pytest.warns(EvencoverWarning, match="58 of 60 rows have the id of an earlier row"):
+    with pytest.warns(EvencoverWarning, match="58 of 60"):
         StandardPredictor().fit(rows, labels, ids=np.arange(60) % 2)

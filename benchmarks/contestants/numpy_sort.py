@@ -11,7 +11,7 @@ from math import ceil
 import numpy as np
 
 from benchmarks.contestants.base import ContestantBase, Sets, UnsupportedError
-from benchmarks.plain_read import row_blocks
+from benchmarks.harness import row_blocks
 
 
 class Contestant(ContestantBase):

@@ -55,10 +55,6 @@ def write_page(folder: Path, docs: Path | None) -> None:
     if docs is not None:
         shutil.copy(folder / "glyphs.md", docs / "glyphs.md")
         shutil.copytree(pictures, docs / "images" / "glyphs", dirs_exist_ok=True)
-        contents = (docs / "index.md").read_text("utf-8")
-        if "\nglyphs\n" not in contents:
-            contents = contents.replace("\nstudy\n", "\nstudy\nglyphs\n", 1)
-            (docs / "index.md").write_text(contents, encoding="utf-8")
 
 
 def _beginning(folder: Path, names: list[str]) -> str:
@@ -199,9 +195,6 @@ def _times(folder: Path) -> str:
     lines = ["## How long it takes", "", "| step | minutes |", "|---|---:|"]
     lines += [f"| {name} | {value / 60:.1f} |" for name, value in seconds.items()]
     lines += [f"| **all** | **{sum(seconds.values()) / 60:.1f}** |", ""]
-    lines.append(f"On {_cores()} cores ({platform.machine()}), without a GPU.")
+    cores = len(os.sched_getaffinity(0))
+    lines.append(f"On {cores} cores ({platform.machine()}), without a GPU.")
     return "\n".join(lines)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

@@ -1,19 +1,19 @@
-"""Files that try to be more than data: code, links to other files, another file in their place."""
+"""Files with code, links, misplaced tensors, or another file in their place."""
 
 import json
 import os
 import pickle
 import shutil
+import struct
 
 import h5py
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from inputs import LABELS, NAMES, ROWS, K, N, assert_refused, read, write_arrays, write_table
+import safetensors
+from inputs import LABELS, ROWS, K, assert_refused, read, write_arrays, write_table
 
 from evencover import InputError, StandardPredictor, load, save
 from evencover.data import as_source
-from evencover.data.location import identity_of, reading
 
 
 class Bomb:
@@ -43,8 +43,7 @@ def test_a_zarr_store_runs_no_code(tmp_path, monkeypatch, filters, where):
     (path / "class_names").mkdir()
     (path / "class_names" / ".zarray").write_text(json.dumps(about))
     (path / "class_names" / "0").write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
-    words = "pickled Python objects, which are never loaded" if len(filters) == 2 else "read"
-    assert_refused(path, words)
+    assert_refused(path, "pickle" if len(filters) == 2 else "read")
     assert not (tmp_path / "exploded").exists()
 
 
@@ -71,7 +70,7 @@ def test_hdf5_reads_nothing_but_the_file_itself(tmp_path, kind, key):
             size = values[key].nbytes
             raw = [(str(tmp_path / "secret.bin"), 0, size)]
             file.create_dataset(key, values[key].shape, values[key].dtype, external=raw)
-    assert_refused(tmp_path / "p.h5", r"must be in the file itself\. Got a link to '.*secret")
+    assert_refused(tmp_path / "p.h5", "secret")
 
 
 def test_a_soft_link_within_a_file_is_read(tmp_path):
@@ -81,6 +80,29 @@ def test_a_soft_link_within_a_file_is_read(tmp_path):
         file["labels"] = LABELS
     rows, _ = read(as_source(tmp_path / "p.h5"))
     np.testing.assert_array_equal(rows, ROWS)
+
+
+def write_safetensors(path, **places):
+    """Write 2 x 2 tensors with the offsets that are given; `name_` repeats a name."""
+    about = '"{}": {{"dtype": "F32", "shape": [2, 2], "data_offsets": {}}}'
+    tensors = [about.format(name.rstrip("_"), list(place)) for name, place in places.items()]
+    header = f"{{{', '.join(tensors)}}}".encode()
+    content = np.full(8, 0.5, dtype="<f4").tobytes()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + content)
+
+
+@pytest.mark.parametrize("place", [(-16, 0), (8, 24), (0, 12), (0, 15), (16, 0), "twice", "more"])
+def test_tensors_lie_where_their_shapes_say_and_nowhere_else(tmp_path, place):
+    path = tmp_path / "p.safetensors"
+    write_safetensors(path, probs=(0, 16), other=(16, 32))
+    assert as_source(path).n_rows == 2
+    if place == "more":
+        path.write_bytes(path.read_bytes() + b"\0")
+    elif place == "twice":
+        write_safetensors(path, probs=(0, 16), probs_=(0, 16), other=(16, 32))
+    else:
+        write_safetensors(path, probs=place, other=(16, 32))
+    assert_refused(path)
 
 
 def write_any(folder, ending, rows, labels):
@@ -107,6 +129,7 @@ def write_any(folder, ending, rows, labels):
     return path
 
 
+CHANGED = "must stay as it was"
 ENDINGS = ["npz", "safetensors", "h5", "zarr", "parquet", "arrow", "csv", "jsonl"]
 
 
@@ -129,27 +152,10 @@ def test_a_file_that_is_replaced_after_its_opening_is_refused(tmp_path, ending):
     source = as_source(path)
     there = pickle.loads(pickle.dumps(source.parts()))  # as a worker gets them
     replace(tmp_path, ending, path)
-    with pytest.raises(InputError, match=rf"p\.{ending}' must stay as it was when it was opened"):
-        StandardPredictor().fit(source)
-    for part in there:
-        with pytest.raises(InputError, match="must stay as it was"):
+    for part in (source, *there):
+        with pytest.raises(InputError, match=CHANGED):
             read(part)
     as_source(path)  # it is the other file now, from its opening on
-
-
-def test_a_file_that_is_half_written_anew_is_not_called_broken(tmp_path):
-    path = write_any(tmp_path, "parquet", ROWS, LABELS)
-    known = identity_of(path)
-
-    def read_meanwhile():
-        with reading(path, known):
-            path.write_bytes(path.read_bytes()[:99])
-            pq.read_table(path)
-
-    with pytest.raises(InputError, match="must stay as it was"):
-        read_meanwhile()
-    with pytest.raises(InputError, match="truncated"), reading(path):
-        pq.read_table(path)
 
 
 @pytest.mark.parametrize("ending", ["npz", "parquet", "csv"])
@@ -161,38 +167,27 @@ def test_a_file_that_is_overwritten_while_it_is_read_is_refused(tmp_path, ending
     content = path.read_bytes()
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))
-    with pytest.raises(InputError, match="must stay as it was"):
+    with pytest.raises(InputError, match=CHANGED):
         list(blocks)
-
-
-def test_a_file_on_a_worker_may_lie_under_another_path(tmp_path):
-    path = write_any(tmp_path, "zarr", ROWS, LABELS)
-    (part,) = as_source(path).parts()
-    moved = tmp_path / "elsewhere.zarr"
-    shutil.copytree(path, moved)  # with the times of the files
-    part.location = moved
-    read(part)
 
 
 @pytest.mark.parametrize("names", [["a", "b", "a", "c"], ("a", "b", "b", "a"), np.array([*"abca"])])
 def test_a_label_that_two_classes_are_called_by_is_refused(names):
     labels = np.array(names)[LABELS]
-    with pytest.raises(
-        InputError, match=r"name of its own where labels are names\. Got '[ab]' for"
-    ):
+    with pytest.raises(InputError, match=r"Got '[ab]' for"):
         StandardPredictor().fit(ROWS, labels, class_names=names)
     StandardPredictor(alpha=0.5).fit(ROWS, LABELS, class_names=names)
 
 
-def test_a_model_is_one_thing_too(tmp_path, monkeypatch):
+def test_a_model_that_is_replaced_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "m.safetensors"
-    save(StandardPredictor(alpha=0.5).fit(ROWS, LABELS, class_names=NAMES), path)
-    assert N > K
-    before = path.stat()
+    save(StandardPredictor(alpha=0.5).fit(ROWS, LABELS), path)
+    opened = safetensors.safe_open
 
-    def replaced(*_):
-        os.utime(path, ns=(1, before.st_mtime_ns + 5))
+    def replaced(*arguments, **named):
+        os.utime(path, ns=(1, 1))
+        return opened(*arguments, **named)
 
-    monkeypatch.setattr("evencover.persistence._refuse_newer", replaced)
-    with pytest.raises(InputError, match="must stay as it was"):
+    monkeypatch.setattr(safetensors, "safe_open", replaced)
+    with pytest.raises(InputError, match=CHANGED):
         load(path)

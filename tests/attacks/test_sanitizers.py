@@ -14,7 +14,7 @@ CHECKS = {
 RACE = """
 import numpy as np
 from concurrent.futures import ThreadPoolExecutor
-from evencover._kernels import Draws, Limits, native, native_cost
+from evencover._kernels import Draws, Limits, native
 from evencover.scores import APS, Softmax
 
 rng = np.random.default_rng(0)
@@ -26,8 +26,7 @@ ordered, values = np.sort(rng.random((4, 257)), axis=1), rng.random(4000)
 sets = native._native.instruction_sets()
 
 def work(number):
-    for module in (native, native_cost):
-        module.INSTRUCTION_SET = sets[number % len(sets)]
+    native.INSTRUCTION_SET = sets[number % len(sets)]
     given = ((Softmax(), APS())[number % 2].kernel, rows, draws)
     native.true_label_scores(*given, labels, **plain)
     native.score_matrix(*given, **plain)

@@ -1,7 +1,6 @@
 """What surrounds a command is hostile: disks, pipes, devices, memory, terminals."""
 
 import ctypes
-import json
 import os
 import resource
 import subprocess
@@ -12,11 +11,10 @@ import pytest
 from attacks.children import command
 from cli.running import environment, refused, shell
 from depth import IS_DEEP
-from inputs import read, write_table
+from inputs import read
 
 from evencover import InputError, StandardPredictor, save
 from evencover.data import as_source
-from evencover.data.open import column_from_file
 from evencover.predictors import PREDICTORS, make_predictor, method_names
 
 K = 5
@@ -79,26 +77,20 @@ def test_a_disk_that_takes_nothing(made, name, kind):
     assert list((made / "out").iterdir()) == []
 
 
-def test_pipes_and_devices_are_no_data(made, tmp_path):
+def test_pipes_and_devices_are_no_data_and_no_output(made, tmp_path):
     os.mkfifo(tmp_path / "p.npy")
     np.save(tmp_path / "q.npy", np.full((4, 2), 0.5))
     for path in (tmp_path / "p.npy", "/dev/zero", f"{tmp_path}/p*.npy"):
-        with pytest.raises(InputError, match="it is a device or a pipe, not a file"):
+        with pytest.raises(InputError, match="device or a pipe"):
             as_source(path)
     assert as_source(tmp_path).n_rows == 4  # a pipe in a folder is passed by
     (tmp_path / "m.safetensors").symlink_to("/dev/zero")
     done = command(["predict", tmp_path / "m.safetensors", "new.npy", "-o", "out/a.csv"], made)
-    assert "it is a device or a pipe" in sentence(done)
-
-
-def test_a_device_is_no_output(made, tmp_path):
+    assert "device or a pipe" in sentence(done)
     os.mkfifo(tmp_path / "page.html")
-    done = command(
-        ["report", "m.safetensors", "cal.npz", "-o", tmp_path / "page.html", "--force"], made
-    )
-    assert "it is a device or a pipe, not a file" in sentence(done)
-    done = command(["report", "m.safetensors", "cal.npz", "-o", tmp_path / "page.txt"], made)
-    assert "its ending must be .html or .htm" in sentence(done)
+    output = ["-o", tmp_path / "page.html", "--force"]
+    done = command(["report", "m.safetensors", "cal.npz", *output], made)
+    assert "device or a pipe" in sentence(done)
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(made, tmp_path):
@@ -121,7 +113,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_one_sentence(made, tmp_path):
         tmp_path,
         before=cut_when_it_is_mapped,
     )
-    assert "cut short while it was read" in sentence(done)
+    assert "cut short" in sentence(done)
 
 
 def test_too_little_memory_is_one_sentence(made, tmp_path):
@@ -138,32 +130,38 @@ def test_too_little_memory_is_one_sentence(made, tmp_path):
     assert "memory" in sentence(command(arguments, tmp_path, before=little_memory))
 
 
-def test_names_that_a_terminal_would_obey_are_shown_harmless(tmp_path):
-    path = tmp_path / "a\x1b[31mb.npy"
-    path.write_bytes(b"no array")
+def test_names_in_errors_are_short_and_harmless_to_terminals(tmp_path):
+    path = tmp_path / "a\x1b[31mb.npz"
+    np.savez(path, **{"x" * 5000: np.ones((3, 2))})
     line = refused(shell("info", path))
     assert "\x1b" not in line
-    assert "[31mb.npy" in line
+    assert "[31mb.npz" in line
+    assert len(line) < 1100
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_names_of_fields_stay_in_one_line(tmp_path, ending):
-    import pyarrow as pa
-
-    path, names = tmp_path / f"p.{ending}", ["a\nb", "c\td", "e"]
-    if ending == "csv":
-        path.write_text('"a\nb","c\td",e\n1,2,3\n')
-    elif ending == "jsonl":
-        path.write_text(json.dumps(dict.fromkeys(names, 1)) + "\n")
-    else:
-        write_table(path, pa.table({name: [1] for name in names}))
-    with pytest.raises(InputError, match=r"Got a b, c d, e\.$"):
-        column_from_file(path, "labels")
+@pytest.mark.parametrize("label", ["x", "0_1", "٣", "１", "+1", "1e0"])
+def test_only_plain_digits_are_class_indices(tmp_path, label):
+    (tmp_path / "p.csv").write_text("0.5,0.5\n" * 4)
+    (tmp_path / "y.txt").write_text(f"0\n1\n{label}\n1\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"row 2 of '.*y\.txt'"):
+        read(as_source(tmp_path / "p.csv", tmp_path / "y.txt"))
 
 
-def test_a_name_of_any_length_gives_a_short_sentence(tmp_path):
-    np.savez(tmp_path / "p.npz", **{"x" * 5000: np.ones((3, 2))})
-    assert len(refused(shell("info", tmp_path / "p.npz"))) < 1100
+def test_an_unknown_name_of_kernels_is_rejected():
+    assert "EVENCOVER_KERNELS" in refused(shell("info", EVENCOVER_KERNELS="foo"))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_rows_at_odd_places_in_memory_are_read_like_others(simulate, dtype):
+    """As in a mapped .npz file, whose members begin anywhere; sanitizers call it undefined."""
+    rows, labels = simulate(200, 5, seed=3, dtype=dtype)
+    held = np.zeros(rows.nbytes + 1, dtype=np.uint8)
+    odd = held[1:].view(dtype).reshape(rows.shape)
+    odd[:] = rows
+    assert not odd.flags.aligned
+    one, other = (StandardPredictor(score="aps").fit(each, labels) for each in (rows, odd))
+    np.testing.assert_array_equal(one.thresholds_, other.thresholds_)
+    assert one.predict_set(rows) == one.predict_set(odd)
 
 
 def test_closed_output_and_plain_terminals_are_no_trouble(made):
@@ -184,9 +182,9 @@ def test_closed_output_and_plain_terminals_are_no_trouble(made):
 def test_halves_of_letters_are_refused(tmp_path):
     rows, labels = np.full((4, 2), 0.5), np.array([0, 1, 0, 1])
     np.savez(tmp_path / "p.npz", probs=rows, labels=labels, class_names=["a", "\ud800"])
-    with pytest.raises(InputError, match="must be text that UTF-8 can hold"):
+    with pytest.raises(InputError, match="UTF-8"):
         as_source(tmp_path / "p.npz")
-    with pytest.raises(InputError, match="'ids' must be text that UTF-8 can hold"):
+    with pytest.raises(InputError, match="'ids'"):
         StandardPredictor().fit(rows, labels, ids=["a", "b", "c", "\udc80"])
 
 
@@ -197,7 +195,7 @@ def test_characters_beyond_unicode_are_refused(tmp_path, key, order):
     text = np.array([0x61, 0x10FFFF, 0x110000, 0x61], order + "u4").view(order + "U1")
     given = {"labels": [0, 1, 0, 1], "class_names": [*"abcd"], key: text}
     np.savez(tmp_path / "p.npz", probs=np.full((4, 4), 0.25), **given)
-    with pytest.raises(InputError, match=f"'{key}' has a character that Unicode does not know"):
+    with pytest.raises(InputError, match=f"'{key}'"):
         as_source(tmp_path / "p.npz")
 
 
@@ -205,9 +203,9 @@ def test_characters_beyond_unicode_are_refused(tmp_path, key, order):
 def test_one_label_for_all_rows_is_refused(labels):
     rows = np.full((3, 4), 0.25)
     for give in (lambda: (rows, labels), lambda: (iter([rows]), labels)):
-        with pytest.raises(InputError, match="'labels' must have one"):
+        with pytest.raises(InputError, match="'labels'"):
             StandardPredictor().fit(*give())
-    with pytest.raises(InputError, match="'ids' must have one entry"):
+    with pytest.raises(InputError, match="'ids'"):
         StandardPredictor().fit(iter([rows]), [0, 1, 2], ids=labels)
 
 
@@ -222,14 +220,3 @@ def test_one_row_is_enough_or_refused(method):
     except InputError:
         return
     assert predictor.predict_set(rows, **of_rows).to_lists() == [[0, 1, 2, 3]]
-
-
-def test_a_bad_label_is_blamed_on_its_own_row(tmp_path):
-    (tmp_path / "p.csv").write_text("0.5,0.5\n" * 4)
-    (tmp_path / "y.txt").write_text("0\n1\nx\n1\n")
-    with pytest.raises(InputError, match=r"Got 'x' in row 2 of '.*y\.txt'"):
-        read(as_source(tmp_path / "p.csv", tmp_path / "y.txt"))
-    for strange in ("0_1", "٠"):
-        (tmp_path / "y.txt").write_text(f"0\n1\n0\n{strange}\n")
-        with pytest.raises(InputError, match="in row 3 of"):
-            read(as_source(tmp_path / "p.csv", tmp_path / "y.txt"))

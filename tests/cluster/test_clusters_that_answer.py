@@ -19,7 +19,7 @@ from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.engine import dask as clusters
 from evencover.engine.blocks import as_workers
-from evencover.engine.dask import dask_client, local_cluster
+from evencover.engine.dask import dask_client
 
 SCHEDULER = """
 import asyncio
@@ -87,30 +87,29 @@ def reach(address):
 
 
 @pytest.mark.usefixtures("short_waits")
+def test_an_address_of_no_kind_is_rejected():
+    refused_within(20, "nonsense://x", lambda: reach("nonsense://x"))
+
+
+@pytest.mark.usefixtures("short_waits")
 def test_a_port_that_says_nothing_is_given_up():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        refused_within(
-            20, "No dask scheduler answers at 'tcp:.* within 1 s", lambda: reach(address)
-        )
+        refused_within(20, f"No dask scheduler .*{address}", lambda: reach(address))
 
 
 @pytest.mark.usefixtures("short_waits")
 def test_tls_without_certificates_is_one_sentence():
-    refused_within(20, "name the certificates in dask's", lambda: reach("tls://127.0.0.1:1"))
+    refused_within(20, "certificates", lambda: reach("tls://127.0.0.1:1"))
 
 
 @pytest.mark.usefixtures("short_waits")
 def test_no_workers_and_unfit_ones_are_told(scheduler):
     _, address = scheduler
-    refused_within(
-        20, f"No worker has joined the scheduler at {address} within 2 s", lambda: reach(address)
-    )
-    for program, found in {LACKING: "import of evencover halted", OTHER: "evencover 0.0.1"}.items():
+    refused_within(20, f"No worker .*{address}", lambda: reach(address))
+    for program, found in {LACKING: "import of evencover", OTHER: "evencover 0.0.1"}.items():
         with process(WORKER.format(before=program), address) as (_, worker):
-            words = (
-                f"must have evencover {evencover.__version__}. Got {found}.* on {worker}; install"
-            )
+            words = f"evencover {evencover.__version__}. Got {found}.* on {worker}"
             refused_within(20, words, lambda: reach(address))
 
 
@@ -131,17 +130,17 @@ def test_a_scheduler_that_dies_is_told(tmp_path):
             for _ in range(1000):
                 StandardPredictor().fit(tmp_path / "p.npy", labels, executor=client)
 
-        refused_within(60, "connection to the scheduler was lost", work)
+        refused_within(60, "scheduler was lost", work)
 
 
 def test_a_worker_that_sees_another_file_is_named(client, tmp_path):
     np.save(tmp_path / "p.npy", np.full((50, 2), 0.5))
     source = as_source(tmp_path / "p.npy", np.arange(50) % 2)
     os.utime(tmp_path / "p.npy", ns=(1, 1))
-    with pytest.raises(InputError, match=r"must stay as it was .* \(on the worker tcp://127"):
+    with pytest.raises(InputError, match=r"must stay as it was .*worker tcp://127"):
         StandardPredictor().fit(source, executor=client)
     (tmp_path / "p.npy").unlink()
-    with pytest.raises(InputError, match=r"no such file \(on the worker tcp://127"):
+    with pytest.raises(InputError, match=r"no such file .*worker tcp://127"):
         StandardPredictor().fit(source, executor=client)
 
 
@@ -149,7 +148,6 @@ def test_a_local_cluster_listens_on_this_machine_only(client):
     info = client.scheduler_info()
     assert info["address"].startswith("tcp://127.0.0.1:")
     assert client.dashboard_link.startswith("http://127.0.0.1:")
-    assert callable(local_cluster)
     with open("/proc/net/tcp") as file:
         listening = [line.split() for line in file if line.split()[3] == "0A"]
     port = int(client.dashboard_link.split(":")[2].split("/")[0])
@@ -166,17 +164,12 @@ def test_tls_addresses_work(tmp_path, monkeypatch):
 
     pytest.importorskip("distributed")  # its settings are there before some are set, and after
 
-    made = (
-        "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -keyout key.pem -out ca.pem"
-    )
-    subprocess.run(["openssl", *made.split()], cwd=tmp_path, check=True, capture_output=True)
-    own = {"cert": str(tmp_path / "ca.pem"), "key": str(tmp_path / "key.pem")}
-    ours = {"ca-file": own["cert"], "client.cert": own["cert"], "client.key": own["key"]}
-    for name in (
-        "CA_FILE",
-        *(f"{who}__{what}" for who in ("SCHEDULER", "WORKER") for what in ("CERT", "KEY")),
-    ):
-        path = own["key" if name.endswith("KEY") else "cert"]
+    made = "-x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -keyout key.pem -out ca.pem"
+    subprocess.run(["openssl", "req", *made.split()], cwd=tmp_path, check=True, capture_output=True)
+    cert, key = str(tmp_path / "ca.pem"), str(tmp_path / "key.pem")
+    ours = {"ca-file": cert, "client.cert": cert, "client.key": key}
+    theirs = {"CA_FILE": cert, "SCHEDULER__CERT": cert, "SCHEDULER__KEY": key}
+    for name, path in (theirs | {"WORKER__CERT": cert, "WORKER__KEY": key}).items():
         monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", path)
     rows = np.full((50, 2), 0.5)
     with (
@@ -202,6 +195,4 @@ def test_work_whose_last_worker_leaves_is_given_up():
         workers = as_workers(client)
         endless = workers.submit(time.sleep, 1000)
         threading.Timer(0.5, worker.kill).start()
-        refused_within(
-            30, "No worker is left to finish the work, .* 2 s", lambda: workers.results([endless])
-        )
+        refused_within(30, "No worker is left", lambda: workers.results([endless]))

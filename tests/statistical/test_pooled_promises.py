@@ -4,17 +4,14 @@ Scores are drawn from laws that we know, so the coverage of a fitted predictor i
 estimated: only calibrations are repeated.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 from depth import size
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from evencover import (
     ClasswisePredictor,
     ClusteredPredictor,
-    EvencoverWarning,
     GroupedPredictor,
     PooledPredictor,
     StandardPredictor,
@@ -24,25 +21,16 @@ K = 60
 MEANS = norm.ppf((np.arange(K) + 0.5) / K)
 REPETITIONS = size(short=60, deep=400)
 
-
-def membership(fitted):
-    """The probability that a score is within its class's threshold."""
-    upper, lower, chance, _ = fitted.limits_
-
-    def inside(scores, classes):
-        if lower is None:
-            return (scores <= upper[classes]).astype(float)
-        return chance[classes] * (scores <= upper[classes]) + (1 - chance[classes]) * (
-            scores <= lower[classes]
-        )
-
-    return inside
+pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 
 
-def quietly_fitted(predictor, scores, labels):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvencoverWarning)
-        return predictor.fit_scores(scores, labels, K)
+def chance_inside(fitted, scores, classes):
+    """Compute the probability that a score is within its class's threshold."""
+    within = (scores <= fitted.thresholds_[classes]).astype(float)
+    if fitted.lower_thresholds_ is None:
+        return within
+    chance = fitted.upper_probability_[classes]
+    return chance * within + (1 - chance) * (scores <= fitted.lower_thresholds_[classes])
 
 
 def mean_and_error(coverage):
@@ -53,7 +41,7 @@ def continuous(predictor, n_per_class, seed, copies=1):
     """True coverage averaged over classes, after a calibration with normal scores."""
     labels = np.repeat(np.arange(K), n_per_class)
     scores = MEANS[labels] + np.random.default_rng(seed).normal(size=len(labels))
-    fitted = quietly_fitted(predictor, np.tile(scores, copies), np.tile(labels, copies))
+    fitted = predictor.fit_scores(np.tile(scores, copies), np.tile(labels, copies), K)
     return norm.cdf(fitted.thresholds_ - MEANS).mean()
 
 
@@ -63,12 +51,10 @@ def tied(predictor, n_per_class, n_values, seed):
     against = 0.15 + 0.5 * np.arange(K) / K  # how often a vote is for another class
     labels = np.repeat(np.arange(K), n_per_class)
     scores = rng.binomial(n_values - 1, against[labels]) / (n_values - 1)
-    inside = membership(quietly_fitted(predictor, scores, labels))
+    fitted = predictor.fit_scores(scores, labels, K)
     new, classes = np.meshgrid(np.arange(n_values), np.arange(K))
-    from scipy.stats import binom
-
     law = binom.pmf(new, n_values - 1, against[:, None])
-    return (law * inside(new / (n_values - 1), classes)).sum(axis=1).mean()
+    return (law * chance_inside(fitted, new / (n_values - 1), classes)).sum(axis=1).mean()
 
 
 def test_holdout_keeps_the_marginal_guarantee():
