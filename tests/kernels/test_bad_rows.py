@@ -9,7 +9,7 @@ from kernels.made import DTYPES, PLAIN, tied_rows
 from kernels.same_bits import all_same_bits, native, same_bits
 
 from evencover import InputError, StandardPredictor
-from evencover._kernels import BadRow, Draws, Limits, reference
+from evencover._kernels import BadRow, Draws, Thresholds, reference
 from evencover.scores import APS, Softmax
 
 pytestmark = pytest.mark.usefixtures("quick_reference")
@@ -20,7 +20,7 @@ def same_everywhere(score, rows, **options):
     """Every kernel gives the same answer; return those of the reference."""
     n, k = rows.shape
     given, labels = (score.kernel, rows, Draws(0, 1, 2)), np.zeros(n, dtype=np.int64)
-    limits = Limits(np.full(k, 0.9))
+    limits = Thresholds(np.full(k, 0.9))
     groups = (np.array([0.5]), np.array([0, 1]), np.zeros(k, dtype=np.int64))
     with np.errstate(all="ignore"):
         return [

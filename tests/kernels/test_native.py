@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels.made import DTYPES, MAKERS, PLAIN, SCORES, draws_of, random_limits, softmax_rows
 from kernels.same_bits import all_same_bits, assert_same, native, same_bits
 
-from evencover._kernels import Draws, Limits, reference
+from evencover._kernels import Draws, Thresholds, reference
 from evencover.scores import APS, RAPS, Softmax
 
 pytestmark = pytest.mark.usefixtures("quick_reference")
@@ -121,11 +121,11 @@ def test_any_small_matrix(rows, seed):
     all_same_bits(rng, rows, scores=[Softmax(), APS(), RAPS(penalty=0.05, k_reg=1)])
     if not len(rows):
         return
-    # Limits that are scores themselves: the comparison decides in the last bit.
+    # Thresholds that are scores themselves: the comparison decides in the last bit.
     for score in SCORES:
         given = (score.kernel, rows, draws_of(rng, score, len(rows)))
         scores = reference.score_matrix(*given, **PLAIN)
-        limits = Limits(scores[rng.integers(len(rows))].copy())
+        limits = Thresholds(scores[rng.integers(len(rows))].copy())
         same_bits("prediction_sets", *given, limits, allow_empty=True, **PLAIN)
 
 
@@ -137,7 +137,7 @@ def test_limits_next_to_a_score(score):
         scores = reference.score_matrix(*given, **PLAIN)
         for limit in scores[np.arange(30), rng.integers(60, size=30)]:
             for near in (np.nextafter(limit, -np.inf), limit, np.nextafter(limit, np.inf)):
-                limits = Limits(np.full(60, near))
+                limits = Thresholds(np.full(60, near))
                 same_bits("prediction_sets", *given, limits, allow_empty=True, **PLAIN)
 
 

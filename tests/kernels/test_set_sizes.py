@@ -1,4 +1,4 @@
-"""Sizes under many vectors of limits at once, which C++ finds through a `LimitTable`."""
+"""Sizes under many vectors of limits at once, which C++ finds through a `ThresholdTable`."""
 
 from itertools import product
 
@@ -8,7 +8,7 @@ from depth import IS_DEEP, size
 from kernels.made import KINDS, MAKERS, PLAIN, SCORES, draws_of, random_limits, softmax_rows
 from kernels.same_bits import assert_same, same_bits
 
-from evencover._kernels import Draws, LimitTable, reference
+from evencover._kernels import Draws, ThresholdTable, reference
 from evencover.scores import APS, Softmax
 
 
@@ -27,7 +27,7 @@ def test_hundreds_of_vectors_at_once(score, maker):
     given = (score.kernel, maker(rng, size(20, 40), 40), draws_of(rng, score, size(20, 40)))
     vectors = [random_limits(rng, 40, KINDS[t % len(KINDS)]) for t in range(size(80, 200))]
     vectors += vectors[:20]  # equal limits
-    table = LimitTable(vectors)
+    table = ThresholdTable(vectors)
     assert_same(same_bits("set_sizes", *given, table, **PLAIN), [sizes_one_by_one(given, vectors)])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evencover._kernels import BadRow, Draws, Limits, reference
+from evencover._kernels import BadRow, Draws, Thresholds, reference
 from evencover._kernels import reference as slices
 from evencover.scores import APS, SAPS
 
@@ -12,8 +12,8 @@ RNG = np.random.default_rng(3)
 ROWS = RNG.dirichlet(np.ones(K), size=N)
 LABELS = RNG.integers(0, K, size=N)
 DRAWS = Draws(4, 1, 2, first=100)
-LIMITS = Limits(RNG.random(K), rank_limit=RNG.integers(1, K, size=K))
-PAIR = Limits(np.full(K, 0.8), np.full(K, 0.5), np.full(K, 0.5))
+LIMITS = Thresholds(RNG.random(K), rank_limit=RNG.integers(1, K, size=K))
+PAIR = Thresholds(np.full(K, 0.8), np.full(K, 0.5), np.full(K, 0.5))
 GROUPS = (np.sort(RNG.random((2, 20)), axis=1).ravel(), np.array([0, 20, 40]), np.arange(K) % 2)
 PLAIN = {"logits": False, "temperature": 1.0}
 SETS = {**PLAIN, "allow_empty": False}

@@ -1,10 +1,12 @@
-// How many scores of a group are less than s: bins of equal width, then a search within one.
+// Scores of every class, and the p-values made of them: the only kernels that rank whole rows.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
-#include "buffer.hpp"
-#include "kernels.hpp"
+#include "descending_order.hpp"
+#include "random.hpp"
+#include "row_check.hpp"
 
 EVENCOVER_BEGIN
 
@@ -82,5 +84,58 @@ class ScoreIndex {
     Buffer<Group> groups_;
     Buffer<int32_t> starts_;
 };
+
+template <class T>
+class RowScorer {
+   public:
+    explicit RowScorer(const Score& score) : score_(score) {}
+
+    void write(const T* row, int64_t n_classes, double u, double* scores) {
+        if (!score_.needs_order) {
+            for (int64_t y = 0; y < n_classes; ++y) {
+                scores[y] = softmax_score(static_cast<double>(row[y]));
+            }
+            return;
+        }
+        order_.sort(row, n_classes);
+        order_.walk(score_, u, infinity, [&](int32_t y, double s) { scores[y] = s; });
+    }
+
+   private:
+    const Score& score_;
+    DescendingOrder<T> order_;
+};
+
+inline int64_t score_matrix(const Rows& rows, const Score& score, const Draws& draws,
+                            double* scores) {
+    return with_source(rows, [&](auto&& source) {
+        RowScorer<typename std::decay_t<decltype(source)>::Value> scorer(score);
+        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double) {
+            if (!is_good_row(source, row, rows.n_classes)) return false;
+            scorer.write(row, rows.n_classes, u, scores + i * rows.n_classes);
+            return true;
+        });
+    });
+}
+
+inline int64_t p_values(const Rows& rows, const Score& score, const Draws& draws,
+                        const GroupedScores& groups, double* result) {
+    const ScoreIndex index(groups);
+    return with_source(rows, [&](auto&& source) {
+        RowScorer<typename std::decay_t<decltype(source)>::Value> scorer(score);
+        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double coin) {
+            if (!is_good_row(source, row, rows.n_classes)) return false;
+            double* const out = result + i * rows.n_classes;
+            scorer.write(row, rows.n_classes, u, out);
+            for (int64_t y = 0; y < rows.n_classes; ++y) {
+                const ScoreIndex::Group& group = index.group(groups.group_of_class[y]);
+                const int64_t at_least = group.size() - group.count_below(out[y]);
+                out[y] = (static_cast<double>(at_least) + (1.0 - coin)) /
+                         (static_cast<double>(group.size()) + 1.0);
+            }
+            return true;
+        });
+    });
+}
 
 EVENCOVER_END

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import evencover._kernels
-from evencover._kernels import Limits, is_member
-from evencover.quantiles import Thresholds
+from evencover._kernels import Thresholds, is_member
 
 RNG = np.random.default_rng(1)
 N, K = 30, 5
@@ -17,39 +16,38 @@ RANKS = RNG.permuted(np.tile(np.arange(1, K + 1), (N, 1)), axis=1)
 COIN = RNG.choice([0.0, 0.25, 0.5, 0.75], size=N)
 UPPER, LOWER = np.array([0.5, 0.75, np.inf, 0.5, -np.inf]), np.array([0.25, 0.5, 0.5, -np.inf, 1])
 CHANCE = np.array([0.25, 0.5, 0.75, 1.0, 0.0])
-LIMITS = {
-    "one limit": Limits(UPPER),
-    "a pair": Limits(UPPER, LOWER, CHANCE),
-    "with a rank limit": Limits(UPPER, rank_limit=np.array([1, 2, 3, 4, 5])),
-    "a pair with a rank limit": Limits(UPPER, LOWER, CHANCE, np.array([5, 4, 3, 2, 1])),
+THRESHOLDS = {
+    "one threshold": Thresholds(UPPER),
+    "a pair": Thresholds(UPPER, LOWER, CHANCE),
+    "with a rank limit": Thresholds(UPPER, rank_limit=np.array([1, 2, 3, 4, 5])),
+    "a pair with a rank limit": Thresholds(UPPER, LOWER, CHANCE, np.array([5, 4, 3, 2, 1])),
 }
 
 
-def naive_member(limits, i, y):
-    limit = limits.upper[y]
-    if limits.lower is not None and COIN[i] >= limits.upper_probability[y]:
-        limit = limits.lower[y]
-    within = limits.rank_limit is None or RANKS[i, y] <= limits.rank_limit[y]
+def naive_member(thresholds, i, y):
+    limit = thresholds.upper[y]
+    if thresholds.lower is not None and COIN[i] >= thresholds.upper_probability[y]:
+        limit = thresholds.lower[y]
+    within = thresholds.rank_limit is None or RANKS[i, y] <= thresholds.rank_limit[y]
     return bool(SCORES[i, y] <= limit and within)
 
 
-@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
-def test_membership_is_its_sentence(limits):
-    inside = is_member(SCORES, limits, COIN, RANKS)
-    expected = [[naive_member(limits, i, y) for y in range(K)] for i in range(N)]
+@pytest.mark.parametrize("thresholds", THRESHOLDS.values(), ids=THRESHOLDS)
+def test_membership_is_its_sentence(thresholds):
+    inside = is_member(SCORES, thresholds, COIN, RANKS)
+    expected = [[naive_member(thresholds, i, y) for y in range(K)] for i in range(N)]
     assert inside.tolist() == expected
 
 
-@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
-def test_labels_have_the_limits_of_their_classes(limits):
+@pytest.mark.parametrize("thresholds", THRESHOLDS.values(), ids=THRESHOLDS)
+def test_labels_have_the_thresholds_of_their_classes(thresholds):
     rows, labels = np.arange(N), RNG.integers(0, K, size=N)
-    own = limits.of_classes(labels)
+    own = thresholds.of_classes(labels)
     inside = is_member(SCORES[rows, labels], own, COIN, RANKS[rows, labels])
-    assert inside.tolist() == is_member(SCORES, limits, COIN, RANKS)[rows, labels].tolist()
+    assert inside.tolist() == is_member(SCORES, thresholds, COIN, RANKS)[rows, labels].tolist()
 
 
-def test_thresholds_of_a_method_are_these_limits():
-    assert Thresholds is Limits
+def test_absent_parts_of_thresholds_stay_absent():
     groups = Thresholds(np.array([0.1, 0.2])).of_classes(np.array([1, 0, 1]))
     assert groups.upper.tolist() == [0.2, 0.1, 0.2]
     assert groups[1:] == (None, None, None)
