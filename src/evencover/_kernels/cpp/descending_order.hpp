@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "buffer.hpp"
+#include "lanes/lanes.hpp"
 #include "score.hpp"
 
 EVENCOVER_BEGIN
@@ -26,30 +27,28 @@ class DescendingOrder {
         sort_items();
     }
 
-    // Puts the most probable of n increasing classes first. Few are counted past each other: that
-    // is quicker than sorting, whose branches nobody can guess, and vectorizes.
+    // Puts the most probable of n increasing classes first. Few are ranked by comparing all pairs:
+    // that is quicker than sorting, whose branches nobody can guess. Ties leave ranks over.
     void put_first(const T* row, int32_t* classes, int64_t n) {
-        constexpr int64_t few = 64;
         if (n < 2) return;
-        if (n > few) {
-            sort(row, classes, n);
-            for (int64_t i = 0; i < n; ++i) items_[i].place = classes[items_[i].place];
-            for (int64_t i = 0; i < n; ++i) classes[i] = items_[i].place;
+        int32_t given[few];
+        Bits ranks[few], sum = 0;
+        if (n <= few) {
+            T values[few];
+            for (int64_t i = 0; i < n; ++i) {
+                given[i] = classes[i];
+                values[i] = row[classes[i]];
+            }
+            rank_few(values, n, ranks);
+            for (int64_t i = 0; i < n; ++i) sum += ranks[i];
+        }
+        if (static_cast<int64_t>(sum) == n * (n - 1) / 2) {
+            for (int64_t i = 0; i < n; ++i) classes[ranks[i]] = given[i];
             return;
         }
-        T values[few];
-        int32_t given[few];
-        for (int64_t i = 0; i < n; ++i) {
-            given[i] = classes[i];
-            values[i] = row[classes[i]];
-        }
-        for (int64_t i = 0; i < n; ++i) {
-            const T own = values[i];
-            Bits rank = 0;
-            for (int64_t j = 0; j < i; ++j) rank += values[j] >= own;
-            for (int64_t j = i + 1; j < n; ++j) rank += values[j] > own;
-            classes[rank] = given[i];
-        }
+        sort(row, classes, n);
+        for (int64_t i = 0; i < n; ++i) items_[i].place = classes[items_[i].place];
+        for (int64_t i = 0; i < n; ++i) classes[i] = items_[i].place;
     }
 
     // Calls visit(place, score) from the most probable on, until scores exceed `largest`.
@@ -69,12 +68,27 @@ class DescendingOrder {
     using Bits = decltype(bits(T{}));
     using Ordered = decltype(ordered_bits(T{}));
     static constexpr Bits below_sign = static_cast<Bits>(~Bits{0}) >> 1;
+    static constexpr int64_t few = 128;
     static constexpr int n_digits = static_cast<int>(sizeof(Bits));
 
     struct Item {
         Bits key;  // increases as probabilities, or logits, decrease
         int32_t place;
     };
+
+    // How many values are larger than each; four at a time, lest the sums wait for each other.
+    static void rank_few(T* __restrict values, int64_t n, Bits* __restrict ranks) {
+        const int64_t end = (n + n_lanes - 1) / n_lanes * n_lanes;
+        for (int64_t i = n; i < end; ++i) values[i] = -static_cast<T>(infinity);
+        for (int64_t i = 0; i < end; ++i) ranks[i] = 0;
+        for (int64_t i = 0; i < n; i += 4) {
+            const T a = values[i], b = values[i + 1], c = values[i + 2], d = values[i + 3];
+            for (int64_t j = 0; j < end; ++j) {
+                ranks[j] += Bits{a > values[j]} + Bits{b > values[j]} + Bits{c > values[j]} +
+                            Bits{d > values[j]};
+            }
+        }
+    }
 
     double probability(int64_t i) const {
         return static_cast<double>(number_of(static_cast<Ordered>(items_[i].key ^ below_sign)));
