@@ -1,4 +1,4 @@
-"""Rows, random numbers and limits to compare the kernels on, ordinary ones and strange ones."""
+"""Rows, random numbers and thresholds to compare the kernels on, ordinary ones and strange ones."""
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def draws_of(rng, score, n, with_ids=False):
     return Draws(seed, 1 if score.is_random else None, 2, ids, first)
 
 
-def random_limits(rng, k, kind):
+def random_thresholds(rng, k, kind):
     """Thresholds as the methods make them, and stranger ones."""
     if kind == "standard":
         return Thresholds(np.full(k, rng.choice([0.0, 0.3, 0.9, 0.97, 1.0, 1.2, 5.0])))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import evencover._kernels
-from evencover._kernels import Thresholds, is_member
+from evencover._kernels import Draws, Thresholds, is_member, reference
+from evencover.scores import Softmax
 
 RNG = np.random.default_rng(1)
 N, K = 30, 5
@@ -45,6 +46,20 @@ def test_labels_have_the_thresholds_of_their_classes(thresholds):
     own = thresholds.of_classes(labels)
     inside = is_member(SCORES[rows, labels], own, COIN, RANKS[rows, labels])
     assert inside.tolist() == is_member(SCORES, thresholds, COIN, RANKS)[rows, labels].tolist()
+
+
+@pytest.mark.parametrize("logits", [False, True])
+def test_the_most_probable_member_comes_first_and_equal_ones_by_index(logits):
+    rows = np.array([[0.25, 0.5, 0.0, 0.25], [0.1, 0.2, 0.3, 0.4], [0.25] * 4])
+    thresholds = Thresholds(np.array([0.9, 0.7, np.inf, 0.8]))
+    options = {"allow_empty": True, "logits": logits, "temperature": 1.0}
+    sizes, classes = reference.prediction_sets(
+        Softmax().kernel, rows, Draws(), thresholds, **options
+    )
+    sets = [each.tolist() for each in np.split(classes, np.cumsum(sizes)[:-1])]
+    for members, row in zip(sets, rows, strict=True):
+        assert members == sorted(members, key=lambda y, row=row: (-row[y], y))
+    assert logits or sets == [[1, 0, 3, 2], [3, 2, 0], [0, 2, 3]]
 
 
 def test_absent_parts_of_thresholds_stay_absent():
