@@ -140,7 +140,7 @@ class CandidateFilter {
             candidates.collect(row, n_classes_, cut);
         }
         Scan scan;
-        const bool good = scan_row(source, row, n_classes_, scan);
+        const bool good = scan_row(source, row, n_classes_, -1, scan);
         total = from_fixed_point(scan.total);
         return good;
     }

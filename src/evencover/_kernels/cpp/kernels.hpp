@@ -1,6 +1,6 @@
 // What the Python module asks of the kernels: plain pointers in, plain pointers out.
 //
-// kernels.cpp is compiled once per instruction set; dispatch.hpp tells which can run.
+// kernels.cpp is compiled once per instruction set; module.cpp chooses what can run.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ struct Thresholds {
     const int64_t* rank_limit;
 };
 
-// Many vectors of limits by class, as types.py arranges them: first `n_plain` vectors with one
+// Many vectors of thresholds, as types.py arranges them: first `n_plain` vectors with one
 // limit per class, then `n_pairs` with two. Ranks are within the class.
 struct ThresholdTable {
     int64_t n_plain;

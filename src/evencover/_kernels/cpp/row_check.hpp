@@ -9,39 +9,30 @@
 
 EVENCOVER_BEGIN
 
+// One pass over float32 values at the speed of memory: is the row surely good, and which values
+// are at least so large. The sum is taken in float32 with a bound on its error; in the rare case
+// that the bound does not decide, or values are not in [0, 1], `scan_row` looks again, exactly.
 class FloatPass {
    public:
     // Appends the values >= from to `out` (with room for n_lanes more), and returns its new end.
     float* append_values(const float* row, int64_t n, float from, float* out) {
         return append(
-            row, n, from, out,
+            row, n, [=](int64_t) { return from; }, out,
             [](const FloatLanes& values, int64_t) -> const FloatLanes& { return values; });
     }
 
     // Appends the places of the values >= from to `out`, and returns its new end.
     int32_t* append_places(const float* row, int64_t n, float from, int32_t* out) {
-        return append(row, n, from, out,
-                      [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
+        return append(
+            row, n, [=](int64_t) { return from; }, out,
+            [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
     }
 
-    // Appends the places of the values >= cuts[place] to `out`, and returns its new end.
+    // The same for values >= cuts[place]; the cuts go on for n_lanes beyond n.
     int32_t* append_places(const float* row, int64_t n, const float* cuts, int32_t* out) {
-        LaneSums sums = sums_;
-        int64_t j = 0;
-        for (; j + n_lanes <= n; j += n_lanes) {
-            fetch_ahead(row + j);
-            const FloatLanes values(row + j);
-            sums.add(values);
-            out = PlaceLanes(j).store(values.at_least(FloatLanes(cuts + j)), out);
-        }
-        if (j < n) {
-            const FloatLanes values(row + j, n - j);
-            const FloatLanes limits(cuts + j, n - j);
-            sums.add(values);
-            out = PlaceLanes(j).store(values.at_least(limits) & first_lanes(n - j), out);
-        }
-        sums_ = sums;
-        return out;
+        return append(
+            row, n, [=](int64_t j) { return FloatLanes(cuts + j); }, out,
+            [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
     }
 
     // Only looks whether the row is good.
@@ -79,20 +70,20 @@ class FloatPass {
     }
 
     // The sums are kept in registers: `out` could alias members, which would be written each time.
-    template <class Out, class Take>
-    Out* append(const float* row, int64_t n, float from, Out* out, Take take) {
+    template <class From, class Out, class Take>
+    Out* append(const float* row, int64_t n, From from, Out* out, Take take) {
         LaneSums sums = sums_;
         int64_t j = 0;
         for (; j + n_lanes <= n; j += n_lanes) {
             fetch_ahead(row + j);
             const FloatLanes values(row + j);
             sums.add(values);
-            out = take(values, j).store(values.at_least(from), out);
+            out = take(values, j).store(values.at_least(from(j)), out);
         }
         if (j < n) {
             const FloatLanes values(row + j, n - j);
             sums.add(values);
-            out = take(values, j).store(values.at_least(from) & first_lanes(n - j), out);
+            out = take(values, j).store(values.at_least(from(j)) & first_lanes(n - j), out);
         }
         sums_ = sums;
         return out;
@@ -117,40 +108,27 @@ constexpr int64_t too_much = int64_t{1} << 53;
 inline uint32_t bits_of_unit(float) { return 0x3F800000u; }
 inline uint64_t bits_of_unit(double) { return bits_of_one; }
 
-// `from`: values of at least this count as before the class.
-template <class T>
+// With a label, values of at least `from` count as before it.
+template <bool has_label, class T>
 inline void scan_values(const T* row, int64_t n, T from, Scan& scan) {
     using Bits = decltype(bits(T{}));
-    Bits outside = 0;
+    Bits outside = 0, count = 0;
     uint64_t total = 0, before = 0;
-    Bits count = 0;
     for (int64_t j = 0; j < n; ++j) {
         const Bits b = bits(row[j]);
         outside |= b | (bits_of_unit(T{}) - b);  // the sign bit is set unless 0 <= value <= 1
         const uint64_t fixed = fixed_above_one(static_cast<double>(row[j]));
-        const bool is_before = row[j] >= from;
         total += fixed;
-        before += is_before ? fixed : 0;
-        count += is_before;
+        if constexpr (has_label) {
+            const bool is_before = row[j] >= from;
+            before += is_before ? fixed : 0;
+            count += is_before;
+        }
     }
     scan.in_unit_interval &= (outside >> (8 * sizeof(T) - 1)) == 0;
     scan.total += static_cast<int64_t>(total - static_cast<uint64_t>(n) * bits_of_one);
     scan.mass_before += static_cast<int64_t>(before - count * bits_of_one);
     scan.count_before += static_cast<int64_t>(count);
-}
-
-template <class T>
-inline void scan_total(const T* row, int64_t n, Scan& scan) {
-    using Bits = decltype(bits(T{}));
-    Bits outside = 0;
-    uint64_t total = 0;
-    for (int64_t j = 0; j < n; ++j) {
-        const Bits b = bits(row[j]);
-        outside |= b | (bits_of_unit(T{}) - b);
-        total += fixed_above_one(static_cast<double>(row[j]));
-    }
-    scan.in_unit_interval &= (outside >> (8 * sizeof(T) - 1)) == 0;
-    scan.total += static_cast<int64_t>(total - static_cast<uint64_t>(n) * bits_of_one);
 }
 
 // Calls `step(begin, size)` on pieces of [begin, end) until the row turns out to be bad.
@@ -183,29 +161,26 @@ inline bool scan_carefully(const Source& source, const typename Source::Value* r
 inline float just_above(float x) { return float_of(bits(x) + 1); }
 inline double just_above(double x) { return double_of(bits(x) + 1); }
 
-// Whether the row is good; its total.
-template <class Source>
-inline bool scan_row(const Source& source, const typename Source::Value* row, int64_t n,
-                     Scan& scan) {
-    scan = Scan();
-    in_steps(0, n, scan, [&](int64_t at, int64_t size) { scan_total(row + at, size, scan); });
-    if (scan.in_unit_interval) return source.is_good_total(scan.total, row);
-    return scan_carefully(source, row, n, -1, scan);
-}
-
 // Whether the row is good; its total, and mass and number of the classes before `label` in
-// decreasing order of probability (equal ones by index).
+// decreasing order of probability (equal ones by index). Label -1 asks for the total alone.
 template <class Source>
 inline bool scan_row(const Source& source, const typename Source::Value* row, int64_t n,
                      int64_t label, Scan& scan) {
     using T = typename Source::Value;
     scan = Scan();
-    const T own = row[label];
-    const T more = just_above(own);
-    in_steps(0, label, scan,
-             [&](int64_t at, int64_t size) { scan_values(row + at, size, own, scan); });
-    in_steps(label, n, scan,
-             [&](int64_t at, int64_t size) { scan_values(row + at, size, more, scan); });
+    if (label < 0) {
+        in_steps(0, n, scan, [&](int64_t at, int64_t size) {
+            scan_values<false>(row + at, size, T{}, scan);
+        });
+    } else {
+        const T own = row[label], more = just_above(own);
+        in_steps(0, label, scan, [&](int64_t at, int64_t size) {
+            scan_values<true>(row + at, size, own, scan);
+        });
+        in_steps(label, n, scan, [&](int64_t at, int64_t size) {
+            scan_values<true>(row + at, size, more, scan);
+        });
+    }
     if (scan.in_unit_interval) return source.is_good_total(scan.total, row);
     return scan_carefully(source, row, n, label, scan);
 }
@@ -229,7 +204,7 @@ inline bool is_good_row(const Source& source, const typename Source::Value* row,
         if (is_surely_good(source, pass, row, n)) return true;
     }
     Scan scan;
-    return scan_row(source, row, n, scan);
+    return scan_row(source, row, n, -1, scan);
 }
 
 inline int64_t fixed_mass(const float* values, int64_t n) {

@@ -10,17 +10,27 @@
 
 EVENCOVER_BEGIN
 
-// How many of n increasing values are less than x; without branches that depend on the data.
-inline int64_t count_less(const double* values, int64_t n, double x) {
+// How many of n values come first that are `within`; without branches that depend on the data.
+template <class Within>
+inline int64_t count_first(const double* values, int64_t n, Within within) {
     const double* start = values;
     while (n > 1) {
         const int64_t half = n / 2;
-        start += half * (start[half - 1] < x);  // a product, lest it become a branch
+        start += half * within(start[half - 1]);  // a product, lest it become a branch
         n -= half;
     }
-    return start - values + (n == 1 && *start < x);
+    return start - values + (n == 1 && within(*start));
 }
 
+// How many of n increasing values are less than x, or at most x.
+inline int64_t count_less(const double* values, int64_t n, double x) {
+    return count_first(values, n, [=](double value) { return value < x; });
+}
+inline int64_t count_at_most(const double* values, int64_t n, double x) {
+    return count_first(values, n, [=](double value) { return value <= x; });
+}
+
+// Finds how many scores of a group are less than s: bins of equal width, then a search within one.
 class ScoreIndex {
    public:
     explicit ScoreIndex(const GroupedScores& grouped)

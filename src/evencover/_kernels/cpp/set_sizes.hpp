@@ -20,17 +20,6 @@ struct RowScores {
     int64_t size;
 };
 
-// How many of n increasing values are at most x.
-inline int64_t count_at_most(const double* values, int64_t n, double x) {
-    const double* start = values;
-    while (n > 1) {
-        const int64_t half = n / 2;
-        start += half * (start[half - 1] <= x);
-        n -= half;
-    }
-    return start - values + (n == 1 && *start <= x);
-}
-
 // Counts, for one row after the other, the classes within the limits of every vector.
 class VectorCounter {
    public:
