@@ -172,12 +172,10 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
             total = fixed_point(p).sum(axis=1)
             wraps = ~(p.sum(axis=1) < 2)  # 4097 ones are 1 again in 64 bits
             near = is_near_one(np.abs(total / FIXED_POINT - 1), rows)
-        bad = ~(in_range & near) | wraps
-        _refuse(bad)
+        _refuse(~(in_range & near) | wraps)
         return p
     top = p.max(axis=1, keepdims=True)
-    bad = ~np.isfinite(top[:, 0])  # NaN and +inf spread to the maximum; -inf is a masked class
-    _refuse(bad)
+    _refuse(~np.isfinite(top[:, 0]))  # NaN and +inf spread to the maximum; -inf is a masked class
     e = exp_nonpositive((p - top) / temperature)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)
@@ -243,17 +241,11 @@ def in_slices(kernel: Kernel) -> Kernel:
                 parts.append(kernel(*bound.args, **bound.kwargs))
             except BadRow as bad:
                 raise BadRow(start + bad.row) from None
-        return _joined(parts)
+        if isinstance(parts[0], tuple):
+            return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     return cast(Kernel, sliced)
-
-
-def _joined(parts: list[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], tuple):
-        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
-    return np.concatenate(parts)
 
 
 @in_slices
@@ -397,11 +389,8 @@ def set_sizes(
     temperature: float,
 ) -> IntArray:
     """Count the sets' members under each of T vectors of thresholds (n, T), in one pass."""
-    sizes = np.empty((len(rows), len(vectors)), dtype=np.int64)
     masks = _members(formula, rows, draws, vectors, logits=logits, temperature=temperature)
-    for place, mask in enumerate(masks):
-        sizes[:, place] = mask.sum(axis=1)
-    return sizes
+    return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
 
 
 def _members(

@@ -183,17 +183,19 @@ class ThresholdTable:
         )
         chances = _by_class([each.upper_probability for each in both], n_classes)
         finite = np.where(limits == np.inf, -np.inf, limits)
-        ranks, chance_ranks = _ranks(finite), _ranks(chances)
-        upper_ends, lower_ends = len(plain) + len(both), len(plain) + 2 * len(both)
+        plain_ranks, upper_ranks, lower_ranks = (
+            np.ascontiguousarray(part)
+            for part in np.split(_ranks(finite), [len(plain), len(plain) + len(both)], axis=1)
+        )
         self.arrays: dict[str, Any] = {
             "vector_of": vector_of.astype(np.int32),
             **_top(finite, chances, len(plain)),
             "limits": np.sort(finite, axis=1),
-            "plain_ranks": np.ascontiguousarray(ranks[:, : len(plain)]),
-            "upper_ranks": np.ascontiguousarray(ranks[:, len(plain) : upper_ends]),
-            "lower_ranks": np.ascontiguousarray(ranks[:, upper_ends:lower_ends]),
+            "plain_ranks": plain_ranks,
+            "upper_ranks": upper_ranks,
+            "lower_ranks": lower_ranks,
             "chances": np.sort(chances, axis=1),
-            "chance_ranks": chance_ranks,
+            "chance_ranks": _ranks(chances),
             **_infinite_limits(limits, chances, len(plain)),
         }
 
