@@ -93,8 +93,8 @@ def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], An
 
         return work
 
-    def sets(score: Score, limits: Thresholds, source: str = "rows") -> Any:
-        return job(native.prediction_sets, score, limits, source=source, allow_empty=True)
+    def sets(score: Score, thresholds: Thresholds, source: str = "rows") -> Any:
+        return job(native.prediction_sets, score, thresholds, source=source, allow_empty=True)
 
     result: dict[str, Callable[[slice], Any]] = {}
     for name, score in [("softmax", Softmax()), ("APS", APS()), ("RAPS", RAPS())]:
