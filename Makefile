@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/evencover/_kernels/*.cpp src/evencover/_kernels/*.hpp)
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard $(addprefix src/evencover/_kernels/cpp/,*.cpp *.hpp lanes/*.hpp))
 
 # Tests of one file share their fixtures, so one worker runs them; the longest come first. There is
 # one worker more than there are cores, because some tests wait for processes that they started.

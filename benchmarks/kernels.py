@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import on_blocks, row_blocks
-from evencover._kernels import Draws, Limits, LimitTable, native, reference
+from evencover._kernels import Draws, Thresholds, ThresholdTable, native, reference
 from evencover.quantiles import GroupedScores, conformal_quantile, group_quantiles
 from evencover.randomness import Use
 from evencover.scores import APS, RAPS, Score, Softmax
@@ -82,31 +82,31 @@ def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], An
 
         return work
 
-    def sets(score: Score, limits: Limits, source: str = "rows") -> Any:
-        return job(native.prediction_sets, score, limits, source=source, allow_empty=True)
+    def sets(score: Score, thresholds: Thresholds, source: str = "rows") -> Any:
+        return job(native.prediction_sets, score, thresholds, source=source, allow_empty=True)
 
     result: dict[str, Callable[[slice], Any]] = {}
     for name, score in [("softmax", Softmax()), ("APS", APS()), ("RAPS", RAPS())]:
         true_label = job(native.true_label_scores, score, labels)
         s = np.concatenate([true_label(block) for block in row_blocks(rows)])
         few = slice(0, 20 * k)
-        standard = Limits(np.full(k, conformal_quantile(s, 0.1)))
-        classwise = Limits(group_quantiles(s[few], labels[few], k, 0.1))
+        standard = Thresholds(np.full(k, conformal_quantile(s, 0.1)))
+        classwise = Thresholds(group_quantiles(s[few], labels[few], k, 0.1))
         groups = GroupedScores.sort(s, cluster_of_class[labels], 8)
-        many = [Limits(groups.quantiles(alpha)[cluster_of_class])
+        many = [Thresholds(groups.quantiles(alpha)[cluster_of_class])
                 for alpha in np.linspace(0.02, 0.3, 100)]  # fmt: skip
         sizes = sets(score, standard)(slice(0, max(1, n // 10)))[0]
         print(f"{name}: average size of the standard sets {sizes.mean():.1f}")
         result[f"true label, {name}"] = true_label
         result[f"sets, {name}, standard"] = sets(score, standard)
         result[f"sets, {name}, clustered"] = sets(
-            score, Limits(groups.quantiles(0.1)[cluster_of_class])
+            score, Thresholds(groups.quantiles(0.1)[cluster_of_class])
         )
         result[f"sets, {name}, classwise"] = sets(score, classwise)
         result[f"coverage, {name}, standard"] = job(
             native.set_coverage, score, labels, standard, allow_empty=True
         )
-        result[f"sizes, {name}, 100 vectors"] = job(native.set_sizes, score, LimitTable(many))
+        result[f"sizes, {name}, 100 vectors"] = job(native.set_sizes, score, ThresholdTable(many))
         result[f"p-values, {name}"] = job(native.p_values, score, *groups, cluster_of_class)
         result[f"score matrix, {name}"] = job(native.score_matrix, score)
         if name == "APS":

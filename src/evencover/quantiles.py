@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover._kernels import Limits
+from evencover._kernels import Thresholds as Thresholds
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.randomness import Use, uniforms
@@ -24,7 +24,6 @@ from evencover.randomness import Use, uniforms
 MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
 
 Alpha = float | str | Fraction | Decimal
-Thresholds = Limits  # what a method learns is what the kernels compare scores with
 
 
 def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -> Fraction:

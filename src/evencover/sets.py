@@ -233,17 +233,6 @@ class PredictionSets:
         return replace(self, index=rows.index)
 
 
-def most_probable_first(sizes: IntArray, classes: Array, rows: Array) -> Array:
-    """Order each row's classes by decreasing probability, or logit; ties stay as they are.
-
-    >>> p = np.array([[0.2, 0.1, 0.7], [0.5, 0.5, 0.0]])
-    >>> most_probable_first(np.array([3, 2]), np.array([0, 1, 2, 0, 1]), p)
-    array([2, 0, 1, 0, 1])
-    """
-    values = rows[np.repeat(np.arange(len(rows)), sizes), classes]
-    return classes[decreasing_within_rows(sizes, values)]
-
-
 def decreasing_within_rows(sizes: IntArray, values: FloatArray) -> IntArray:
     """The order in which each row's values decrease; equal ones stay as they are.
 

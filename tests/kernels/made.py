@@ -1,8 +1,8 @@
-"""Rows, random numbers and limits to compare the kernels on, ordinary ones and strange ones."""
+"""Rows, random numbers and thresholds to compare the kernels on, ordinary ones and strange ones."""
 
 import numpy as np
 
-from evencover._kernels import Draws, Limits
+from evencover._kernels import Draws, Thresholds
 from evencover.scores import APS, RAPS, SAPS, Softmax
 
 SCORES = [
@@ -54,10 +54,10 @@ def draws_of(rng, score, n, with_ids=False):
     return Draws(seed, 1 if score.is_random else None, 2, ids, first)
 
 
-def random_limits(rng, k, kind):
-    """Limits as the methods make them, and stranger ones."""
+def random_thresholds(rng, k, kind):
+    """Thresholds as the methods make them, and stranger ones."""
     if kind == "standard":
-        return Limits(np.full(k, rng.choice([0.0, 0.3, 0.9, 0.97, 1.0, 1.2, 5.0])))
+        return Thresholds(np.full(k, rng.choice([0.0, 0.3, 0.9, 0.97, 1.0, 1.2, 5.0])))
     upper = rng.choice([0.1, 0.5, 0.9, 0.99, 0.9999, 1.0, 1.05], size=k) + rng.normal(size=k) * 1e-3
     if kind == "clustered":
         upper = np.array([0.85, 0.9, 0.95])[rng.integers(0, 3, size=k)]
@@ -69,12 +69,12 @@ def random_limits(rng, k, kind):
     if kind == "always":
         upper[:] = np.inf
     if kind != "pair":
-        return Limits(upper)
+        return Thresholds(upper)
     upper[rng.random(k) < 0.3] = np.inf
     lower = upper - rng.random(k) * 0.1
     lower[np.isnan(lower) | (rng.random(k) < 0.2)] = np.inf
     lower[rng.random(k) < 0.2] = -np.inf
-    return Limits(upper, lower, rng.random(k))
+    return Thresholds(upper, lower, rng.random(k))
 
 
 KINDS = ["standard", "classwise", "clustered", "infinite", "never", "always", "pair"]

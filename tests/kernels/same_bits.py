@@ -1,17 +1,14 @@
 """Ask both kernels the same question: equal types, shapes and bits, on every instruction set."""
 
-import sys
-
 import numpy as np
 import pytest
-from kernels.made import KINDS, SCORES, draws_of, random_limits
+from kernels.made import KINDS, SCORES, draws_of, random_thresholds
 
 from evencover._kernels import BadRow, reference
 
 native = pytest.importorskip(
     "evencover._kernels.native", reason="the C++ kernels were not built", exc_type=ImportError
 )
-PARTS = [sys.modules["evencover._kernels.native"]]
 INSTRUCTION_SETS = native._native.instruction_sets()
 
 
@@ -38,8 +35,7 @@ def same_bits(name, *arguments, **options):
     expected = outcome(reference, name, *arguments, **options)
     with pytest.MonkeyPatch.context() as patch:
         for instruction_set in INSTRUCTION_SETS:
-            for module in (native, *PARTS):
-                patch.setattr(module, "INSTRUCTION_SET", instruction_set)
+            patch.setattr(native, "INSTRUCTION_SET", instruction_set)
             assert_same(outcome(native, name, *arguments, **options), expected)
     return expected
 
@@ -49,9 +45,9 @@ def all_same_bits(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds
     n, k = rows.shape
     options = {"logits": logits, "temperature": temperature}
     labels = rng.integers(0, k, size=n)
-    limits = [random_limits(rng, k, kind) for kind in kinds]
-    ranked = [each._replace(rank_limit=rng.integers(1, k + 1, size=k)) for each in limits]
-    few = limits[len(limits) // 2]._replace(rank_limit=rng.integers(1, 4, size=k))
+    thresholds = [random_thresholds(rng, k, kind) for kind in kinds]
+    ranked = [each._replace(rank_limit=rng.integers(1, k + 1, size=k)) for each in thresholds]
+    few = thresholds[len(thresholds) // 2]._replace(rank_limit=rng.integers(1, 4, size=k))
     same_bits("true_label_ranks", rows, labels, **options)
     same_bits("rank_matrix", rows, **options)
     for score in scores:
@@ -59,16 +55,16 @@ def all_same_bits(rng, rows, logits=False, temperature=1.0, scores=SCORES, kinds
         given = (score.kernel, rows, draws)
         same_bits("true_label_scores", *given, labels, **options)
         same_bits("score_matrix", *given, **options)
-        for each in [*limits, ranked[-1], few]:
+        for each in [*thresholds, ranked[-1], few]:
             for allow_empty in (True, False):
                 more = {"allow_empty": allow_empty, **options}
                 same_bits("prediction_sets", *given, each, **more)
                 same_bits("set_coverage", *given, labels, each, **more)
         for vectors in [
-            limits,
-            [each for each in limits if each.lower is None],
-            limits[:1],
-            [*limits[:2], *ranked[-2:], limits[-1]],
+            thresholds,
+            [each for each in thresholds if each.lower is None],
+            thresholds[:1],
+            [*thresholds[:2], *ranked[-2:], thresholds[-1]],
             ranked[:2],
         ]:
             same_bits("set_sizes", *given, vectors, **options)

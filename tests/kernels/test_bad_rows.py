@@ -9,7 +9,7 @@ from kernels.made import DTYPES, PLAIN, tied_rows
 from kernels.same_bits import all_same_bits, native, same_bits
 
 from evencover import InputError, StandardPredictor
-from evencover._kernels import BadRow, Draws, Limits, reference
+from evencover._kernels import BadRow, Draws, Thresholds, reference
 from evencover.scores import APS, Softmax
 
 pytestmark = pytest.mark.usefixtures("quick_reference")
@@ -20,7 +20,7 @@ def same_everywhere(score, rows, **options):
     """Every kernel gives the same answer; return those of the reference."""
     n, k = rows.shape
     given, labels = (score.kernel, rows, Draws(0, 1, 2)), np.zeros(n, dtype=np.int64)
-    limits = Limits(np.full(k, 0.9))
+    thresholds = Thresholds(np.full(k, 0.9))
     groups = (np.array([0.5]), np.array([0, 1]), np.zeros(k, dtype=np.int64))
     with np.errstate(all="ignore"):
         return [
@@ -28,9 +28,9 @@ def same_everywhere(score, rows, **options):
             same_bits("rank_matrix", rows, **options),
             same_bits("true_label_scores", *given, labels, **options),
             same_bits("score_matrix", *given, **options),
-            same_bits("prediction_sets", *given, limits, allow_empty=True, **options),
-            same_bits("set_coverage", *given, labels, limits, allow_empty=True, **options),
-            same_bits("set_sizes", *given, [limits], **options),
+            same_bits("prediction_sets", *given, thresholds, allow_empty=True, **options),
+            same_bits("set_coverage", *given, labels, thresholds, allow_empty=True, **options),
+            same_bits("set_sizes", *given, [thresholds], **options),
             same_bits("p_values", *given, *groups, **options),
         ]
 

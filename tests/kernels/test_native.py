@@ -8,10 +8,10 @@ import pytest
 from depth import IS_DEEP, examples, size
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.made import DTYPES, MAKERS, PLAIN, SCORES, draws_of, random_limits, softmax_rows
+from kernels.made import DTYPES, MAKERS, PLAIN, SCORES, draws_of, random_thresholds, softmax_rows
 from kernels.same_bits import all_same_bits, assert_same, native, same_bits
 
-from evencover._kernels import Draws, Limits, reference
+from evencover._kernels import Draws, Thresholds, reference
 from evencover.scores import APS, RAPS, Softmax
 
 pytestmark = pytest.mark.usefixtures("quick_reference")
@@ -121,24 +121,24 @@ def test_any_small_matrix(rows, seed):
     all_same_bits(rng, rows, scores=[Softmax(), APS(), RAPS(penalty=0.05, k_reg=1)])
     if not len(rows):
         return
-    # Limits that are scores themselves: the comparison decides in the last bit.
+    # Thresholds that are scores themselves: the comparison decides in the last bit.
     for score in SCORES:
         given = (score.kernel, rows, draws_of(rng, score, len(rows)))
         scores = reference.score_matrix(*given, **PLAIN)
-        limits = Limits(scores[rng.integers(len(rows))].copy())
-        same_bits("prediction_sets", *given, limits, allow_empty=True, **PLAIN)
+        thresholds = Thresholds(scores[rng.integers(len(rows))].copy())
+        same_bits("prediction_sets", *given, thresholds, allow_empty=True, **PLAIN)
 
 
 @pytest.mark.parametrize("score", SCORES, ids=repr)
-def test_limits_next_to_a_score(score):
+def test_thresholds_next_to_a_score(score):
     rng = np.random.default_rng(5)
     for make in MAKERS:
         given = (score.kernel, make(rng, 30, 60), draws_of(rng, score, 30))
         scores = reference.score_matrix(*given, **PLAIN)
         for limit in scores[np.arange(30), rng.integers(60, size=30)]:
             for near in (np.nextafter(limit, -np.inf), limit, np.nextafter(limit, np.inf)):
-                limits = Limits(np.full(60, near))
-                same_bits("prediction_sets", *given, limits, allow_empty=True, **PLAIN)
+                thresholds = Thresholds(np.full(60, near))
+                same_bits("prediction_sets", *given, thresholds, allow_empty=True, **PLAIN)
 
 
 def test_any_memory_layout(tmp_path):
@@ -185,7 +185,7 @@ def test_a_score_of_the_user_runs_on_the_reference():
 def test_several_threads_at_once():
     rng = np.random.default_rng(6)
     rows = softmax_rows(rng, 400, 200)
-    arguments = (APS().kernel, rows, Draws(6, 1, 2), random_limits(rng, 200, "pair"))
+    arguments = (APS().kernel, rows, Draws(6, 1, 2), random_thresholds(rng, 200, "pair"))
     expected = reference.prediction_sets(*arguments, allow_empty=True, **PLAIN)
     results = []
 

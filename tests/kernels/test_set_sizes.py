@@ -1,14 +1,14 @@
-"""Sizes under many vectors of limits at once, which C++ finds through a `LimitTable`."""
+"""Sizes under many vectors of thresholds at once, which C++ finds through a `ThresholdTable`."""
 
 from itertools import product
 
 import numpy as np
 import pytest
 from depth import IS_DEEP, size
-from kernels.made import KINDS, MAKERS, PLAIN, SCORES, draws_of, random_limits, softmax_rows
+from kernels.made import KINDS, MAKERS, PLAIN, SCORES, draws_of, random_thresholds, softmax_rows
 from kernels.same_bits import assert_same, same_bits
 
-from evencover._kernels import Draws, LimitTable, reference
+from evencover._kernels import Draws, ThresholdTable, reference
 from evencover.scores import APS, Softmax
 
 
@@ -22,12 +22,12 @@ from evencover.scores import APS, Softmax
     ids=lambda each: getattr(each, "__name__", str(each)),  # the same on every worker
 )
 def test_hundreds_of_vectors_at_once(score, maker):
-    """So many that scores reach more limits than the table lists, and some a few of them."""
+    """So many that scores reach more thresholds than the table lists, and some a few of them."""
     rng = np.random.default_rng(5)
     given = (score.kernel, maker(rng, size(20, 40), 40), draws_of(rng, score, size(20, 40)))
-    vectors = [random_limits(rng, 40, KINDS[t % len(KINDS)]) for t in range(size(80, 200))]
-    vectors += vectors[:20]  # equal limits
-    table = LimitTable(vectors)
+    vectors = [random_thresholds(rng, 40, KINDS[t % len(KINDS)]) for t in range(size(80, 200))]
+    vectors += vectors[:20]  # equal thresholds
+    table = ThresholdTable(vectors)
     assert_same(same_bits("set_sizes", *given, table, **PLAIN), [sizes_one_by_one(given, vectors)])
 
 
@@ -40,7 +40,7 @@ def test_more_vectors_than_a_table_takes(monkeypatch):
     monkeypatch.setattr("evencover._kernels.types.MOST_VECTORS", 5)
     rng = np.random.default_rng(6)
     given = (APS().kernel, softmax_rows(rng, 30, 9), Draws(6, 1, 2))
-    vectors = [random_limits(rng, 9, KINDS[t % len(KINDS)]) for t in range(17)]
+    vectors = [random_thresholds(rng, 9, KINDS[t % len(KINDS)]) for t in range(17)]
     same_bits("set_sizes", *given, vectors, **PLAIN)
 
 
@@ -48,7 +48,7 @@ def test_more_classes_than_sixteen_bits_count():
     rng = np.random.default_rng(7)
     rows = rng.random((2, 40_000)).astype(np.float32) + 0.5
     rows /= rows.sum(axis=1, keepdims=True)
-    vectors = [random_limits(rng, 40_000, kind) for kind in KINDS]
+    vectors = [random_thresholds(rng, 40_000, kind) for kind in KINDS]
     vectors.append(vectors[0]._replace(upper=np.full(40_000, 2.0)))
     given = (Softmax().kernel, rows, Draws(0, None, 2))
     [sizes] = same_bits("set_sizes", *given, vectors, **PLAIN)

@@ -7,19 +7,10 @@ no probabilities ends a kernel with `BadRow`.
 
 import os
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from evencover._kernels import reference
-from evencover._kernels.types import (
-    NO_DRAWS,
-    BadRow,
-    Draws,
-    Formula,
-    Limits,
-    LimitTable,
-    Position,
-    is_member,
-)
+from evencover._kernels.reference import *  # noqa: F403 - mypy reads these, C++ replaces them
+from evencover._kernels.types import *  # noqa: F403
 from evencover.errors import InputError
 
 
@@ -44,70 +35,5 @@ def _choose(wanted: str) -> ModuleType:
     return native
 
 
-if TYPE_CHECKING:
-    from evencover._kernels.reference import (
-        NAME,
-        counts_within,
-        p_values,
-        p_values_of,
-        prediction_sets,
-        random_bits,
-        rank_matrix,
-        ready_sets,
-        row_keys,
-        row_numbers,
-        score_matrix,
-        set_coverage,
-        set_sizes,
-        shortfalls,
-        true_label_ranks,
-        true_label_scores,
-        uniforms,
-    )
-else:
-    _chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
-    NAME = _chosen.NAME
-    counts_within = _chosen.counts_within
-    p_values = _chosen.p_values
-    p_values_of = _chosen.p_values_of
-    prediction_sets = _chosen.prediction_sets
-    random_bits = _chosen.random_bits
-    rank_matrix = _chosen.rank_matrix
-    ready_sets = _chosen.ready_sets
-    row_keys = _chosen.row_keys
-    row_numbers = _chosen.row_numbers
-    score_matrix = _chosen.score_matrix
-    set_coverage = _chosen.set_coverage
-    set_sizes = _chosen.set_sizes
-    shortfalls = _chosen.shortfalls
-    true_label_ranks = _chosen.true_label_ranks
-    true_label_scores = _chosen.true_label_scores
-    uniforms = _chosen.uniforms
-
-__all__ = [
-    "NAME",
-    "NO_DRAWS",
-    "BadRow",
-    "Draws",
-    "Formula",
-    "LimitTable",
-    "Limits",
-    "Position",
-    "counts_within",
-    "is_member",
-    "p_values",
-    "p_values_of",
-    "prediction_sets",
-    "random_bits",
-    "rank_matrix",
-    "ready_sets",
-    "row_keys",
-    "row_numbers",
-    "score_matrix",
-    "set_coverage",
-    "set_sizes",
-    "shortfalls",
-    "true_label_ranks",
-    "true_label_scores",
-    "uniforms",
-]
+_chosen = _choose(os.environ.get("EVENCOVER_KERNELS", "").strip().lower())
+globals().update({name: getattr(_chosen, name) for name in reference.__all__})

@@ -1,4 +1,4 @@
-"""The random numbers of rows, in NumPy: Philox of a row's id, or of its content and place."""
+"""The kernels in NumPy: the definition of what each computes, to the last bit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,39 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from evencover._kernels.types import BadRow, Draws, Formula, Limits, LimitTable, Position, is_member
+from evencover._kernels.types import (
+    BadRow,
+    Draws,
+    Formula,
+    Position,
+    Thresholds,
+    ThresholdTable,
+    is_member,
+)
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.validation import is_near_one
+
+__all__ = [
+    "NAME",
+    "counts_within",
+    "p_values",
+    "p_values_of",
+    "prediction_sets",
+    "random_bits",
+    "rank_matrix",
+    "ready_sets",
+    "row_keys",
+    "row_numbers",
+    "score_matrix",
+    "set_coverage",
+    "set_sizes",
+    "shortfalls",
+    "true_label_ranks",
+    "true_label_scores",
+    "uniforms",
+]
+
+NAME = "numpy"
 
 # Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): multipliers and Weyl increments of the key.
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -42,7 +72,12 @@ def random_bits(seed: int, use: int, ids: Array) -> Array:
 
 def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
     """One uniform in [0, 1) per row, with 53 random bits."""
-    return (random_bits(seed, use, ids) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return to_unit_interval(random_bits(seed, use, ids))
+
+
+def to_unit_interval(bits: Array) -> FloatArray:
+    """Uniforms from 64 random bits each."""
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 # The content of a row: a step of its columns' words, and of what float32 leaves over of float64.
@@ -53,7 +88,7 @@ _REST_STEP = 0x9E3779B97F4A7C15
 def row_contents(rows: Array) -> Array:
     """The content of each row in 64 bits; float16, float32 and float64 of equal values agree.
 
-    The float32 bits of neighbouring columns, shifted by the column, are multiplied in pairs, and
+    The float32 bits of neighboring columns, shifted by the column, are multiplied in pairs, and
     the products summed modulo 2**64 (as in NH, Black et al. 1999).
     """
     n_columns = rows.shape[1]
@@ -77,7 +112,7 @@ def _rest_contents(rows: Array, near: Array) -> Array:
 
 
 def _mixed(x: Array) -> Array:
-    """SplitMix64's finaliser (Steele, Lea, Flood 2014)."""
+    """SplitMix64's finalizer (Steele, Lea, Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -137,12 +172,10 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
             total = fixed_point(p).sum(axis=1)
             wraps = ~(p.sum(axis=1) < 2)  # 4097 ones are 1 again in 64 bits
             near = is_near_one(np.abs(total / FIXED_POINT - 1), rows)
-        bad = ~(in_range & near) | wraps
-        _refuse(bad)
+        _refuse(~(in_range & near) | wraps)
         return p
     top = p.max(axis=1, keepdims=True)
-    bad = ~np.isfinite(top[:, 0])  # NaN and +inf spread to the maximum; -inf is a masked class
-    _refuse(bad)
+    _refuse(~np.isfinite(top[:, 0]))  # NaN and +inf spread to the maximum; -inf is a masked class
     e = exp_nonpositive((p - top) / temperature)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)
@@ -208,20 +241,11 @@ def in_slices(kernel: Kernel) -> Kernel:
                 parts.append(kernel(*bound.args, **bound.kwargs))
             except BadRow as bad:
                 raise BadRow(start + bad.row) from None
-        return _joined(parts)
+        if isinstance(parts[0], tuple):
+            return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     return cast(Kernel, sliced)
-
-
-def _joined(parts: list[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], tuple):
-        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
-    return np.concatenate(parts)
-
-
-NAME = "numpy"
 
 
 @in_slices
@@ -273,7 +297,7 @@ def prediction_sets(
     formula: Formula,
     rows: Array,
     draws: Draws,
-    limits: Limits,
+    thresholds: Thresholds,
     *,
     allow_empty: bool,
     logits: bool,
@@ -282,13 +306,30 @@ def prediction_sets(
     """Set sizes (n,), and the classes of all sets one after the other (int32).
 
     Who is in a set is for `is_member` to say. Without `allow_empty` an empty set is given the
-    row's most probable class, the first of equals.
+    row's most probable class, the first of equals. The most probable class of a set comes first;
+    equal ones are in the order of their indices.
     """
-    [mask] = _members(formula, rows, draws, [limits], logits=logits, temperature=temperature)
+    options: Any = {"logits": logits, "temperature": temperature}
+    mask = _sets(formula, rows, draws, thresholds, allow_empty, **options)
+    places, classes = np.nonzero(mask)
+    order = np.lexsort((-rows[places, classes], places))
+    return mask.sum(axis=1), classes[order].astype(np.int32)
+
+
+def _sets(
+    formula: Formula,
+    rows: Array,
+    draws: Draws,
+    thresholds: Thresholds,
+    allow_empty: bool,
+    **options: Any,
+) -> Array:
+    """Which classes are in each row's set (n, K)."""
+    [mask] = _members(formula, rows, draws, [thresholds], **options)
     if not allow_empty:
         empty = np.flatnonzero(~mask.any(axis=1))
         mask[empty, rows[empty].argmax(axis=1)] = True
-    return mask.sum(axis=1), np.nonzero(mask)[1].astype(np.int32)
+    return mask
 
 
 # Rows (n, K) and their ids, or None -> where each row's classes begin (n + 1,), and the classes.
@@ -298,7 +339,7 @@ ReadySets = Callable[[Array, Array | None], tuple[IntArray, Array]]
 def ready_sets(
     formula: Formula,
     draws: Draws,
-    limits: Limits,
+    thresholds: Thresholds,
     *,
     allow_empty: bool,
     logits: bool,
@@ -309,7 +350,7 @@ def ready_sets(
 
     def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
         own = draws if ids is None else draws._replace(ids=ids)
-        sizes, classes = prediction_sets(formula, rows, own, limits, **options)
+        sizes, classes = prediction_sets(formula, rows, own, thresholds, **options)
         return np.concatenate([[0], np.cumsum(sizes)]), classes
 
     return sets
@@ -321,7 +362,7 @@ def set_coverage(
     rows: Array,
     draws: Draws,
     labels: IntArray,
-    limits: Limits,
+    thresholds: Thresholds,
     *,
     allow_empty: bool,
     logits: bool,
@@ -332,11 +373,9 @@ def set_coverage(
     Their sizes, whether they hold the rows' labels, and each row's most probable class (the first
     of equals).
     """
-    options: Any = {"allow_empty": allow_empty, "logits": logits, "temperature": temperature}
-    sizes, classes = prediction_sets(formula, rows, draws, limits, **options)
-    mask = np.zeros(rows.shape, dtype=bool)
-    mask[np.repeat(np.arange(len(rows)), sizes), classes] = True
-    return sizes, mask[np.arange(len(rows)), labels], rows.argmax(axis=1)
+    options: Any = {"logits": logits, "temperature": temperature}
+    mask = _sets(formula, rows, draws, thresholds, allow_empty, **options)
+    return mask.sum(axis=1), mask[np.arange(len(rows)), labels], rows.argmax(axis=1)
 
 
 @in_slices
@@ -344,27 +383,24 @@ def set_sizes(
     formula: Formula,
     rows: Array,
     draws: Draws,
-    vectors: Sequence[Limits] | LimitTable,
+    vectors: Sequence[Thresholds] | ThresholdTable,
     *,
     logits: bool,
     temperature: float,
 ) -> IntArray:
-    """Sizes (n, T) of the sets under each of T vectors of limits, from one pass over the rows."""
-    sizes = np.empty((len(rows), len(vectors)), dtype=np.int64)
+    """Count the sets' members under each of T vectors of thresholds (n, T), in one pass."""
     masks = _members(formula, rows, draws, vectors, logits=logits, temperature=temperature)
-    for place, mask in enumerate(masks):
-        sizes[:, place] = mask.sum(axis=1)
-    return sizes
+    return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
 
 
 def _members(
     formula: Formula,
     rows: Array,
     draws: Draws,
-    vectors: Sequence[Limits] | LimitTable,
+    vectors: Sequence[Thresholds] | ThresholdTable,
     **options: Any,
 ) -> Iterator[Array]:
-    """Which classes are in each row's set (n, K), under one vector of limits after the other."""
+    """Yield which classes are in each row's set (n, K), for one vector after the other."""
     scores = score_matrix(formula, rows, draws, **options)
     has_rank_limit = any(each.rank_limit is not None for each in vectors)
     ranks = rank_matrix(rows, **options) if has_rank_limit else None
@@ -410,27 +446,6 @@ def p_values_of(
         at_least = len(calibration) - np.searchsorted(calibration, scores[:, members], side="left")
         result[:, members] = (at_least + own_share[:, None]) / (len(calibration) + 1.0)
     return result
-
-
-__all__ = [
-    "NAME",
-    "counts_within",
-    "p_values",
-    "p_values_of",
-    "prediction_sets",
-    "random_bits",
-    "rank_matrix",
-    "ready_sets",
-    "row_keys",
-    "row_numbers",
-    "score_matrix",
-    "set_coverage",
-    "set_sizes",
-    "shortfalls",
-    "true_label_ranks",
-    "true_label_scores",
-    "uniforms",
-]
 
 
 def counts_within(ordered: FloatArray, classes: IntArray, values: FloatArray) -> IntArray:

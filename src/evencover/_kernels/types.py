@@ -1,4 +1,4 @@
-"""How every kernel says that it cannot read a row."""
+"""What the kernels take: formulas, random numbers, thresholds; and how they refuse a row."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 
+__all__ = [
+    "NO_DRAWS",
+    "BadRow",
+    "Draws",
+    "Formula",
+    "Position",
+    "ThresholdTable",
+    "Thresholds",
+    "is_member",
+]
+
 
 class BadRow(Exception):  # noqa: N818 - whoever knows the file's name makes the error of it
     """A row that holds no probabilities (or logits): the first one among the rows handed in.
 
-    Attributes
-    ----------
-    row
-        Its place among them. What is wrong with it is for those to say who know where it is from.
+    What is wrong with it is for those to say who know where it is from.
 
     >>> BadRow(3).row
     3
@@ -90,8 +98,8 @@ class Formula(NamedTuple):
         return self.penalty is not None
 
 
-class Limits(NamedTuple):
-    """What a method learns: one limit per class, or a randomised pair of limits.
+class Thresholds(NamedTuple):
+    """What a method learns: one threshold per class, or a randomized pair of them.
 
     ``upper`` (K,) is the threshold. For exact coverage ``lower`` (K,) is used instead with
     probability ``1 - upper_probability`` (K,). With ``rank_limit`` (K,) a class must also have at
@@ -103,18 +111,14 @@ class Limits(NamedTuple):
     upper_probability: FloatArray | None = None
     rank_limit: IntArray | None = None
 
-    def of_classes(self, places: IntArray) -> Limits:
-        """The entries at some places: those of each class's group, or of each row's label."""
-        return Limits(
-            self.upper[places],
-            None if self.lower is None else self.lower[places],
-            None if self.upper_probability is None else self.upper_probability[places],
-            None if self.rank_limit is None else self.rank_limit[places],
-        )
+    def of_classes(self, places: IntArray) -> Thresholds:
+        """Take the entries at some places: each class's group, or each row's label."""
+        own: Any = [None if each is None else each[places] for each in self]
+        return Thresholds(*own)
 
 
 def is_member(
-    scores: FloatArray, limits: Limits, coin: FloatArray, ranks: IntArray | None = None
+    scores: FloatArray, thresholds: Thresholds, coin: FloatArray, ranks: IntArray | None = None
 ) -> Array:
     """Whether classes are in the sets of their rows.
 
@@ -124,49 +128,49 @@ def is_member(
     Parameters
     ----------
     scores, ranks
-        Of every class in every row (n, K); or of one class per row (n,), and then the limits are
-        those of that class (`Limits.of_classes`). Without a rank limit no ranks are needed.
+        Of every class in every row (n, K); or of one class per row (n,), and then the thresholds
+        are those of that class (`Thresholds.of_classes`). Without a rank limit no ranks are needed.
     coin
         One per row (n,).
 
-    >>> pair = Limits(np.array([0.8, 0.8]), np.array([0.2, 0.5]), np.array([0.5, 0.5]))
+    >>> pair = Thresholds(np.array([0.8, 0.8]), np.array([0.2, 0.5]), np.array([0.5, 0.5]))
     >>> is_member(np.array([[0.6, 0.4], [0.6, 0.4]]), pair, np.array([0.1, 0.9]))
     array([[ True,  True],
            [False,  True]])
     >>> is_member(np.array([0.6, 0.4]), pair.of_classes(np.array([0, 1])), np.array([0.9, 0.9]))
     array([False,  True])
     """
-    limit = limits.upper
-    if limits.lower is not None and limits.upper_probability is not None:
+    upper, lower, upper_probability, rank_limit = thresholds
+    if lower is not None and upper_probability is not None:
         own_coin = coin if scores.ndim == 1 else coin[:, None]
-        limit = np.where(own_coin < limits.upper_probability, limits.upper, limits.lower)
-    inside = scores <= limit
-    if limits.rank_limit is not None:
+        upper = np.where(own_coin < upper_probability, upper, lower)
+    inside = scores <= upper
+    if rank_limit is not None:
         assert ranks is not None
-        inside &= ranks <= limits.rank_limit
+        inside &= ranks <= rank_limit
     return inside
 
 
 # Three ranks per vector must fit 16 bits; and so many vectors of 1000 classes fit a cache.
 MOST_VECTORS = 1 << 10
-# So many of the largest limits of each class are listed.
+# So many of the largest thresholds of each class are listed.
 N_TOP = 32
 
 
-class LimitTable:
-    """T vectors of limits (T at most `MOST_VECTORS`), prepared once for every block of rows.
+class ThresholdTable:
+    """T vectors of thresholds (T at most `MOST_VECTORS`), prepared once for every block of rows.
 
     Attributes
     ----------
     vectors
-        The `Limits` themselves; ``len`` and iteration go to them.
+        The `Thresholds` themselves; ``len`` and iteration go to them.
     arrays
-        What the C++ kernel reads. Vectors with one limit per class come first, then the
-        randomised pairs; ``vector_of`` (T,) tells which is which. +inf, which takes its class in
+        What the C++ kernel reads. Vectors with one threshold per class come first, then the
+        randomized pairs; ``vector_of`` (T,) tells which is which. +inf, which takes its class in
         without looking at the score, has rank -1 and is counted apart.
     """
 
-    def __init__(self, vectors: Sequence[Limits]) -> None:
+    def __init__(self, vectors: Sequence[Thresholds]) -> None:
         assert 0 < len(vectors) <= MOST_VECTORS
         self.vectors = list(vectors)
         pairs = np.array([each.lower is not None for each in vectors])
@@ -179,28 +183,30 @@ class LimitTable:
         )
         chances = _by_class([each.upper_probability for each in both], n_classes)
         finite = np.where(limits == np.inf, -np.inf, limits)
-        ranks, chance_ranks = _ranks(finite), _ranks(chances)
-        upper_ends, lower_ends = len(plain) + len(both), len(plain) + 2 * len(both)
+        plain_ranks, upper_ranks, lower_ranks = (
+            np.ascontiguousarray(part)
+            for part in np.split(_ranks(finite), [len(plain), len(plain) + len(both)], axis=1)
+        )
         self.arrays: dict[str, Any] = {
             "vector_of": vector_of.astype(np.int32),
             **_top(finite, chances, len(plain)),
             "limits": np.sort(finite, axis=1),
-            "plain_ranks": np.ascontiguousarray(ranks[:, : len(plain)]),
-            "upper_ranks": np.ascontiguousarray(ranks[:, len(plain) : upper_ends]),
-            "lower_ranks": np.ascontiguousarray(ranks[:, upper_ends:lower_ends]),
+            "plain_ranks": plain_ranks,
+            "upper_ranks": upper_ranks,
+            "lower_ranks": lower_ranks,
             "chances": np.sort(chances, axis=1),
-            "chance_ranks": chance_ranks,
+            "chance_ranks": _ranks(chances),
             **_infinite_limits(limits, chances, len(plain)),
         }
 
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def __iter__(self) -> Iterator[Limits]:
+    def __iter__(self) -> Iterator[Thresholds]:
         return iter(self.vectors)
 
     @classmethod
-    def parts(cls, vectors: Sequence[Limits]) -> list[LimitTable]:
+    def parts(cls, vectors: Sequence[Thresholds]) -> list[ThresholdTable]:
         """As many tables as the vectors need."""
         starts = range(0, len(vectors), MOST_VECTORS)
         return [cls(vectors[start : start + MOST_VECTORS]) for start in starts]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from evencover import _kernels
-from evencover._kernels import LimitTable
+from evencover._kernels import ThresholdTable
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block, IterableSource, Source
 from evencover.engine.blocks import blocks_of, joined, known_ids, map_blocks, map_source
@@ -322,8 +322,8 @@ class SizePass:
         by_rank = [place for place in places if limits[place].rank_limit is not None]
         plain = [place for place in places if limits[place].rank_limit is None]
         self.scoring, self.places = scoring, [*plain, *by_rank]
-        self.parts: list[LimitTable | list[Thresholds]] = [
-            *LimitTable.parts([limits[place] for place in plain])
+        self.parts: list[ThresholdTable | list[Thresholds]] = [
+            *ThresholdTable.parts([limits[place] for place in plain])
         ]
         if by_rank:
             self.parts.append([limits[place] for place in by_rank])

@@ -8,13 +8,6 @@
 #include <simde/x86/avx512.h>
 
 // What SIMDe 0.7.4 lacks.
-inline simde__m512d emulated_cvtps_pd(simde__m256 values) {
-    float from[8];
-    double to[8];
-    simde_mm256_storeu_ps(from, values);
-    for (int lane = 0; lane < 8; ++lane) to[lane] = static_cast<double>(from[lane]);
-    return simde_mm512_loadu_pd(to);
-}
 inline simde__m512 emulated_maskz_loadu_ps(simde__mmask16 kept, const float* at) {
     float lanes[16] = {};
     for (int lane = 0; lane < 16; ++lane) {
@@ -22,7 +15,6 @@ inline simde__m512 emulated_maskz_loadu_ps(simde__mmask16 kept, const float* at)
     }
     return simde_mm512_loadu_ps(lanes);
 }
-#define _mm512_cvtps_pd emulated_cvtps_pd
 #define _mm512_maskz_loadu_ps emulated_maskz_loadu_ps
 
 #define __AVX512F__ 1

@@ -1,6 +1,6 @@
 // What the Python module asks of the kernels: plain pointers in, plain pointers out.
 //
-// kernels.cpp is compiled once per instruction set; dispatch.hpp tells which can run.
+// kernels.cpp is compiled once per instruction set; module.cpp chooses what can run.
 #pragma once
 
 #include <cstddef>
@@ -52,9 +52,9 @@ struct Thresholds {
     const int64_t* rank_limit;
 };
 
-// Many vectors of limits by class, as limit_table.py arranges them: first `n_plain` vectors with one
+// Many vectors of thresholds, as types.py arranges them: first `n_plain` vectors with one
 // limit per class, then `n_pairs` with two. Ranks are within the class.
-struct LimitTable {
+struct ThresholdTable {
     int64_t n_plain;
     int64_t n_pairs;
     const int32_t* vector_of;
@@ -120,7 +120,6 @@ constexpr int64_t all_good = -1;
 struct Kernels {
     void (*random_bits)(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n,
                         uint64_t* result);
-    void (*uniforms)(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n, double* result);
     void (*row_keys)(const Rows&, const Draws&, uint64_t* keys);
     int64_t (*true_label_scores)(const Rows&, const Score&, const Draws&, const int64_t* labels,
                                  double* scores);
@@ -129,7 +128,7 @@ struct Kernels {
                                bool allow_empty, int64_t* sizes, ClassList& members);
     int64_t (*set_coverage)(const Rows&, const Score&, const Draws&, const int64_t* labels,
                             const Thresholds&, bool allow_empty, const SetCoverage& result);
-    int64_t (*set_sizes)(const Rows&, const Score&, const Draws&, const LimitTable&,
+    int64_t (*set_sizes)(const Rows&, const Score&, const Draws&, const ThresholdTable&,
                          int64_t* sizes);
     int64_t (*p_values)(const Rows&, const Score&, const Draws&, const GroupedScores&,
                         double* p_values);

@@ -1,4 +1,4 @@
-// Scratch memory of one call; grows, never shrinks, is not initialised.
+// Scratch memory of one call; grows, never shrinks, is not initialized.
 #pragma once
 
 #include <cstdint>

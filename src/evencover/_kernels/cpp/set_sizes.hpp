@@ -1,17 +1,15 @@
-// Set sizes under many threshold vectors: each row is ranked once, then counted for all vectors.
+// Set sizes under many vectors of thresholds: each row is ranked once, then counted for all vectors.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "candidates.hpp"
-#include "chooser.hpp"
 #include "descending_order.hpp"
-#include "limits.hpp"
-#include "row_numbers.hpp"
-#include "row_source.hpp"
-#include "score_index.hpp"
+#include "random.hpp"
+#include "score_matrix.hpp"
 
 EVENCOVER_BEGIN
 
@@ -22,21 +20,10 @@ struct RowScores {
     int64_t size;
 };
 
-// How many of n increasing values are at most x.
-inline int64_t count_at_most(const double* values, int64_t n, double x) {
-    const double* start = values;
-    while (n > 1) {
-        const int64_t half = n / 2;
-        start += half * (start[half - 1] <= x);
-        n -= half;
-    }
-    return start - values + (n == 1 && *start <= x);
-}
-
 // Counts, for one row after the other, the classes within the limits of every vector.
 class VectorCounter {
    public:
-    explicit VectorCounter(const LimitTable& table)
+    explicit VectorCounter(const ThresholdTable& table)
         : table_(table), n_vectors_(table.n_plain + table.n_pairs), counts_(n_vectors_) {}
 
     void count(const RowScores& row, double coin, int64_t* sizes) {
@@ -112,7 +99,7 @@ class VectorCounter {
                count_at_most(table_.tails + first_tail, n_tails, coin);
     }
 
-    const LimitTable& table_;
+    const ThresholdTable& table_;
     int64_t n_vectors_;
     Buffer<int16_t> counts_;
 };
@@ -124,7 +111,6 @@ class CandidateScorer {
     CandidateScorer(const Score& score, double largest_limit, int64_t n_classes)
         : score_(score),
           largest_limit_(largest_limit),
-          order_(score.needs_order ? n_classes : 0),
           scores_(n_classes) {}
 
     RowScores scores(const T* row, const Candidates<T>& candidates, double u) {
@@ -147,25 +133,26 @@ class CandidateScorer {
     Buffer<double> scores_;
 };
 
-template <class Source>
-inline int64_t set_sizes_from(Source& source, const Rows& rows, const Score& score,
-                              const Draws& draws, const LimitTable& table, int64_t* sizes) {
+inline int64_t set_sizes(const Rows& rows, const Score& score, const Draws& draws,
+                         const ThresholdTable& table, int64_t* sizes) {
     const int64_t n_classes = rows.n_classes;
     double largest = -infinity;
-    for (int64_t y = 0; y < n_classes; ++y) largest = std::max(largest, table.top_limits[y * table.n_top]);
-    Chooser chooser(score, largest, n_classes, n_classes);
-    CandidateScorer<typename Source::Value> scorer(score, largest, n_classes);
-    VectorCounter counter(table);
-    Candidates<typename Source::Value> candidates(n_classes);
-    RowNumbers numbers(rows, draws);
-    for (int64_t i = 0; i < rows.n_rows; ++i) {
-        numbers.go_to(i);
-        const auto* row = source.load(i);
-        if (!row || !chooser.choose(source, row, candidates)) return i;
-        counter.count(scorer.scores(row, candidates, numbers.u()), numbers.coin(),
-                      sizes + i * (table.n_plain + table.n_pairs));
+    for (int64_t y = 0; y < n_classes; ++y) {
+        largest = std::max(largest, table.top_limits[y * table.n_top]);
     }
-    return all_good;
+    VectorCounter counter(table);
+    return with_source(rows, [&](auto&& source) {
+        using T = typename std::decay_t<decltype(source)>::Value;
+        CandidateFilter filter(score, largest, n_classes, n_classes);
+        CandidateScorer<T> scorer(score, largest, n_classes);
+        Candidates<T> candidates(n_classes);
+        return each_row(source, rows, draws, [&](int64_t i, const T* row, double u, double coin) {
+            if (!filter.choose(source, row, candidates)) return false;
+            counter.count(scorer.scores(row, candidates, u), coin,
+                          sizes + i * (table.n_plain + table.n_pairs));
+            return true;
+        });
+    });
 }
 
 EVENCOVER_END

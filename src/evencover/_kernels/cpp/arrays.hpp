@@ -1,10 +1,11 @@
-// Arrays as the Python module takes them, and the checks of their shapes.
+// Arrays as the Python module takes and returns them, and the checks of their shapes.
 #pragma once
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 
 namespace nb = nanobind;
@@ -17,13 +18,6 @@ template <class T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Result = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using ResultMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using ClassArray = nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>;
-using PlaceArray = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
-
 void expect(bool condition, const char* rule) {
     if (!condition) throw std::invalid_argument(rule);
 }
@@ -53,10 +47,37 @@ void expect_offsets(const Vector<int64_t>& offsets, int64_t n_parts, int64_t siz
     }
 }
 
-void expect_classes(const Vector<int64_t>& classes, int64_t n_classes) {
-    for (int64_t i = 0; i < length(classes); ++i) {
-        expect(classes.data()[i] >= 0 && classes.data()[i] < n_classes, "class indices must exist");
+void expect_below(const int64_t* values, int64_t n, int64_t least, int64_t end) {
+    for (int64_t i = 0; i < n; ++i) {
+        expect(values[i] >= least && values[i] < end, "class indices and groups must exist");
     }
+}
+
+template <class Work>
+auto without_gil(Work work) {
+    nb::gil_scoped_release release;
+    return work();
+}
+
+// A new array of NumPy's.
+template <class T>
+struct Output {
+    nb::object array;
+    T* data;
+
+    template <class... Sizes>
+    explicit Output(const char* type, Sizes... shape)
+        : array(nb::module_::import_("numpy").attr("empty")(nb::make_tuple(shape...), type)),
+          data(nb::cast<nb::ndarray<T, nb::c_contig, nb::device::cpu>>(array).data()) {}
+};
+
+// Memory from malloc as an array that frees it.
+template <class T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(T* data, int64_t n) {
+    const nb::capsule owner(data ? static_cast<void*>(data) : std::malloc(1),
+                            [](void* memory) noexcept { std::free(memory); });
+    const size_t shape[] = {static_cast<size_t>(n)};
+    return {data, 1, shape, owner};
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "bits.hpp"
 #include "buffer.hpp"
+#include "lanes/lanes.hpp"
 #include "score.hpp"
 
 EVENCOVER_BEGIN
@@ -13,20 +13,42 @@ EVENCOVER_BEGIN
 template <class T>
 class DescendingOrder {
    public:
-    explicit DescendingOrder(int64_t n_classes) : items_(n_classes), other_(n_classes) {}
-
     // Puts all classes of the row in order.
     void sort(const T* row, int64_t n) {
-        n_ = n;
+        reserve(n);
         for (int64_t y = 0; y < n; ++y) put(y, row[y]);
         sort_items();
     }
 
     // Puts n of them in order, and visits their places in `classes`, which increase.
     void sort(const T* row, const int32_t* classes, int64_t n) {
-        n_ = n;
+        reserve(n);
         for (int64_t i = 0; i < n; ++i) put(i, row[classes[i]]);
         sort_items();
+    }
+
+    // Puts the most probable of n increasing classes first. Few are ranked by comparing all pairs:
+    // that is quicker than sorting, whose branches nobody can guess. Ties leave ranks over.
+    void put_first(const T* row, int32_t* classes, int64_t n) {
+        if (n < 2) return;
+        int32_t given[few];
+        Bits ranks[few], sum = 0;
+        if (n <= few) {
+            T values[few];
+            for (int64_t i = 0; i < n; ++i) {
+                given[i] = classes[i];
+                values[i] = row[classes[i]];
+            }
+            rank_few(values, n, ranks);
+            for (int64_t i = 0; i < n; ++i) sum += ranks[i];
+        }
+        if (static_cast<int64_t>(sum) == n * (n - 1) / 2) {
+            for (int64_t i = 0; i < n; ++i) classes[ranks[i]] = given[i];
+            return;
+        }
+        sort(row, classes, n);
+        for (int64_t i = 0; i < n; ++i) items_[i].place = classes[items_[i].place];
+        for (int64_t i = 0; i < n; ++i) classes[i] = items_[i].place;
     }
 
     // Calls visit(place, score) from the most probable on, until scores exceed `largest`.
@@ -44,20 +66,44 @@ class DescendingOrder {
 
    private:
     using Bits = decltype(bits(T{}));
+    using Ordered = decltype(ordered_bits(T{}));
+    static constexpr Bits below_sign = static_cast<Bits>(~Bits{0}) >> 1;
+    static constexpr int64_t few = 128;
     static constexpr int n_digits = static_cast<int>(sizeof(Bits));
 
     struct Item {
-        Bits key;  // the complement, so that increasing keys are decreasing probabilities
+        Bits key;  // increases as probabilities, or logits, decrease
         int32_t place;
     };
 
+    // How many values are larger than each; four at a time, lest the sums wait for each other.
+    static void rank_few(T* __restrict values, int64_t n, Bits* __restrict ranks) {
+        const int64_t end = (n + n_lanes - 1) / n_lanes * n_lanes;
+        for (int64_t i = n; i < end; ++i) values[i] = -static_cast<T>(infinity);
+        for (int64_t i = 0; i < end; ++i) ranks[i] = 0;
+        for (int64_t i = 0; i < n; i += 4) {
+            const T a = values[i], b = values[i + 1], c = values[i + 2], d = values[i + 3];
+            for (int64_t j = 0; j < end; ++j) {
+                ranks[j] += Bits{a > values[j]} + Bits{b > values[j]} + Bits{c > values[j]} +
+                            Bits{d > values[j]};
+            }
+        }
+    }
+
     double probability(int64_t i) const {
-        return static_cast<double>(number_of(static_cast<Bits>(~items_[i].key)));
+        return static_cast<double>(number_of(static_cast<Ordered>(items_[i].key ^ below_sign)));
+    }
+
+    void reserve(int64_t n) {
+        items_.reserve(n);
+        other_.reserve(n);
+        n_ = n;
     }
 
     void put(int64_t place, T p) {
         const T plus_zero = p + T{0};  // -0.0 becomes 0.0
-        items_[place] = {static_cast<Bits>(~bits(plus_zero)), static_cast<int32_t>(place)};
+        items_[place] = {static_cast<Bits>(ordered_bits(plus_zero)) ^ below_sign,
+                         static_cast<int32_t>(place)};
     }
 
     void sort_items() {

@@ -12,16 +12,6 @@
 #define EVENCOVER_BEGIN   \
     namespace evencover { \
     namespace EVENCOVER_ISA {
-// Before a loop over chains of operations: compilers that unroll it put one chain after the other,
-// and then each operation waits for the one before.
-#if defined(__GNUC__) && !defined(__clang__)
-#define EVENCOVER_NOT_UNROLLED _Pragma("GCC unroll 1")
-#elif defined(__clang__)
-#define EVENCOVER_NOT_UNROLLED _Pragma("clang loop unroll(disable)")
-#else
-#define EVENCOVER_NOT_UNROLLED
-#endif
-
 #define EVENCOVER_END \
     }                 \
     }

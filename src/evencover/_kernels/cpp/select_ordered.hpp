@@ -1,8 +1,8 @@
 // Which candidates are in the set of a score that goes by the order.
 //
 // Candidates fall into buckets by exponent and leading mantissa bits. The mass of the buckets
-// before bounds the scores of a bucket from both sides; only where a limit lies between the bounds
-// is the bucket sorted.
+// before bounds the scores of a bucket from both sides; only where a threshold lies between the
+// bounds is the bucket sorted.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,6 @@
 #include <cstring>
 
 #include "candidates.hpp"
-#include "limits.hpp"
-#include "place_masks.hpp"
-#include "score.hpp"
 
 EVENCOVER_BEGIN
 
@@ -178,7 +175,7 @@ class OrderedSelector {
             return leave_out_beyond(candidates, [=](int32_t y) { return upper[y]; });
         }
         return leave_out_beyond(candidates,
-                                [=](int32_t y) { return limit_of(thresholds_, y, coin); });
+                                [=](int32_t y) { return threshold_of(thresholds_, y, coin); });
     }
 
     template <class Limit>
@@ -210,8 +207,7 @@ class OrderedSelector {
         const int32_t* __restrict const bucket_of = bucket_of_.data();
         uint8_t* __restrict const flags = flags_.data();
         for (int64_t i = 0; i < size; ++i) flags[i] = may_be_in(i, bucket_of[i], classes[i]);
-        return list_places(size, places_.data(),
-                           [=](int64_t at) { return where_true(flags + at); });
+        return list_true(flags, size, places_.data());
     }
 
     // Sets the flags of those that are surely members, and lists those whose buckets are left to sort.
@@ -224,7 +220,7 @@ class OrderedSelector {
                                   [](int64_t, int32_t) { return true; });
         }
         return compare_bounds(
-            candidates, left, n_left, [&](int32_t y) { return limit_of(thresholds_, y, coin); },
+            candidates, left, n_left, [&](int32_t y) { return threshold_of(thresholds_, y, coin); },
             [&](int64_t rank, int32_t y) {
                 return !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
             });
@@ -281,7 +277,7 @@ class OrderedSelector {
                                                                 candidates.largest())
                                                 : softmax_score(placed[j].p);
             const bool in_rank = !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
-            flags_[placed[j].candidate] = (s <= limit_of(thresholds_, y, coin)) & in_rank;
+            flags_[placed[j].candidate] = (s <= threshold_of(thresholds_, y, coin)) & in_rank;
         }
         is_sorted_[b] = 1;
     }
@@ -299,6 +295,81 @@ class OrderedSelector {
     Buffer<int32_t> in_bucket_;
     Buffer<int32_t> unsure_;
     Buffer<Placed> placed_;
+};
+
+// The classes that an infinite threshold takes in, whatever their score.
+class InfiniteThresholds {
+   public:
+    InfiniteThresholds(const Thresholds& thresholds, int64_t n_classes)
+        : thresholds_(thresholds), n_classes_(n_classes), always_(n_classes) {
+        for (int64_t y = 0; y < n_classes; ++y) {
+            const bool free = is_free(thresholds, y, n_classes);
+            const bool upper = free && thresholds.upper[y] == infinity;
+            const bool lower = thresholds.lower ? free && thresholds.lower[y] == infinity : upper;
+            always_[y] = upper && lower;
+            exist_ |= upper || lower;
+            if (upper == lower) continue;
+            sometimes_.reserve(n_sometimes_ + 1);
+            sometimes_[n_sometimes_++] = static_cast<int32_t>(y);
+        }
+    }
+
+    bool exist() const { return exist_; }
+
+    // Writes a flag for each class.
+    void write(uint8_t* flags, double coin) const {
+        std::memcpy(flags, always_.data(), static_cast<size_t>(n_classes_));
+        for (int64_t i = 0; i < n_sometimes_; ++i) {
+            const int32_t y = sometimes_[i];
+            flags[y] = threshold_of(thresholds_, y, coin) == infinity;
+        }
+    }
+
+   private:
+    const Thresholds& thresholds_;
+    int64_t n_classes_;
+    Buffer<uint8_t> always_;
+    Buffer<int32_t> sometimes_;
+    int64_t n_sometimes_ = 0;
+    bool exist_ = false;
+};
+
+// Writes the set of one row of T, for scores that go by the order.
+template <class T>
+class OrderedSets {
+   public:
+    OrderedSets(const Score& score, const Thresholds& thresholds, int64_t n_classes, int64_t)
+        : n_classes_(n_classes),
+          infinite_(thresholds, n_classes),
+          largest_(thresholds, n_classes),
+          filter_(score, largest_.value(), n_classes, largest_.rank()),
+          selector_(score, thresholds, n_classes),
+          candidates_(n_classes),
+          flags_(n_classes + n_lanes) {}
+
+    // The size of the set, or -1 for a bad row.
+    template <class Source>
+    int64_t write(const Source& source, const typename Source::Value* row, double u, double coin,
+                  int32_t* classes) {
+        if (!filter_.choose(source, row, candidates_)) return -1;
+        const int64_t size = selector_.select(candidates_, u, coin, classes);
+        return infinite_.exist() ? add_infinite(coin, classes, size) : size;
+    }
+
+   private:
+    int64_t add_infinite(double coin, int32_t* classes, int64_t size) {
+        infinite_.write(flags_.data(), coin);
+        for (int64_t i = 0; i < size; ++i) flags_[classes[i]] = 1;
+        return list_true(flags_.data(), n_classes_, classes);
+    }
+
+    int64_t n_classes_;
+    InfiniteThresholds infinite_;
+    LargestThreshold largest_;
+    CandidateFilter filter_;
+    OrderedSelector<T> selector_;
+    Candidates<T> candidates_;
+    Buffer<uint8_t> flags_;
 };
 
 EVENCOVER_END

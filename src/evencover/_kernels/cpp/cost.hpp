@@ -1,4 +1,4 @@
-// What a comparison's cost is made of: how many rows a limit lets a class into, and by how much that
+// What a comparison's cost is made of: how many rows a threshold lets a class into, and by how much that
 // falls short of what the class's own rows would need.
 #pragma once
 

@@ -1,0 +1,132 @@
+// Sixteen lanes in two registers of AVX2.
+#pragma once
+
+#include "x86.hpp"
+
+EVENCOVER_BEGIN
+
+// For each choice of eight lanes the chosen ones in order, one byte each.
+struct PackedLanes {
+    uint64_t of[256];
+
+    constexpr PackedLanes() : of() {
+        for (uint32_t kept = 0; kept < 256; ++kept) {
+            int at = 0;
+            for (uint64_t lane = 0; lane < 8; ++lane) {
+                if (kept >> lane & 1) of[kept] |= lane << (8 * at++);
+            }
+        }
+    }
+};
+constexpr PackedLanes packed_lanes;
+
+inline __m256i chosen_lanes(uint32_t kept) {
+    const auto lanes = static_cast<long long>(packed_lanes.of[kept]);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(lanes));
+}
+
+struct FloatLanes {
+    __m256 low, high;
+
+    explicit FloatLanes(const float* at) : low(_mm256_loadu_ps(at)), high(_mm256_loadu_ps(at + 8)) {}
+    FloatLanes(const float* at, int64_t n) {  // zeros beyond n
+        float copy[n_lanes] = {};
+        for (int64_t l = 0; l < n && l < n_lanes; ++l) copy[l] = at[l];
+        low = _mm256_loadu_ps(copy);
+        high = _mm256_loadu_ps(copy + 8);
+    }
+
+    LaneMask at_least(float from) const {
+        const __m256 limit = _mm256_set1_ps(from);
+        return mask(_mm256_cmp_ps(low, limit, _CMP_GE_OQ), _mm256_cmp_ps(high, limit, _CMP_GE_OQ));
+    }
+    LaneMask at_least(const FloatLanes& limits) const {
+        return mask(_mm256_cmp_ps(low, limits.low, _CMP_GE_OQ),
+                    _mm256_cmp_ps(high, limits.high, _CMP_GE_OQ));
+    }
+    float* store(LaneMask kept, float* out) const {
+        if (!kept) return out;  // most have none
+        const uint32_t first = kept & 0xFF, second = kept >> 8;
+        _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(low, chosen_lanes(first)));
+        out += __builtin_popcount(first);
+        _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(high, chosen_lanes(second)));
+        return out + __builtin_popcount(second);
+    }
+
+   private:
+    static LaneMask mask(__m256 low, __m256 high) {
+        return static_cast<LaneMask>(_mm256_movemask_ps(low)) |
+               static_cast<LaneMask>(_mm256_movemask_ps(high)) << 8;
+    }
+};
+
+struct PlaceLanes {
+    __m256i first;
+
+    explicit PlaceLanes(int64_t place) : first(_mm256_set1_epi32(static_cast<int32_t>(place))) {}
+
+    int32_t* store(LaneMask kept, int32_t* out) const {
+        if (!kept) return out;
+        out = store_eight(first, kept & 0xFF, out);
+        return store_eight(_mm256_add_epi32(first, _mm256_set1_epi32(8)), kept >> 8, out);
+    }
+
+   private:
+    static int32_t* store_eight(__m256i from, uint32_t kept, int32_t* out) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                            _mm256_add_epi32(from, chosen_lanes(kept)));
+        return out + __builtin_popcount(kept);
+    }
+};
+
+struct LaneSums {
+    __m256i outside = _mm256_setzero_si256();  // a sign bit is set unless 0 <= value <= 1
+    __m256 low = _mm256_setzero_ps();
+    __m256 high = _mm256_setzero_ps();
+
+    void add(const FloatLanes& lanes) {
+        outside = _mm256_or_si256(outside, _mm256_or_si256(beyond(lanes.low), beyond(lanes.high)));
+        low = _mm256_add_ps(low, lanes.low);
+        high = _mm256_add_ps(high, lanes.high);
+    }
+    void add(const LaneSums& other) {
+        outside = _mm256_or_si256(outside, other.outside);
+        low = _mm256_add_ps(low, other.low);
+        high = _mm256_add_ps(high, other.high);
+    }
+    bool in_unit_interval() const {
+        return _mm256_movemask_ps(_mm256_castsi256_ps(outside)) == 0;
+    }
+    double total() const {
+        float lanes[n_lanes];
+        _mm256_storeu_ps(lanes, low);
+        _mm256_storeu_ps(lanes + 8, high);
+        double total = 0.0;
+        for (float lane : lanes) total += static_cast<double>(lane);
+        return total;
+    }
+
+   private:
+    static __m256i beyond(__m256 values) {
+        const __m256i b = _mm256_castps_si256(values);
+        return _mm256_or_si256(b, _mm256_sub_epi32(_mm256_set1_epi32(float_one), b));
+    }
+};
+
+// Sums of the products of neighboring words.
+struct PairSums {
+    static constexpr int64_t width = 8;
+    __m256i sum = _mm256_setzero_si256();
+
+    void add(const float* values, const uint32_t* shifts) {
+        const __m256i words =
+            _mm256_add_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values)),
+                             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(shifts)));
+        sum = _mm256_add_epi64(sum, _mm256_mul_epu32(words, _mm256_srli_epi64(words, 32)));
+    }
+    void store(uint64_t* sums) const {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums), sum);
+    }
+};
+
+EVENCOVER_END

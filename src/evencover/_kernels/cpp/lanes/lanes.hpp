@@ -1,0 +1,48 @@
+// Sixteen values at a time: one file per instruction set gives FloatLanes, PlaceLanes, LaneSums,
+// PairSums, where_true, where_equal and floats_from_halves, all with the same results.
+#pragma once
+
+#include <cstdint>
+
+#include "../numbers.hpp"
+
+EVENCOVER_BEGIN
+
+constexpr int64_t n_lanes = 16;
+constexpr int32_t float_one = 0x3F800000;
+
+using LaneMask = uint32_t;
+
+inline LaneMask first_lanes(int64_t n) { return (1u << n) - 1; }
+
+EVENCOVER_END
+
+#if defined(__AVX512F__)
+#include "avx512.hpp"
+#elif defined(__AVX2__)
+#include "avx2.hpp"
+#else
+#include "portable.hpp"
+#endif
+
+EVENCOVER_BEGIN
+
+// Writes the places below n that `mask_at` wants, and returns how many. It looks at whole lanes, so
+// what it reads must go on for n_lanes beyond n, and so must `places`.
+template <class MaskAt>
+inline int64_t list_places(int64_t n, int32_t* places, MaskAt mask_at) {
+    int32_t* out = places;
+    for (int64_t at = 0; at < n; at += n_lanes) {
+        LaneMask mask = mask_at(at);
+        if (n - at < n_lanes) mask &= first_lanes(n - at);
+        out = PlaceLanes(at).store(mask, out);
+    }
+    return out - places;
+}
+
+// The places of the flags that are set.
+inline int64_t list_true(const uint8_t* flags, int64_t n, int32_t* places) {
+    return list_places(n, places, [=](int64_t at) { return where_true(flags + at); });
+}
+
+EVENCOVER_END

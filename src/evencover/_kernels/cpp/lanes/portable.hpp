@@ -1,0 +1,119 @@
+// Sixteen lanes in plain C++, which compilers vectorize.
+#pragma once
+
+#include <cstring>
+
+EVENCOVER_BEGIN
+
+struct FloatLanes {
+    const float* values;
+    float copy[n_lanes];
+
+    explicit FloatLanes(const float* at) : values(at) {}
+    FloatLanes(const float* at, int64_t n) : values(copy), copy{} {
+        for (int64_t l = 0; l < n && l < n_lanes; ++l) copy[l] = at[l];
+    }
+    FloatLanes(const FloatLanes&) = delete;
+
+    // The whole mask is rarely wanted: most blocks have none.
+    LaneMask at_least(float from) const {
+        uint32_t any = 0;
+        for (int64_t l = 0; l < n_lanes; ++l) any |= values[l] >= from ? 1u : 0u;
+        LaneMask mask = 0;
+        if (any) {
+            for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{values[l] >= from} << l;
+        }
+        return mask;
+    }
+    LaneMask at_least(const FloatLanes& limits) const {
+        const float* const from = limits.values;
+        uint32_t any = 0;
+        for (int64_t l = 0; l < n_lanes; ++l) any |= values[l] >= from[l] ? 1u : 0u;
+        LaneMask mask = 0;
+        if (any) {
+            for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{values[l] >= from[l]} << l;
+        }
+        return mask;
+    }
+    float* store(LaneMask kept, float* out) const {
+        for (; kept; kept &= kept - 1) *out++ = values[lowest_bit(kept)];
+        return out;
+    }
+};
+
+struct PlaceLanes {
+    int64_t first;
+
+    explicit PlaceLanes(int64_t first_place) : first(first_place) {}
+
+    int32_t* store(LaneMask kept, int32_t* out) const {
+        for (; kept; kept &= kept - 1) *out++ = static_cast<int32_t>(first + lowest_bit(kept));
+        return out;
+    }
+};
+
+struct LaneSums {
+    uint32_t outside[n_lanes] = {};  // a sign bit is set unless 0 <= value <= 1
+    float sum[n_lanes] = {};
+
+    void add(const FloatLanes& lanes) {
+        for (int64_t l = 0; l < n_lanes; ++l) {
+            const uint32_t b = bits(lanes.values[l]);
+            outside[l] |= b | (static_cast<uint32_t>(float_one) - b);
+            sum[l] += lanes.values[l];
+        }
+    }
+    void add(const LaneSums& other) {
+        for (int64_t l = 0; l < n_lanes; ++l) {
+            outside[l] |= other.outside[l];
+            sum[l] += other.sum[l];
+        }
+    }
+    bool in_unit_interval() const {
+        uint32_t any = 0;
+        for (uint32_t lane : outside) any |= lane;
+        return any >> 31 == 0;
+    }
+    double total() const {
+        double total = 0.0;
+        for (float lane : sum) total += static_cast<double>(lane);
+        return total;
+    }
+};
+
+// Sums of the products of neighboring words.
+struct PairSums {
+    static constexpr int64_t width = 2;
+    uint64_t sum = 0;
+
+    void add(const float* values, const uint32_t* shifts) {
+        sum += uint64_t{bits(values[0]) + shifts[0]} * (bits(values[1]) + shifts[1]);
+    }
+    void store(uint64_t* sums) const { *sums = sum; }
+};
+
+inline LaneMask where_true(const uint8_t* flags) {
+    uint64_t words[2];
+    std::memcpy(words, flags, sizeof words);
+    LaneMask mask = 0;
+    if (words[0] | words[1]) {
+        for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{flags[l] != 0} << l;
+    }
+    return mask;
+}
+
+inline LaneMask where_equal(const int32_t* values, int32_t value) {
+    uint32_t any = 0;
+    for (int64_t l = 0; l < n_lanes; ++l) any |= values[l] == value ? 1u : 0u;
+    LaneMask mask = 0;
+    if (any) {
+        for (int64_t l = 0; l < n_lanes; ++l) mask |= LaneMask{values[l] == value} << l;
+    }
+    return mask;
+}
+
+inline void floats_from_halves(const uint16_t* halves, int64_t n, float* floats) {
+    for (int64_t j = 0; j < n; ++j) floats[j] = float_from_half(halves[j]);
+}
+
+EVENCOVER_END
