@@ -19,7 +19,7 @@ import numpy as np
 from evencover._kernels import Limits
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
-from evencover.randomness import Use, uniforms
+from evencover.randomness import RandomStream, uniforms
 
 MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
 
@@ -222,14 +222,18 @@ class GroupedScores(NamedTuple):
     def sort(cls, scores: FloatArray, groups: IntArray, n_groups: int) -> GroupedScores:
         """Arrange scores by group; rows of group -1 are left out."""
         if n_groups == 1:
-            own = np.sort(scores[groups == 0])
-            return cls(own, np.array([0, len(own)]))
+            return cls.one(scores[groups == 0])
         # Short integers are sorted by radix, which beats a sort by two keys several times over.
         kind = np.int16 if n_groups < 2**15 else np.int64
         order = np.argsort(scores)
         order = order[np.argsort(groups[order].astype(kind), kind="stable")]
         counts = np.bincount(groups + 1, minlength=n_groups + 1)
         return cls(scores[order[counts[0] :]], np.concatenate([[0], np.cumsum(counts[1:])]))
+
+    @classmethod
+    def one(cls, scores: FloatArray) -> GroupedScores:
+        """Arrange all scores as one group."""
+        return cls(np.sort(scores), np.array([0, len(scores)]))
 
     @property
     def counts(self) -> IntArray:
@@ -311,7 +315,7 @@ def break_ties(
     decides; where they differ, one draw per group includes or excludes each tie for all rows, so
     that a pair of thresholds still is enough. Either way the coverage is that of distinct scores.
     """
-    draw = uniforms(random_state, Use.THRESHOLD_TIES, np.arange(len(upper)))
+    draw = uniforms(random_state, RandomStream.THRESHOLD_TIES, np.arange(len(upper)))
     same = upper == lower
     return Thresholds(
         np.where(same | (draw < upper_share), upper, _just_below(upper)),

@@ -22,7 +22,7 @@ from evencover.validation import whole_number
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,19}")  # as Python and NumPy print an integer
 
 
-class Use(IntEnum):
+class RandomStream(IntEnum):
     """What a random number is for; the numbers are part of the file format, never reuse one."""
 
     SCORE = 1  # the uniform of APS and RAPS, for rows whose sets are wanted
@@ -44,12 +44,14 @@ def check_random_state(value: Any, owner: str) -> int:
     return whole_number(value, "random_state", owner, 0, 2**64 - 1)
 
 
-def uniforms(random_state: int, use: Use, ids: Array) -> FloatArray:
+def uniforms(random_state: int, use: RandomStream, ids: Array) -> FloatArray:
     """One uniform in [0, 1) per row id."""
     return _kernels.uniforms(int(random_state), int(use), ids)
 
 
-def random_order(random_state: int, use: Use, ids: Array, row_places: Array | None = None) -> Array:
+def random_order(
+    random_state: int, use: RandomStream, ids: Array, row_places: Array | None = None
+) -> Array:
     """A permutation of the rows that depends on their ids only, not on how they are arranged.
 
     Rows with the same id are in the random order of their places in the input: `row_places`, if
@@ -66,7 +68,7 @@ def random_order(random_state: int, use: Use, ids: Array, row_places: Array | No
 
 def order_of_repeated_ids(random_state: int, ids: Array, row_places: Array) -> tuple[Array, ...]:
     """What the order goes by where the random bits of `ids` are the same, first things first."""
-    bits = _kernels.random_bits(int(random_state), int(Use.REPEATED_IDS), row_places)
+    bits = _kernels.random_bits(int(random_state), int(RandomStream.REPEATED_IDS), row_places)
     return ids, bits, row_places
 
 

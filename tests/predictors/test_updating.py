@@ -204,7 +204,7 @@ def test_those_that_keep_no_rows_say_so(data, tmp_path):
     groups = np.arange(400) % 2
     grouped = RowGroupedPredictor().fit(rows, labels, groups=groups)
     for each in (given, grouped, tempered):
-        with pytest.raises(InputError, match=r"cannot be updated: this .* keeps no calibration"):
+        with pytest.raises(InputError, match="cannot be updated"):
             each.partial_fit(rows, labels)
         save(each, tmp_path / "model.safetensors", force=True)
         assert load(tmp_path / "model.safetensors").kept_scores_ is None

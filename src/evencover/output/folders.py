@@ -36,7 +36,7 @@ from evencover.output.writers import (
     write_sets,
 )
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import like_calibration
+from evencover.predictors.fitting import align_to_calibration
 from evencover.predictors.state import digest
 from evencover.taxonomy import MOST_PARTS, Taxonomy
 
@@ -239,7 +239,7 @@ def predict_to_folder(
     """
     folder = Path(folder).absolute()
     check_sets_format(f"part{ending}")
-    source = like_calibration(predictor, probabilities)
+    source = align_to_calibration(predictor, probabilities)
     if isinstance(source, IterableSource):
         raise InputError(
             "A folder of parts is made from files or arrays, which can be read again. "

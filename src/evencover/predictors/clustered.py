@@ -6,20 +6,21 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from math import ceil, floor, nan
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
-from evencover.errors import InputError, warn_caller
-from evencover.predictors.explanation import Details, Sharing, company, some_of, ways_out
-from evencover.predictors.fitting import CalibrationRows, followed_by
-from evencover.predictors.groups import Grouping, WeightedGroupPredictor
+from evencover.errors import warn_caller
+from evencover.predictors.explanation import ONE_THRESHOLD, Details, Sharing, company, some_of
+from evencover.predictors.fitting import CalibrationRows
+from evencover.predictors.groups import Grouping, GroupPredictor
+from evencover.predictors.method import ClassValues
 from evencover.predictors.state import Field
 from evencover.quantiles import Alpha, GroupedScores, conformal_ranks, exact_fraction
-from evencover.validation import whole_number
+from evencover.validation import OPEN_SHARE, Check, unless, whole_number
 
 LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
 
@@ -236,7 +237,7 @@ def _cells(row: ClusterGuarantee) -> list[str]:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ClusteredPredictor(WeightedGroupPredictor):
+class ClusteredPredictor(GroupPredictor):
     """One threshold per cluster of classes; clusters are found on one part of the rows.
 
     A random share gamma of the calibration rows (D1) places each class by its score quantiles,
@@ -279,6 +280,7 @@ class ClusteredPredictor(WeightedGroupPredictor):
         One `ClusterGuarantee` per cluster, the null cluster last.
     """
 
+    target_prevalence: ClassValues | None = None
     gamma: float | str = "auto"
     n_clusters: int | str = "auto"
 
@@ -294,6 +296,11 @@ class ClusteredPredictor(WeightedGroupPredictor):
         "of all calibrations; a class is promised as much only as far as its scores are like its "
         "cluster's, and classes with too few rows to join a cluster are promised nothing."
     )
+    constraints: ClassVar[dict[str, Check]] = {
+        "gamma": unless(("auto",), OPEN_SHARE),
+        "n_clusters": unless(("auto",), partial(whole_number, low=1)),
+    }
+    cause: ClassVar[str] = ONE_THRESHOLD
     state: ClassVar[dict[str, Field]] = {
         "cluster_of_class_": Field(int, "K"),
         "n_clusters_": Field(int),
@@ -365,17 +372,6 @@ class ClusteredPredictor(WeightedGroupPredictor):
             return gamma, int(self.n_clusters)
         return gamma, automatic_n_clusters(gamma, enough)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        owner = type(self).__name__
-        if self.n_clusters != "auto":
-            whole_number(self.n_clusters, "n_clusters", owner, 1)
-        if self.gamma != "auto" and not (_is_real(self.gamma) and 0 < float(self.gamma) < 1):
-            raise InputError(
-                f"The 'gamma' parameter of {owner} must be 'auto' or a number in (0, 1). "
-                f"Got {self.gamma!r} instead."
-            )
-
     # ---- what was learnt ---------------------------------------------------------------------
 
     def learnt(self) -> dict[str, Any]:
@@ -411,10 +407,9 @@ class ClusteredPredictor(WeightedGroupPredictor):
         return {"Cluster": ["none" if m < 0 else str(m) for m in self.cluster_of_class_.tolist()]}
 
     def _cause(self, under: IntArray) -> str:
-        needs, counts = self.row_needs(), self.class_counts_[under]
         if not self.n_clusters_:
-            cause = "One threshold serves all classes, so hard classes are covered less and easy"
-            return f"{cause} ones more. {ways_out(counts, needs)}"
+            return super()._cause(under)
+        needs, counts = self.row_needs(), self.class_counts_[under]
         null = self.cluster_of_class_[under] < 0
         sentences = []
         if null.any():
@@ -449,10 +444,6 @@ class ClusteredPredictor(WeightedGroupPredictor):
         )
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating) and not isinstance(value, bool)
-
-
 def cluster_groups(
     rows: CalibrationRows, cluster_of_class: IntArray
 ) -> tuple[GroupedScores, IntArray]:
@@ -460,6 +451,9 @@ def cluster_groups(
 
     Classes outside all clusters (-1) are compared with everyone: the STANDARD threshold.
     """
-    everyone = rows.by(np.zeros_like(cluster_of_class))
-    groups = followed_by(rows.by(cluster_of_class), everyone)
+    own = rows.by(cluster_of_class)
+    groups = GroupedScores(
+        np.concatenate([own.scores, np.sort(rows.scores)]),
+        np.append(own.offsets, len(own.scores) + len(rows.scores)),
+    )
     return groups, np.where(cluster_of_class < 0, cluster_of_class.max() + 1, cluster_of_class)

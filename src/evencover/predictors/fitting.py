@@ -16,10 +16,10 @@ from evencover.data.open import as_source
 from evencover.data.source import Block, Source, in_order
 from evencover.engine.blocks import gathered, joined, known_ids, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
-from evencover.predictors.method import Method
-from evencover.predictors.rule import Scoring
+from evencover.predictors.method import MethodContract
+from evencover.predictors.rule import BoundScore
 from evencover.quantiles import GroupedScores, calibration_scores, exact_fraction
-from evencover.randomness import Use, places, random_order, row_ids, uniforms
+from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
 from evencover.scores import make_score
 from evencover.validation import class_labels
 
@@ -52,26 +52,28 @@ class CalibrationRows(NamedTuple):
     label_values: FloatArray | None = None
 
     def split(self, n_first: int, random_state: int) -> tuple[CalibrationRows, CalibrationRows]:
-        """The first `n_first` rows in the random order of their ids, and the others."""
-        order = random_order(random_state, Use.SPLIT, self.ids)
+        """Split off the first `n_first` rows in the random order of their ids."""
+        order = random_order(random_state, RandomStream.SPLIT, self.ids)
         return self.take(order[:n_first]), self.take(order[n_first:])
 
     def by(self, group_of_class: IntArray) -> GroupedScores:
-        """Their scores in groups of classes; classes of group -1 are left out."""
-        if not group_of_class.any():  # all are in group 0: no row needs to be asked
-            return GroupedScores(np.sort(self.scores), np.array([0, len(self.scores)]))
+        """Sort the scores within groups of classes; classes of group -1 are left out."""
+        if not group_of_class.any():  # all are in group 0
+            return GroupedScores.one(self.scores)
         n_groups = int(group_of_class.max()) + 1
         return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
 
+    def followed_by(self, other: CalibrationRows) -> CalibrationRows:
+        """Append rows; a column that either lacks is left out."""
+        columns = (
+            None if mine is None or theirs is None else np.concatenate([mine, theirs])
+            for mine, theirs in zip(self, other, strict=True)
+        )
+        return CalibrationRows(*columns)  # type: ignore[arg-type]
+
     def take(self, rows: Array | slice) -> CalibrationRows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return CalibrationRows(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
-
-
-def followed_by(first: GroupedScores, second: GroupedScores) -> GroupedScores:
-    """The groups of both, one after the other."""
-    offsets = np.append(first.offsets, len(first.scores) + second.offsets[1:])
-    return GroupedScores(np.concatenate([first.scores, second.scores]), offsets)
 
 
 # ---- order, copies and folds ---------------------------------------------------------------------
@@ -86,7 +88,7 @@ def ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, Float
     ordered = rows.scores[order]
     if (ordered[1:] != ordered[:-1]).all():
         return order, None
-    draws = uniforms(random_state, Use.TIES, rows.ids)
+    draws = uniforms(random_state, RandomStream.TIES, rows.ids)
     return np.lexsort((rows.labels, draws, rows.scores)), draws
 
 
@@ -178,7 +180,7 @@ class TrueLabels:
     Labels and ranks take as few bytes as their number allows.
     """
 
-    scoring: Scoring
+    scoring: BoundScore
     with_ranks: bool
     with_values: bool
 
@@ -197,11 +199,11 @@ class TrueLabels:
 
 
 def base_rows(
-    method: Method, source: Source, ids: Any, groups: Any, executor: Any
+    method: MethodContract, source: Source, ids: Any, groups: Any, executor: Any
 ) -> CalibrationRows:
     """Read all rows, and bring the base scores of their labels here."""
     ids = known_ids(source, ids)
-    scoring, with_ranks = method.scoring(source.logits), "ranks" in method.needs
+    scoring, with_ranks = method.bound_score(source.logits), "ranks" in method.needs
     with_values = "label values" in method.needs and scoring.score.is_random
     score = TrueLabels(scoring, with_ranks, with_values)
     parts = map_source(source, ids, score, joined, executor)
@@ -212,7 +214,7 @@ def base_rows(
 
 
 def with_scores(
-    method: Method, rows: CalibrationRows, n_classes: int, class_names: Sequence[str] | None
+    method: MethodContract, rows: CalibrationRows, n_classes: int, class_names: Sequence[str] | None
 ) -> CalibrationRows:
     """Give the rows the method's own scores, which may depend on class counts and names."""
     counts = np.bincount(rows.labels, minlength=n_classes)
@@ -229,15 +231,8 @@ def note_large_alpha(alpha: Any) -> None:
         )
 
 
-def calibration_source(probabilities: Any, labels: Any, ids: Any, class_names: Any) -> Source:
-    """Open the calibration rows, which must have labels."""
-    source = as_source(probabilities, labels, ids=ids, class_names=class_names)
-    require_labels(source, "Calibration")
-    return source
-
-
 def rows_of_scores(
-    method: Method,
+    method: MethodContract,
     scores: Any,
     labels: Any,
     n_classes: int,
@@ -294,7 +289,7 @@ def warn_of_repeated_ids(ids: Array) -> None:
         )
 
 
-def require_fitted(predictor: Method) -> None:
+def require_fitted(predictor: MethodContract) -> None:
     """Refuse a predictor that has learnt nothing yet."""
     if not hasattr(predictor, "thresholds_"):
         raise NotFittedError(
@@ -303,8 +298,8 @@ def require_fitted(predictor: Method) -> None:
         )
 
 
-def like_calibration(
-    predictor: Method, probabilities: Any, labels: Any = None, ids: Any = None
+def align_to_calibration(
+    predictor: MethodContract, probabilities: Any, labels: Any = None, ids: Any = None
 ) -> Source:
     """The rows as a source that has the predictor's classes; the caller's own is left alone.
 
@@ -331,7 +326,7 @@ def like_calibration(
     return source if labels is None else as_source(source, labels)
 
 
-def _names_of_classes(predictor: Method, source: Source) -> Sequence[str] | None:
+def _names_of_classes(predictor: MethodContract, source: Source) -> Sequence[str] | None:
     """The names of the calibration classes; their numbers, if the input names them by these."""
     names: Sequence[str] | None = predictor.class_names_
     if names is None and source.class_names is not None:
@@ -366,7 +361,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names[:3])) + more
 
 
-def is_calibration_data(predictor: Method, source: Source) -> bool:
+def is_calibration_data(predictor: MethodContract, source: Source) -> bool:
     """Return whether rows that have been read calibrated the predictor."""
     return any(text == source.fingerprint for text, _ in predictor.fingerprints_)
 

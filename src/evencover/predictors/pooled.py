@@ -13,6 +13,7 @@ t is the conformal rank of held-out levels. c = 0 is CLASSWISE; c = inf with sha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil, inf
 from typing import ClassVar, NamedTuple
 
@@ -21,6 +22,7 @@ import numpy as np
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
+from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import enough_for_classwise
 from evencover.predictors.fitting import (
     N_FOLDS,
@@ -33,16 +35,17 @@ from evencover.predictors.fitting import (
     one_of_each,
     with_same_id,
 )
+from evencover.predictors.method import ClassValues
 from evencover.predictors.prevalence import (
-    TargetPredictor,
-    sorted_with,
+    class_weights,
+    sorted_weights,
     weighted_p_values,
     weighted_thresholds,
 )
 from evencover.predictors.state import Field
 from evencover.quantiles import GroupedScores, Thresholds, break_ties, exact_fraction
-from evencover.randomness import Use, random_order
-from evencover.validation import raise_unknown, real_number
+from evencover.randomness import RandomStream, random_order
+from evencover.validation import Check, one_of, real_number, unless
 
 SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
 LEAST_STRENGTH, MOST_STRENGTH = 5.0, 200.0  # no prior outweighs hundreds of examples
@@ -115,7 +118,7 @@ def moment_strength(hits: IntArray, n: IntArray, alpha: float) -> float:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PooledPredictor(TargetPredictor):
+class PooledPredictor(BasePredictor):
     """Class-specific thresholds by partial pooling.
 
     Each class's score distribution combines its own calibration scores with a prior fitted to all
@@ -154,6 +157,7 @@ class PooledPredictor(TargetPredictor):
         The level t that all classes share; with a target prevalence the largest of theirs.
     """
 
+    target_prevalence: ClassValues | None = None
     strength: float | str = "auto"
     shared: float = 0.1
     split: str = "crossfit"
@@ -165,13 +169,18 @@ class PooledPredictor(TargetPredictor):
         "is guaranteed with split='holdout', and otherwise close to 1 - alpha."
     )
     needs: ClassVar[tuple[str, ...]] = ("label values",)
-    fate_of_missing_classes: ClassVar[str] = "their thresholds are predicted from the other classes"
+    missing_class_note: ClassVar[str] = "their thresholds are predicted from the other classes"
+    constraints: ClassVar[dict[str, Check]] = {
+        "strength": unless(("auto", inf), partial(real_number, low=0)),
+        "shared": partial(real_number, low=0, high=1),
+        "split": one_of("crossfit", "holdout"),
+    }
     state: ClassVar[dict[str, Field]] = {
-        "pooled_scores_": Field(float, "N", for_p_values=True),
-        "own_places_": Field(int, "N", for_p_values=True),
+        "pooled_scores_": Field(float, "N"),
+        "own_places_": Field(int, "N"),
         "own_weight_": Field(float, "K"),
         "expected_": Field(float, "KP"),
-        "calibration_levels_": Field(float, "?", for_p_values=True),
+        "calibration_levels_": Field(float, "?"),
         "level_weights_": Field(float, "?", optional=True),
         "strength_": Field(float),
         "level_": Field(float),
@@ -191,7 +200,7 @@ class PooledPredictor(TargetPredictor):
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         by_score, tie_draws = ascending(rows, self.random_state)
-        order = random_order(self.random_state, Use.FOLDS, rows.ids)
+        order = random_order(self.random_state, RandomStream.FOLDS, rows.ids)
         copies = find_copies(rows, by_score, has_ties=tie_draws is not None)
         together = with_same_id(copies, rows.ids, order)
         counts = np.zeros(len(order), dtype=bool)  # one of each group of copies
@@ -217,10 +226,9 @@ class PooledPredictor(TargetPredictor):
             levels = self._level(labels, place)
         labels, levels = labels[once], levels[once]
         self.calibration_levels_ = np.sort(levels)
-        self._read_target()
         self.level_weights_ = None
         if self.target_prevalence_ is not None:
-            self.level_weights_ = sorted_with(levels, self._class_weights()[labels])[1]
+            self.level_weights_ = sorted_weights(levels, class_weights(self)[labels])
         if self.strength == 0:
             self.level_ = float(1 - exact_fraction(self.alpha))
             return self._own_groups().thresholds(
@@ -300,9 +308,9 @@ class PooledPredictor(TargetPredictor):
         """Level of each class, or the randomized pair: the same for all without a target."""
         levels = self.calibration_levels_
         if self.level_weights_ is not None:
-            own = self._class_weights()
+            own = class_weights(self)
             return Thresholds(weighted_thresholds(levels, self.level_weights_, own, self.alpha))
-        common = GroupedScores(levels, np.array([0, len(levels)]))
+        common = GroupedScores.one(levels)
         found = common.thresholds(self.alpha, exact=self.exact, random_state=self.random_state)
         return found.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
 
@@ -343,7 +351,7 @@ class PooledPredictor(TargetPredictor):
         place = np.searchsorted(self.pooled_scores_, scores)
         level = self._level(np.broadcast_to(classes, scores.shape), place)
         if self.level_weights_ is not None:
-            kept, own = (self.calibration_levels_, self.level_weights_), self._class_weights()
+            kept, own = (self.calibration_levels_, self.level_weights_), class_weights(self)
             return weighted_p_values(level, *kept, own[classes], own_share)
         n_levels = len(self.calibration_levels_)
         at_least = n_levels - np.searchsorted(self.calibration_levels_, level)
@@ -368,21 +376,6 @@ class PooledPredictor(TargetPredictor):
         cause = f"{borrowed:.0f}% of {whose} is borrowed from other classes; that was too strict."
         on_their_own = enough_for_classwise(self.class_counts_[under], self.row_needs())
         return f"{cause} {on_their_own}." if on_their_own else cause
-
-    # ---- parameters --------------------------------------------------------------------------
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        owner = type(self).__name__
-        if self.split not in ("crossfit", "holdout"):
-            raise_unknown("split", self.split, ("crossfit", "holdout"))
-        if self.strength not in ("auto", inf):
-            real_number(self.strength, "strength", owner, 0)
-        if real_number(self.shared, "shared", owner, 0) > 1:
-            raise InputError(
-                f"The 'shared' parameter of {owner} must be a number from 0 to 1. "
-                f"Got {self.shared!r} instead."
-            )
 
 
 def _normal_score(u: FloatArray) -> FloatArray:

@@ -24,7 +24,7 @@ from evencover.validation import are_probabilities, raise_bad_row, score_rows
 
 
 @dataclass(frozen=True)
-class Scoring:
+class BoundScore:
     """A score, what the numbers are, and where its random numbers come from.
 
     `assumed` logits are known from the model only, not from the input: rows that are probabilities
@@ -110,7 +110,7 @@ class Scoring:
 
 
 @dataclass(frozen=True)
-class Rule:
+class SetRule:
     """All that decides whether a class is in the set of a row; made once, used for every block.
 
     Parameters
@@ -125,7 +125,7 @@ class Rule:
         One per class, or None.
     """
 
-    scoring: Scoring
+    scoring: BoundScore
     limits: Thresholds
     allow_empty: bool
     class_names: Sequence[str] | None

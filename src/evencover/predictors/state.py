@@ -26,14 +26,11 @@ class Field(NamedTuple):
         letter stands for the same size in all fields. None: a plain value.
     optional
         Whether it may be None.
-    for_p_values
-        Whether only p-values need it: workers that make sets are not sent it.
     """
 
     kind: type
     shape: str | None = None
     optional: bool = False
-    for_p_values: bool = False
 
 
 def digest(predictor: Any) -> str:

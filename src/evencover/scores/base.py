@@ -13,7 +13,7 @@ from evencover import _kernels
 from evencover._kernels import BadRow, Draws, Formula, Position
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.quantiles import Thresholds
-from evencover.randomness import Use, check_random_state, row_ids
+from evencover.randomness import RandomStream, check_random_state, row_ids
 from evencover.validation import class_labels, raise_bad_row, real_number, score_rows
 
 
@@ -143,9 +143,11 @@ class Score(ABC):
         Where nothing is random u = 1, the class's whole own mass. Calibration rows and rows whose
         sets are wanted never share a number, whatever their ids.
         """
-        use = Use.CALIBRATION_SCORE if calibrating else Use.SCORE
+        use = RandomStream.CALIBRATION_SCORE if calibrating else RandomStream.SCORE
         score_use = int(use) if self.is_random else None
-        return Draws(int(random_state), score_use, int(Use.EXACT) if exact else None, ids, first)
+        return Draws(
+            int(random_state), score_use, int(RandomStream.EXACT) if exact else None, ids, first
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, as `make_score` takes them."""
