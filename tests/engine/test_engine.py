@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evencover import InputError
-from evencover.engine.blocks import map_blocks, n_threads, one_of_many
+from evencover.threads import map_on_threads, n_threads, one_of_many
 
 THREADS = [1, 2, 4]
 
@@ -25,11 +25,11 @@ def slow_for_even(number):
 
 
 def test_results_come_in_the_order_of_the_blocks(threads):
-    assert list(map_blocks(slow_for_even, range(30))) == [n * n for n in range(30)]
+    assert list(map_on_threads(slow_for_even, range(30))) == [n * n for n in range(30)]
 
 
 def test_no_blocks_give_no_results(threads):
-    assert list(map_blocks(slow_for_even, [])) == []
+    assert list(map_on_threads(slow_for_even, [])) == []
 
 
 def test_only_a_few_blocks_are_read_ahead(threads):
@@ -40,7 +40,7 @@ def test_only_a_few_blocks_are_read_ahead(threads):
             read.append(number)
             yield number
 
-    for done, _ in enumerate(map_blocks(slow_for_even, reader()), start=1):
+    for done, _ in enumerate(map_on_threads(slow_for_even, reader()), start=1):
         assert len(read) <= done + 2 * threads
 
 
@@ -51,7 +51,7 @@ def test_every_thread_works(threads):
         meeting.wait(timeout=10)  # fails unless as many blocks as threads are under way
         return threading.get_ident()
 
-    assert len(set(map_blocks(meet, range(threads)))) == threads
+    assert len(set(map_on_threads(meet, range(threads)))) == threads
 
 
 def test_an_error_in_the_function_is_passed_on(threads):
@@ -63,7 +63,7 @@ def test_an_error_in_the_function_is_passed_on(threads):
             raise InputError("block 5 is bad")
         return number
 
-    results = map_blocks(function, range(1000))
+    results = map_on_threads(function, range(1000))
     assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(InputError, match="block 5 is bad"):
         next(results)
@@ -77,7 +77,7 @@ def test_an_error_in_the_reader_is_passed_on(threads):
         raise InputError("the file ends")
 
     with pytest.raises(InputError, match="the file ends"):
-        list(map_blocks(slow_for_even, reader()))
+        list(map_on_threads(slow_for_even, reader()))
 
 
 def test_the_first_error_in_the_order_of_blocks_is_the_one_shown(threads):
@@ -86,13 +86,13 @@ def test_the_first_error_in_the_order_of_blocks_is_the_one_shown(threads):
         raise InputError(f"block {number}")
 
     with pytest.raises(InputError, match="block 0"):
-        list(map_blocks(function, range(8)))
+        list(map_on_threads(function, range(8)))
 
 
 def test_nothing_runs_on_after_an_early_end(threads):
     before = threading.active_count()
     started = []
-    results = map_blocks(lambda number: started.append(number) or number, range(1000))
+    results = map_on_threads(lambda number: started.append(number) or number, range(1000))
     assert next(results) == 0
     results.close()
     assert len(started) <= 2 * threads
@@ -107,7 +107,7 @@ def test_what_is_only_queued_is_not_started_after_an_early_end(threads):
         assert number == 0 or release.wait(timeout=10)
         return number
 
-    results = map_blocks(function, range(1000))
+    results = map_on_threads(function, range(1000))
     assert next(results) == 0
     threading.Timer(0.05, release.set).start()
     results.close()  # waits for what is running, and for nothing else

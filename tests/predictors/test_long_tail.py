@@ -23,7 +23,7 @@ from evencover import (
     Softmax,
     StandardPredictor,
 )
-from evencover.predictors import PREDICTORS, make_predictor
+from evencover.predictors import make_predictor
 from evencover.predictors.fuzzy import largest_within, weighted_quantiles
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, random_order, uniforms

@@ -17,7 +17,7 @@ from evencover import _kernels
 from evencover._kernels import LimitTable
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block, IterableSource, Source
-from evencover.engine.blocks import blocks_of, joined, known_ids, map_blocks, map_source
+from evencover.engine.blocks import blocks_of, joined, known_ids, map_source
 from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.report import Tally
 from evencover.predictors import BasePredictor
@@ -161,7 +161,7 @@ class ScoredRows:
             split = id(trial.is_test)
             return n_tests[split].copy(), by_class.sums(covered & tests[split])
 
-        return list(map_blocks(count, zip(trials, limits, strict=True)))
+        return list(map_on_threads(count, zip(trials, limits, strict=True)))
 
     # ---- sizes: one pass over the rows for all trials ----------------------------------------
 
@@ -204,7 +204,7 @@ class ScoredRows:
         counts = [replace(count, passes=[each]) for each in count.passes]
         blocks = blocks_of(self.source, known_ids(self.source, None))
         jobs = ((one, *some) for block in blocks for some in _pieces(*block) for one in counts)
-        return map_blocks(lambda job: job[0](*job[1:]), jobs)
+        return map_on_threads(lambda job: job[0](*job[1:]), jobs)
 
 
 @dataclass(frozen=True, eq=False)
