@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from evencover.predictors.shift_checks import (
     merge_counts,
     shift_warnings,
 )
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.predictors.temperature import FIT, fitted_temperature
 from evencover.quantiles import GroupedScores, Thresholds
 from evencover.randomness import places, row_ids
@@ -105,21 +105,13 @@ class BasePredictor(MethodContract):
         [fingerprint, index after its last row] of each input whose rows calibrated.
     """
 
-    state: ClassVar[dict[str, Field]] = {
-        "kept_scores_": Field(float, "A", optional=True),
-        "kept_labels_": Field(int, "A", optional=True),
-        "kept_ids_": Field(int, "?", optional=True),
-        "kept_ranks_": Field(int, "A", optional=True),
-        "kept_values_": Field(float, "A", optional=True),
-    }
-
     # The base score, label, id, rank and value of each calibration row, for `partial_fit`. Rows
     # without ids are known by their places: kept_ids_ holds the place of the first one.
-    kept_scores_: FloatArray | None = field(init=False, default=None)
-    kept_labels_: IntArray | None = field(init=False, default=None)
-    kept_ids_: IntArray | None = field(init=False, default=None)
-    kept_ranks_: IntArray | None = field(init=False, default=None)
-    kept_values_: FloatArray | None = field(init=False, default=None)
+    kept_scores_: FloatArray | None = kept(float, "A", optional=True)
+    kept_labels_: IntArray | None = kept(int, "A", optional=True)
+    kept_ids_: IntArray | None = kept(int, "?", optional=True)
+    kept_ranks_: IntArray | None = kept(int, "A", optional=True)
+    kept_values_: FloatArray | None = kept(float, "A", optional=True)
 
     # ---- calibration -------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
 from math import ceil, floor, nan
@@ -18,7 +18,7 @@ from evencover.predictors.explanation import ONE_THRESHOLD, Details, Sharing, co
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.groups import Grouping, GroupPredictor
 from evencover.predictors.method import ClassValues
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import Alpha, GroupedScores, conformal_ranks, exact_fraction
 from evencover.validation import OPEN_SHARE, Check, unless, whole_number
 
@@ -301,17 +301,10 @@ class ClusteredPredictor(GroupPredictor):
         "n_clusters": unless(("auto",), partial(whole_number, low=1)),
     }
     cause: ClassVar[str] = ONE_THRESHOLD
-    state: ClassVar[dict[str, Field]] = {
-        "cluster_of_class_": Field(int, "K"),
-        "n_clusters_": Field(int),
-        "gamma_": Field(float),
-        "guarantee_": Field(list),
-    }
-
-    cluster_of_class_: IntArray = field(init=False)
-    n_clusters_: int = field(init=False)
-    gamma_: float = field(init=False)
-    guarantee_: tuple[ClusterGuarantee, ...] = field(init=False)
+    cluster_of_class_: IntArray = kept(int, "K")
+    n_clusters_: int = kept(int)
+    gamma_: float = kept(float)
+    guarantee_: tuple[ClusterGuarantee, ...] = kept(list)
 
     def _group(self, rows: CalibrationRows) -> Grouping:
         gamma, n_clusters = self._resolve_parameters()

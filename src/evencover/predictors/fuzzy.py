@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import floor
 from typing import ClassVar
@@ -13,7 +13,7 @@ import numpy as np
 from evencover.arrays import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_fraction
 from evencover.scores import make_score
 from evencover.validation import OPEN_SHARE, Check, real_number, unless
@@ -76,13 +76,8 @@ class FuzzyPredictor(BasePredictor):
         "bandwidth": unless((np.inf,), partial(real_number, low=0, open_low=True)),
         "holdout": OPEN_SHARE,
     }
-    state: ClassVar[dict[str, Field]] = {
-        "class_limits_": Field(float, "K"),
-        "held_out_": Field(float, "?"),
-    }
-
-    class_limits_: FloatArray = field(init=False)
-    held_out_: FloatArray = field(init=False)
+    class_limits_: FloatArray = kept(float, "K")
+    held_out_: FloatArray = kept(float, "?")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         n_held_out = floor(exact_fraction(self.holdout, name="holdout") * self.n_calibration_)

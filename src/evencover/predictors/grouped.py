@@ -14,7 +14,7 @@ from evencover.errors import EvencoverWarning, InputError, warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.registry import predictor_class
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import Alpha, Thresholds
 from evencover.validation import Check, align_classes, one_of
 
@@ -31,20 +31,12 @@ class OverGroups(BasePredictor):
 
     needs: ClassVar[tuple[str, ...]] = ("label values",)
     constraints: ClassVar[dict[str, Check]] = {"over_groups": one_of(*OVER_GROUPS)}
-    state: ClassVar[dict[str, Field]] = {
-        "row_scores_": Field(float, "R"),
-        "row_groups_": Field(int, "R"),
-        "row_ids_": Field(int, "R"),
-        "row_values_": Field(float, "R", optional=True),
-        "group_names_": Field(list),
-    }
-
-    group_names_: list[str] = field(init=False)
+    group_names_: list[str] = kept(list)
     over_groups_: BasePredictor = field(init=False)
-    row_scores_: FloatArray = field(init=False)
-    row_groups_: IntArray = field(init=False)
-    row_ids_: IntArray = field(init=False)
-    row_values_: FloatArray | None = field(init=False)
+    row_scores_: FloatArray = kept(float, "R")
+    row_groups_: IntArray = kept(int, "R")
+    row_ids_: IntArray = kept(int, "R")
+    row_values_: FloatArray | None = kept(float, "R", optional=True)
 
     def _fit_groups(self, rows: CalibrationRows, group_of_row: IntArray) -> Thresholds:
         """Keep the rows, and fit the method over groups to them."""
@@ -165,9 +157,7 @@ class GroupedPredictor(OverGroups):
         "The classes of a group share a threshold, so the hard ones are covered less."
     )
     missing_class_note: ClassVar[str] = "they use the threshold of their group"
-    state: ClassVar[dict[str, Field]] = {"group_of_class_": Field(int, "K")}
-
-    group_of_class_: IntArray = field(init=False)
+    group_of_class_: IntArray = kept(int, "K")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         n_classes, groups = self.n_classes_, self.groups

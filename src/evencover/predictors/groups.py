@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from evencover.predictors.prevalence import (
     weighted_thresholds,
 )
 from evencover.predictors.rule import BoundScore
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import Alpha, GroupedScores, Thresholds
 
 
@@ -48,17 +48,10 @@ class GroupPredictor(BasePredictor):
 
     confidence: Alpha | None = None
 
-    state: ClassVar[dict[str, Field]] = {
-        "group_scores_": Field(float, "?"),
-        "group_offsets_": Field(int, "?"),
-        "group_of_class_": Field(int, "K"),
-        "group_weights_": Field(float, "?", optional=True),
-    }
-
-    group_scores_: FloatArray = field(init=False)
-    group_offsets_: IntArray = field(init=False)
-    group_of_class_: IntArray = field(init=False)
-    group_weights_: FloatArray | None = field(init=False)  # None without a target prevalence
+    group_scores_: FloatArray = kept(float, "?")
+    group_offsets_: IntArray = kept(int, "?")
+    group_of_class_: IntArray = kept(int, "K")
+    group_weights_: FloatArray | None = kept(float, "?", optional=True)
 
     @abstractmethod
     def _group(self, rows: CalibrationRows) -> Grouping:
@@ -73,11 +66,11 @@ class GroupPredictor(BasePredictor):
                 class_weights(self)[rows.labels],
                 self.group_of_class_[rows.labels],
             )
-            kept = []
+            parts = []
             for group, n in enumerate(groups.counts.tolist()):
                 own = ... if n == len(group_of_row) else group_of_row == group
-                kept.append(sorted_weights(rows.scores[own], weights[own]))
-            self.group_weights_ = np.concatenate(kept)
+                parts.append(sorted_weights(rows.scores[own], weights[own]))
+            self.group_weights_ = np.concatenate(parts)
         return self._group_thresholds(self.exact)
 
     def _group_thresholds(self, exact: bool) -> Thresholds:
@@ -131,10 +124,10 @@ class GroupPredictor(BasePredictor):
             group_of_class = self.group_of_class_[classes]
             return _kernels.p_values_of(scores, *self.groups_, group_of_class, own_share)
         result, own_weights = np.empty_like(scores), class_weights(self)
-        for members, kept, weights in self._weighted_groups():
+        for members, known, weights in self._weighted_groups():
             at = np.flatnonzero(np.isin(classes, members))
             result[:, at] = weighted_p_values(
-                scores[:, at], kept, weights, own_weights[classes[at]], own_share
+                scores[:, at], known, weights, own_weights[classes[at]], own_share
             )
         return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import GroupedScores, Thresholds
 from evencover.scores import make_score
 from evencover.validation import Check, real_number
@@ -65,13 +65,8 @@ class InterpolatedPredictor(BasePredictor):
     )
     missing_class_note: ClassVar[str] = "the largest score stands for their own threshold"
 
-    state: ClassVar[dict[str, Field]] = {
-        "own_scores_": Field(float, "R"),
-        "own_offsets_": Field(int, "L"),
-    }
-
-    own_scores_: FloatArray = field(init=False)
-    own_offsets_: IntArray = field(init=False)
+    own_scores_: FloatArray = kept(float, "R")
+    own_offsets_: IntArray = kept(int, "L")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         own = GroupedScores.sort(rows.scores, rows.labels, self.n_classes_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
 from typing import ClassVar
@@ -13,7 +13,7 @@ from evencover.arrays import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import ONE_THRESHOLD
 from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import Thresholds, exact_fraction
 
 
@@ -58,13 +58,8 @@ class MacroPredictor(BasePredictor):
     missing_class_note: ClassVar[str] = (
         "they use the common threshold, and the promise leaves them out"
     )
-    state: ClassVar[dict[str, Field]] = {
-        "pooled_scores_": Field(float, "N"),
-        "tails_": Field(float, "?"),
-    }
-
-    pooled_scores_: FloatArray = field(init=False)
-    tails_: FloatArray = field(init=False)
+    pooled_scores_: FloatArray = kept(float, "N")
+    tails_: FloatArray = kept(float, "?")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         order = np.argsort(rows.scores, kind="stable")

@@ -13,7 +13,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.predictors.explanation import CALIBRATION_ROWS, Details, Needs, Sharing, ways_out
 from evencover.predictors.rule import BoundScore
-from evencover.predictors.state import Field
+from evencover.predictors.state import Field, kept
 from evencover.predictors.temperature import FIT
 from evencover.quantiles import Alpha, Thresholds, conformal_ranks, exact_fraction
 from evencover.randomness import check_random_state
@@ -53,21 +53,21 @@ class MethodContract:
     target_prevalence: ClassValues | None = field(init=False, default=None)
     confidence: Alpha | None = field(init=False, default=None)
 
-    thresholds_: FloatArray = field(init=False)
-    lower_thresholds_: FloatArray | None = field(init=False)
-    upper_probability_: FloatArray | None = field(init=False)
-    class_counts_: IntArray = field(init=False)
-    n_classes_: int = field(init=False)
-    n_calibration_: int = field(init=False)
-    class_names_: Sequence[str] | None = field(init=False)
-    fingerprints_: list[list[Any]] = field(init=False)
-    temperature_: float | None = field(init=False)
-    target_prevalence_: FloatArray | None = field(init=False)
-    score_edges_: FloatArray | None = field(init=False)
-    score_counts_: IntArray | None = field(init=False)
-    row_sample_: IntArray | None = field(init=False)
-    row_sample_limit_: int | None = field(init=False)
-    out_of_fold_: bool = field(init=False, default=False)
+    thresholds_: FloatArray = kept(float, "K")
+    lower_thresholds_: FloatArray | None = kept(float, "K", optional=True)
+    upper_probability_: FloatArray | None = kept(float, "K", optional=True)
+    class_counts_: IntArray = kept(int, "K")
+    n_classes_: int = kept(int)
+    n_calibration_: int = kept(int)
+    class_names_: Sequence[str] | None = kept(list, optional=True)
+    fingerprints_: list[list[Any]] = kept(list)
+    temperature_: float | None = kept(float, optional=True)
+    target_prevalence_: FloatArray | None = kept(float, "K", optional=True)
+    score_edges_: FloatArray | None = kept(float, "?", optional=True)
+    score_counts_: IntArray | None = kept(int, "?", optional=True)
+    row_sample_: IntArray | None = kept(int, "??", optional=True)
+    row_sample_limit_: int | None = kept(int, optional=True)
+    out_of_fold_: bool = kept(bool, default=False)
 
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the page.
@@ -88,24 +88,8 @@ class MethodContract:
         "random_state": lambda value, _, owner: check_random_state(value, owner),
         "confidence": unless((None,), in_unit_interval),
     }
-    # What a fit keeps next to the thresholds; `save` writes it, `load` checks type and shape.
-    state: ClassVar[dict[str, Field]] = {
-        "thresholds_": Field(float, "K"),
-        "lower_thresholds_": Field(float, "K", optional=True),
-        "upper_probability_": Field(float, "K", optional=True),
-        "class_counts_": Field(int, "K"),
-        "n_classes_": Field(int),
-        "n_calibration_": Field(int),
-        "class_names_": Field(list, optional=True),
-        "fingerprints_": Field(list),
-        "temperature_": Field(float, optional=True),
-        "target_prevalence_": Field(float, "K", optional=True),
-        "score_edges_": Field(float, "?", optional=True),
-        "score_counts_": Field(int, "?", optional=True),
-        "row_sample_": Field(int, "??", optional=True),
-        "row_sample_limit_": Field(int, optional=True),
-        "out_of_fold_": Field(bool),
-    }
+    # What a fit keeps, if not declared by `kept`; `save` writes it, `load` checks type and shape.
+    state: ClassVar[dict[str, Field]] = {}
     # Whether it targets coverage of 1 - alpha over all rows, and whether that depends on the class
     # frequencies of the calibration rows.
     targets_average: ClassVar[bool] = True
@@ -218,8 +202,10 @@ class MethodContract:
 
     @classmethod
     def all_state(cls) -> dict[str, Field]:
-        """Return the fields of this class and its bases, in order."""
-        return cls._inherited("state")
+        """Return what a fit keeps: the `kept` attributes, and those that `state` declares."""
+        return {
+            each.name: each.metadata["kept"] for each in fields(cls) if "kept" in each.metadata
+        } | cls._inherited("state")
 
     def _check_parameters(self) -> None:
         owner = type(self).__name__

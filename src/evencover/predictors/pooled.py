@@ -12,7 +12,7 @@ t is the conformal rank of held-out levels. c = 0 is CLASSWISE; c = inf with sha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, inf
 from typing import ClassVar, NamedTuple
@@ -42,7 +42,7 @@ from evencover.predictors.prevalence import (
     weighted_p_values,
     weighted_thresholds,
 )
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import GroupedScores, Thresholds, break_ties, exact_fraction
 from evencover.randomness import RandomStream, random_order
 from evencover.validation import Check, one_of, real_number, unless
@@ -175,26 +175,15 @@ class PooledPredictor(BasePredictor):
         "shared": partial(real_number, low=0, high=1),
         "split": one_of("crossfit", "holdout"),
     }
-    state: ClassVar[dict[str, Field]] = {
-        "pooled_scores_": Field(float, "N"),
-        "own_places_": Field(int, "N"),
-        "own_weight_": Field(float, "K"),
-        "expected_": Field(float, "KP"),
-        "calibration_levels_": Field(float, "?"),
-        "level_weights_": Field(float, "?", optional=True),
-        "strength_": Field(float),
-        "level_": Field(float),
-    }
-
-    pooled_scores_: FloatArray = field(init=False)
+    pooled_scores_: FloatArray = kept(float, "N")
     # class * (N + 1) + place among the pooled scores, in increasing order
-    own_places_: IntArray = field(init=False)
-    own_weight_: FloatArray = field(init=False)
-    expected_: FloatArray = field(init=False)
-    calibration_levels_: FloatArray = field(init=False)
-    level_weights_: FloatArray | None = field(init=False)  # None without a target prevalence
-    strength_: float = field(init=False)
-    level_: float = field(init=False)
+    own_places_: IntArray = kept(int, "N")
+    own_weight_: FloatArray = kept(float, "K")
+    expected_: FloatArray = kept(float, "KP")
+    calibration_levels_: FloatArray = kept(float, "?")
+    level_weights_: FloatArray | None = kept(float, "?", optional=True)
+    strength_: float = kept(float)
+    level_: float = kept(float)
 
     # ---- calibration -------------------------------------------------------------------------
 
@@ -351,8 +340,9 @@ class PooledPredictor(BasePredictor):
         place = np.searchsorted(self.pooled_scores_, scores)
         level = self._level(np.broadcast_to(classes, scores.shape), place)
         if self.level_weights_ is not None:
-            kept, own = (self.calibration_levels_, self.level_weights_), class_weights(self)
-            return weighted_p_values(level, *kept, own[classes], own_share)
+            own = class_weights(self)[classes]
+            levels, weights = self.calibration_levels_, self.level_weights_
+            return weighted_p_values(level, levels, weights, own, own_share)
         n_levels = len(self.calibration_levels_)
         at_least = n_levels - np.searchsorted(self.calibration_levels_, level)
         return np.asarray((at_least + own_share[:, None]) / (n_levels + 1))

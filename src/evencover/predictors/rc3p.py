@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import ClassVar
@@ -15,7 +15,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import CALIBRATION_ROWS
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.rule import BoundScore
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import GroupedScores, Thresholds, conformal_rank, exact_fraction
 
 
@@ -67,17 +67,10 @@ class RC3PPredictor(BasePredictor):
         "A class is in a set if its score is at most the threshold and its rank is within a limit, "
         f"both found from the {CALIBRATION_ROWS} of this class."
     )
-    state: ClassVar[dict[str, Field]] = {
-        "own_scores_": Field(float, "R"),
-        "own_offsets_": Field(int, "L"),
-        "own_ranks_": Field(int, "R"),
-        "rank_limits_": Field(int, "K"),
-    }
-
-    own_scores_: FloatArray = field(init=False)
-    own_offsets_: IntArray = field(init=False)
-    own_ranks_: IntArray = field(init=False)
-    rank_limits_: IntArray = field(init=False)
+    own_scores_: FloatArray = kept(float, "R")
+    own_offsets_: IntArray = kept(int, "L")
+    own_ranks_: IntArray = kept(int, "R")
+    rank_limits_: IntArray = kept(int, "K")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         assert rows.ranks is not None

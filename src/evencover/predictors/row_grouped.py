@@ -17,7 +17,7 @@ from evencover.errors import InputError
 from evencover.predictors.fitting import CalibrationRows, require_fitted
 from evencover.predictors.grouped import OverGroups, name_groups
 from evencover.predictors.rule import BoundScore, SetRule
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import Thresholds
 from evencover.sets import PredictionSets
 
@@ -136,11 +136,9 @@ class RowGroupedPredictor(OverGroups):
         "A class is in a set if its score is at most the threshold of the row's group, whatever "
         "the class."
     )
-    state: ClassVar[dict[str, Field]] = {
-        "thresholds_": Field(float, "G"),
-        "lower_thresholds_": Field(float, "G", optional=True),
-        "upper_probability_": Field(float, "G", optional=True),
-    }
+    thresholds_: FloatArray = kept(float, "G")
+    lower_thresholds_: FloatArray | None = kept(float, "G", optional=True)
+    upper_probability_: FloatArray | None = kept(float, "G", optional=True)
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         self.group_names_, group_of_row = name_groups(rows.groups, self.n_calibration_, "row")
