@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
@@ -144,7 +143,6 @@ def cluster_guarantees(
         )
     n_null = int((cluster_of_class < 0).sum())
     if n_null:
-        nan = float("nan")
         table.append(ClusterGuarantee(-1, n_null, int(clusters.counts[-1]), nan, nan, nan, nan))
     return tuple(table)
 
@@ -213,27 +211,17 @@ def _medians_of_largest_ks(
     return high
 
 
-def guarantee_table(guarantees: Sequence[ClusterGuarantee]) -> Details:
-    """What is promised to the classes of each cluster, for people."""
-    return Details(
-        "clusters",
-        [row._asdict() for row in guarantees],
-        "Coverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being the "
-        "largest distance\n(Kolmogorov-Smirnov) of a class's scores from its cluster's:",
-        ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% limits"],
-        [_cells(row) for row in guarantees],
-    )
-
-
 def _cells(row: ClusterGuarantee) -> list[str]:
     counts = [str(row.n_classes), str(row.n_rows)]
     if row.cluster < 0:
         return ["null", *counts, "", "", "no promise"]
-    if np.isnan(row.epsilon_high):  # scores that were never in one place
-        return [str(row.cluster), *counts, "", "", "not measured"]
-    limits = f"{row.epsilon_low:.2f} to {row.epsilon_high:.2f}"
-    seen = [f"{row.ks_largest:.2f}", f"{row.ks_if_identical:.2f}"]
-    return [str(row.cluster), *counts, *seen, limits]
+    measured = [f"{row.ks_largest:.2f}", f"{row.ks_if_identical:.2f}"]
+    return [
+        str(row.cluster),
+        *counts,
+        *measured,
+        f"{row.epsilon_low:.2f} to {row.epsilon_high:.2f}",
+    ]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -375,8 +363,15 @@ class ClusteredPredictor(GroupPredictor):
         }
 
     def details(self) -> Details:
-        """The promise of each cluster (Proposition 3)."""
-        return guarantee_table(self.guarantee_)
+        """Return the guarantee of each cluster (Proposition 3)."""
+        return Details(
+            "clusters",
+            [row._asdict() for row in self.guarantee_],
+            "Coverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being "
+            "the largest distance\n(Kolmogorov-Smirnov) of a class's scores from its cluster's:",
+            ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% limits"],
+            [_cells(row) for row in self.guarantee_],
+        )
 
     def _about_classes(self) -> dict[str, Any]:
         return {**super()._about_classes(), "cluster_of_class": self.cluster_of_class_}
