@@ -28,7 +28,7 @@ Thresholds = Limits  # what a method learns is what the kernels compare scores w
 
 
 def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -> Fraction:
-    """The number in (0, 1) that the user meant by `value`, as a fraction.
+    """Return the number in (0, 1) that the user meant by `value`, as a fraction.
 
     A short decimal is taken as written. A float with all its digits in use is what is left of an
     expression such as 1/3 or 1 - 0.9, so the simple fraction within its rounding error is meant.
@@ -113,7 +113,7 @@ def _fits(counts: Array, level: Fraction) -> bool:
 
 
 def confident_rank(n: int, alpha: Alpha, confidence: Alpha) -> int:
-    """The smallest rank whose coverage is at least 1 - alpha with probability `confidence`.
+    """Find the smallest rank that covers 1 - alpha with probability `confidence`.
 
     Given the n calibration scores, the k-th smallest covers Beta(k, n + 1 - k) of new rows if
     scores are distinct, and more if they are not (Vovk 2012). So k is the smallest rank with
@@ -168,7 +168,7 @@ def _tails_within(counts: IntArray, ranks: IntArray, level: Fraction, doubt: Fra
 
 
 def _tail_within(n: int, k: int, level: Fraction, doubt: Fraction) -> bool:
-    """The same for one count in whole numbers: the terms of the tail, times a power of ten, say."""
+    """Compare the tail of one count exactly, in integers."""
     hit, miss = level.numerator, level.denominator - level.numerator
     term = total = hit**n
     for j in range(n, k, -1):
@@ -178,7 +178,7 @@ def _tail_within(n: int, k: int, level: Fraction, doubt: Fraction) -> bool:
 
 
 def conformal_quantile(scores: Any, alpha: Alpha) -> float:
-    """The conformal rank's score; +inf if there are too few scores for alpha.
+    """Return the score of the conformal rank; +inf if there are too few scores for alpha.
 
     >>> conformal_quantile([0.3, 0.1, 0.2], alpha=0.25), conformal_quantile([0.3, 0.1], alpha=0.25)
     (0.3, inf)
@@ -200,7 +200,7 @@ def group_quantiles(scores: Any, groups: Any, n_groups: int, alpha: Alpha) -> Fl
 def randomized_group_quantiles(
     scores: Any, groups: Any, n_groups: int, alpha: Alpha
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The pair of thresholds, and the probability of the upper one, that covers exactly 1 - alpha.
+    """Compute the pair of thresholds, and the upper one's probability, for coverage 1 - alpha.
 
     The paper's auxiliary randomisation: rank k overshoots by b, rank k - 1 undershoots by c, and
     choosing rank k with probability c / (b + c) hits the level. Rank 0 is -inf.
@@ -241,15 +241,15 @@ class GroupedScores(NamedTuple):
         return np.diff(self.offsets)
 
     def of(self, group: int) -> FloatArray:
-        """The sorted scores of one group."""
+        """Return the sorted scores of one group."""
         return self.scores[self.offsets[group] : self.offsets[group + 1]]
 
     def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """The ranks[..., g]-th smallest score of group g; rank 0 is -inf, beyond the last +inf."""
+        """Return the ranks[..., g]-th smallest score of group g: -inf for 0, +inf beyond the last."""
         return self.score_at(np.arange(len(self.counts)), ranks)
 
     def score_at(self, groups: IntArray, ranks: IntArray) -> FloatArray:
-        """The ranks[i]-th smallest score of groups[i], likewise."""
+        """Return the ranks[i]-th smallest score of groups[i], likewise."""
         groups, ranks = np.broadcast_arrays(groups, ranks)
         inside = (ranks >= 1) & (ranks <= self.counts[groups])
         values = np.where(ranks < 1, -np.inf, np.inf)
@@ -257,7 +257,7 @@ class GroupedScores(NamedTuple):
         return values
 
     def quantiles(self, alpha: Alpha) -> FloatArray:
-        """The conformal quantile of each group."""
+        """Compute the conformal quantile of each group."""
         return self.at_ranks(conformal_ranks(self.counts, alpha))
 
     def thresholds(

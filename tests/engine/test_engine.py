@@ -1,13 +1,18 @@
 """Blocks on threads: order kept, few in memory, errors passed on, nothing left running."""
 
 import os
+import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from evencover import InputError
+from evencover.engine.blocks import as_workers, gathered, joined
+from evencover.engine.dask import dask_client
+from evencover.engine.executors import Workers, results_in_order
 from evencover.threads import map_on_threads, n_threads, one_of_many
 
 THREADS = [1, 2, 4]
@@ -133,5 +138,57 @@ def test_a_task_among_others_starts_no_threads(monkeypatch):
 @pytest.mark.parametrize("wish", ["0", "-1", "two", "", "1.5", " 2", "²"])
 def test_a_bad_number_of_threads_is_refused(monkeypatch, wish):
     monkeypatch.setenv("EVENCOVER_THREADS", wish)
-    with pytest.raises(InputError, match="EVENCOVER_THREADS must be a whole number of at least 1"):
+    with pytest.raises(InputError, match="EVENCOVER_THREADS"):
         n_threads()
+
+
+# Results of parts ---------------------------------------------------------------------------------
+
+PARTS = [
+    (np.array([0.5, 0.25]), np.array([3, 1], dtype=np.uint8)),
+    (np.array([0.75]), np.array([2], dtype=np.uint8)),
+]
+
+
+@pytest.mark.parametrize("n_rows", [3, None])
+def test_parts_are_put_one_after_the_other(n_rows):
+    for ours, expected in zip(gathered(iter(PARTS), n_rows), joined(PARTS), strict=True):
+        np.testing.assert_array_equal(ours, expected, strict=True)
+
+
+def test_a_source_with_too_many_rows_is_read_to_its_end():
+    seen = []
+    gathered((seen.append(part) or part for part in PARTS), 1)
+    assert len(seen) == 2
+
+
+# Executors ----------------------------------------------------------------------------------------
+
+
+def test_workers_that_die_are_told_in_one_sentence():
+    with (
+        ProcessPoolExecutor(1) as pool,
+        pytest.raises(InputError, match="workers kept dying"),
+    ):
+        list(results_in_order(Workers(pool), os._exit, [1]))
+
+
+def test_dask_is_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"pip install 'evencover\[dask\]'"), dask_client("local"):
+        pass
+
+
+def test_anything_that_submits_is_an_executor():
+    class Here:
+        def submit(self, function, *arguments):
+            self.done = function(*arguments)
+            return self
+
+        def result(self):
+            return self.done
+
+        def cancel(self):
+            pass
+
+    assert sorted(results_in_order(as_workers(Here()), abs, [-1] * 9)) == [1] * 9

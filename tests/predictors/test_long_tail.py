@@ -23,7 +23,7 @@ from evencover import (
     Softmax,
     StandardPredictor,
 )
-from evencover.predictors import make_predictor
+from evencover.predictors import interpolated, make_predictor
 from evencover.predictors.fuzzy import largest_within, weighted_quantiles
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, random_order, uniforms
@@ -400,3 +400,17 @@ def test_interpolated_p_values_when_rounding_takes_scores_beyond_their_maximum(s
     together = predictor.predict_p(rows)
     assert (predictor.predict_p(rows[::-1])[::-1] == together).all()
     assert (np.concatenate([predictor.predict_p(row[None]) for row in rows]) == together).all()
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("tau", [0, 0.3, 0.5, 1])
+@pytest.mark.parametrize("score", ["softmax", "raps"])
+def test_many_rows_and_few_have_the_same_interpolated_p_values(simulate, monkeypatch, score, tau):
+    rows, labels = simulate(300, 9, seed=5, long_tail=True)
+    fitted = InterpolatedPredictor(score=score, tau=tau).fit(rows[:200], labels[:200])
+    found = []
+    for many in (0, 10**6):
+        monkeypatch.setattr(interpolated, "MANY", many)
+        found.append(fitted.predict_p(rows[200:]))
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[0] > 0.1, fitted.predict_set(rows[200:]).to_mask())

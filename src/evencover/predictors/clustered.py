@@ -25,7 +25,7 @@ LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
 
 
 def automatic_parameters(class_counts: IntArray, alpha: Alpha) -> tuple[Fraction, Fraction]:
-    """The paper's gamma = K/(75 + K), and the n~ from which M = floor(gamma n~ / 2) follows.
+    """Compute the paper's gamma = K/(75 + K), and n~, from which M = floor(gamma n~ / 2).
 
     n~ = max(n_min, 1/alpha - 1), and K counts the classes with at least n~ examples.
     """
@@ -75,7 +75,7 @@ def cluster_embeddings(
 
 @cache
 def _libraries() -> Any:
-    """The libraries that k-means computes with; to look for them takes as long as k-means."""
+    """Find the libraries that k-means computes with, which takes as long as k-means."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -315,7 +315,7 @@ class ClusteredPredictor(GroupPredictor):
         return Grouping(groups, group_of_class, proper)
 
     def _cluster(self, rows: CalibrationRows, n_clusters: int) -> tuple[IntArray, str | None]:
-        """The cluster of each class, or all -1 and the reason why there are no clusters."""
+        """Return the cluster of each class, or all -1 and why there are no clusters."""
         cluster_of_class = np.full(self.n_classes_, -1, dtype=np.int64)
         if n_clusters < 2:
             return cluster_of_class, f"the number of clusters would be {n_clusters}"
@@ -435,7 +435,7 @@ class ClusteredPredictor(GroupPredictor):
 def cluster_groups(
     rows: CalibrationRows, cluster_of_class: IntArray
 ) -> tuple[GroupedScores, IntArray]:
-    """The scores of each cluster and, last, of everyone; and the group of each class.
+    """Group scores by cluster and, last, all of them; return the group of each class, too.
 
     Classes outside all clusters (-1) are compared with everyone: the STANDARD threshold.
     """

@@ -93,7 +93,7 @@ def ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, Float
 
 
 def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) -> IntArray | None:
-    """Number the rows (N,) so that copies share a number; warn where copies are a notable share.
+    """Give copies among the rows (N,) the same number; warn where they are a notable share.
 
     Copies have the same label and value (score, or input where scores are random), with no other
     label sharing the value: ties of a coarse score occur across labels, and at its ends. None if
@@ -123,7 +123,7 @@ def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) ->
 
 
 def with_same_id(copies: IntArray | None, ids: Array, order: IntArray) -> IntArray | None:
-    """Number rows (N,) so that copies, and rows with the same id, share a number.
+    """Give copies, and rows with the same id, the same number (N,).
 
     `order` puts rows with the same id next to each other.
     """
@@ -174,8 +174,8 @@ def by_group(groups: IntArray, n_groups: int) -> IntArray:
 
 
 @dataclass(frozen=True)
-class TrueLabels:
-    """Of a block: base scores of the true labels, the labels, and what else is needed of them.
+class ScoreTrueLabels:
+    """Score the true labels of a block; return the labels, and what else is needed, too.
 
     Labels and ranks take as few bytes as their number allows.
     """
@@ -185,7 +185,7 @@ class TrueLabels:
     with_values: bool
 
     def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
-        """One pass over the rows."""
+        """Read the rows once."""
         assert block.labels is not None
         n_classes = block.rows.shape[1]
         scores = self.scoring.true_labels(block, ids, calibrating=True)
@@ -205,7 +205,7 @@ def base_rows(
     ids = known_ids(source, ids)
     scoring, with_ranks = method.bound_score(source.logits), "ranks" in method.needs
     with_values = "label values" in method.needs and scoring.score.is_random
-    score = TrueLabels(scoring, with_ranks, with_values)
+    score = ScoreTrueLabels(scoring, with_ranks, with_values)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *more = gathered(parts, source.n_rows)
     ranks = more.pop(0) if with_ranks else None
@@ -223,7 +223,7 @@ def with_scores(
 
 
 def note_large_alpha(alpha: Any) -> None:
-    """Say what alpha is to whoever seems to mean the coverage."""
+    """Warn of an alpha that seems to be the coverage."""
     if exact_fraction(alpha, "fit") > 0.5:
         warn_caller(
             f"alpha is {alpha}, the share of rows whose class may be missing from its set; for "
@@ -240,7 +240,7 @@ def rows_of_scores(
     ranks: Any,
     groups: Any,
 ) -> CalibrationRows:
-    """Checked rows for a method; without ids a row is known by its place."""
+    """Check rows for a method; without ids a row is known by its place."""
     scores = calibration_scores(scores)
     labels = class_labels(labels, n_classes, len(scores))
     if len(scores) == 0:
@@ -279,7 +279,7 @@ def _checked_ranks(method: str, ranks: Any, n_rows: int, n_classes: int) -> Arra
 
 
 def warn_of_repeated_ids(ids: Array) -> None:
-    """Say how many rows have the id of an earlier one."""
+    """Warn of rows with the id of an earlier one."""
     ordered = np.sort(ids)
     n_repeated = int((ordered[1:] == ordered[:-1]).sum())
     if n_repeated:
@@ -290,7 +290,7 @@ def warn_of_repeated_ids(ids: Array) -> None:
 
 
 def require_fitted(predictor: MethodContract) -> None:
-    """Refuse a predictor that has learnt nothing yet."""
+    """Raise for a predictor that is not fitted."""
     if not hasattr(predictor, "thresholds_"):
         raise NotFittedError(
             f"This {type(predictor).__name__} is not calibrated yet; call 'fit' with calibration "
@@ -301,16 +301,20 @@ def require_fitted(predictor: MethodContract) -> None:
 def align_to_calibration(
     predictor: MethodContract, probabilities: Any, labels: Any = None, ids: Any = None
 ) -> Source:
-    """The rows as a source that has the predictor's classes; the caller's own is left alone.
+    """Open rows as a source with the predictor's classes; the caller's own is left alone.
 
     Columns with names are put into the order of the calibration data. Labels that are numbers
     count the classes in that order, too.
     """
     require_fitted(predictor)
     source = as_source(probabilities)
-    names = _names_of_classes(predictor, source)
-    if source.class_names is not None and names is not None:
-        source = _put_in_order(source, names)
+    if source.class_names is not None:
+        numbers = [str(number) for number in range(predictor.n_classes_)]
+        names = predictor.class_names_
+        if names is None and set(source.class_names) == set(numbers):
+            names = numbers
+        if names is not None:
+            source = _put_in_order(source, names)
     if source.n_classes != predictor.n_classes_:
         raise InputError(
             f"The input must have the {predictor.n_classes_} classes of the calibration data. "
@@ -326,21 +330,13 @@ def align_to_calibration(
     return source if labels is None else as_source(source, labels)
 
 
-def _names_of_classes(predictor: MethodContract, source: Source) -> Sequence[str] | None:
-    """The names of the calibration classes; their numbers, if the input names them by these."""
-    names: Sequence[str] | None = predictor.class_names_
-    if names is None and source.class_names is not None:
-        numbers = [str(number) for number in range(predictor.n_classes_)]
-        return numbers if set(source.class_names) == set(numbers) else None
-    return names
-
-
 def _put_in_order(source: Source, names: Sequence[str]) -> Source:
     assert source.class_names is not None
     if list(source.class_names) == list(names):
         return source
-    missing = [name for name in names if name not in set(source.class_names)]
-    unknown = [name for name in source.class_names if name not in set(names)]
+    known, given = set(names), set(source.class_names)
+    missing = [name for name in names if name not in given]
+    unknown = [name for name in source.class_names if name not in known]
     if missing or unknown or len(source.class_names) != len(names):
         found = [f"no {_listed(missing)}"] * bool(missing)
         found += [f"the unknown {_listed(unknown)}"] * bool(unknown)
@@ -367,6 +363,6 @@ def is_calibration_data(predictor: MethodContract, source: Source) -> bool:
 
 
 def require_labels(source: Source, what: str) -> None:
-    """Refuse rows without labels where they are needed."""
+    """Raise for rows without labels where they are needed."""
     if not source.has_labels:
         raise missing_labels(what, source.name, source.left_out)

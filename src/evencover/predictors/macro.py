@@ -74,7 +74,7 @@ class MacroPredictor(BasePredictor):
 
 
 def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:
-    """The largest weight, plus the weight of the rows from each place on (N + 1,); at most 1.
+    """Add the largest weight to that of the rows from each place on (N + 1,); at most 1.
 
     Summed in whole numbers: weights are multiples of 1 / (K lcm of all counts).
     """

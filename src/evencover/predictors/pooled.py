@@ -375,7 +375,7 @@ def _normal_score(u: FloatArray) -> FloatArray:
 
 
 def _rank_within(groups: IntArray, n_groups: int) -> IntArray:
-    """Number of earlier rows of the same group (N,)."""
+    """Count earlier rows of the same group (N,)."""
     order, counts = by_group(groups, n_groups), np.bincount(groups, minlength=n_groups)
     rank = np.empty(len(groups), dtype=np.int64)
     rank[order] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)

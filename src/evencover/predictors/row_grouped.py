@@ -72,7 +72,7 @@ def renumbering_bad_rows(rows: IntArray) -> Iterator[None]:
 
 
 def rows_by_group(block: Block, group_of_row: IntArray) -> list[tuple[int, IntArray]]:
-    """The groups in a block, and the rows of each."""
+    """Return the groups in a block, and the rows of each."""
     own = group_of_row[block.start : block.start + len(block.rows)]
     if len(own) != len(block.rows):
         raise InputError(f"'groups' must have one entry per row. Got only {len(group_of_row)}.")

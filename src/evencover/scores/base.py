@@ -31,11 +31,11 @@ class Score(ABC):
 
     @abstractmethod
     def formula(self, at: Position) -> Any:
-        """The score of classes from their positions; arrays that broadcast."""
+        """Compute the score of classes from their positions, arrays that broadcast."""
 
     @abstractmethod
     def maximum(self, n_classes: int) -> float:
-        """The largest value that the score can have."""
+        """Return the largest value that the score can have."""
 
     def with_counts(
         self, class_counts: IntArray, class_names: Sequence[str] | None = None
@@ -137,7 +137,7 @@ class Score(ABC):
         calibrating: bool = False,
         exact: bool = False,
     ) -> Draws:
-        """The random numbers of rows, the first of which is the input's row `first`.
+        """Describe the random numbers of rows from the input's row `first` on.
 
         Where nothing is random u = 1, the class's whole own mass. Calibration rows and rows whose
         sets are wanted never share a number, whatever their ids.
