@@ -245,7 +245,7 @@ class GroupedScores(NamedTuple):
         return self.scores[self.offsets[group] : self.offsets[group + 1]]
 
     def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """Return the ranks[..., g]-th smallest score of group g: -inf for 0, +inf beyond the last."""
+        """Return the ranks[..., g]-th smallest score of group g: -inf for rank 0, +inf after n."""
         return self.score_at(np.arange(len(self.counts)), ranks)
 
     def score_at(self, groups: IntArray, ranks: IntArray) -> FloatArray:
