@@ -222,7 +222,7 @@ class GroupedScores(NamedTuple):
     def sort(cls, scores: FloatArray, groups: IntArray, n_groups: int) -> GroupedScores:
         """Arrange scores by group; rows of group -1 are left out."""
         if n_groups == 1:
-            return cls.one(scores[groups == 0])
+            return cls.one(np.sort(scores[groups == 0]))
         # Short integers are sorted by radix, which beats a sort by two keys several times over.
         kind = np.int16 if n_groups < 2**15 else np.int64
         order = np.argsort(scores)
@@ -232,8 +232,8 @@ class GroupedScores(NamedTuple):
 
     @classmethod
     def one(cls, scores: FloatArray) -> GroupedScores:
-        """Arrange all scores as one group."""
-        return cls(np.sort(scores), np.array([0, len(scores)]))
+        """Take scores that are sorted as one group."""
+        return cls(scores, np.array([0, len(scores)]))
 
     @property
     def counts(self) -> IntArray:

@@ -71,7 +71,7 @@ class InterpolatedPredictor(BasePredictor):
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         own = GroupedScores.sort(rows.scores, rows.labels, self.n_classes_)
         self.own_scores_, self.own_offsets_ = own
-        everyone = GroupedScores.one(rows.scores)
+        everyone = GroupedScores.one(np.sort(rows.scores))
         return Thresholds(self._between(own.quantiles(self.alpha), everyone.quantiles(self.alpha)))
 
     def _between(self, own: FloatArray, common: FloatArray) -> FloatArray:
@@ -84,7 +84,7 @@ class InterpolatedPredictor(BasePredictor):
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         own = GroupedScores(self.own_scores_, self.own_offsets_)
-        everyone = GroupedScores.one(self.own_scores_)
+        everyone = GroupedScores.one(np.sort(self.own_scores_))
         m, m_all = own.counts[classes] + 1, len(self.own_scores_) + 1
 
         def is_out(own_step: IntArray, step: IntArray) -> Array:
