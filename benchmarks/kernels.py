@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.harness import on_blocks, row_blocks
 from evencover._kernels import Draws, Thresholds, ThresholdTable, native, reference
 from evencover.quantiles import GroupedScores, conformal_quantile, group_quantiles
-from evencover.randomness import Use
+from evencover.randomness import RandomStream
 from evencover.scores import APS, RAPS, Score, Softmax
 
 
@@ -61,7 +61,12 @@ def in_turn(
 
 def draws_of(score: Score, block: slice) -> Draws:
     """A coin for every row, and a uniform where the score uses one."""
-    return Draws(0, Use.SCORE if score.is_random else None, Use.EXACT, first=block.start or 0)
+    return Draws(
+        0,
+        RandomStream.SCORE if score.is_random else None,
+        RandomStream.EXACT,
+        first=block.start or 0,
+    )
 
 
 def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], Any]]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest, spearmanr
 
-from evencover.randomness import Use, places, random_order, row_ids, uniforms
+from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
 
 
 def philox4x32(counter, key):
@@ -45,7 +45,7 @@ def test_our_philox_gives_the_published_answers(counter, key, answer):
 @given(
     st.integers(0, 2**64 - 1),
     st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20),
-    st.sampled_from(list(Use)),
+    st.sampled_from(list(RandomStream)),
 )
 def test_uniforms_are_philox_of_seed_use_and_id(seed, ids, use):
     expected = []
@@ -59,7 +59,7 @@ def test_uniforms_are_philox_of_seed_use_and_id(seed, ids, use):
 
 def test_uses_keep_their_numbers():
     """They are part of the file format: a saved model must draw the same coins for ever."""
-    assert [(use.name, use.value) for use in Use][:4] == [
+    assert [(use.name, use.value) for use in RandomStream][:4] == [
         ("SCORE", 1),
         ("EXACT", 2),
         ("SPLIT", 3),
@@ -70,8 +70,12 @@ def test_uses_keep_their_numbers():
 def test_uniforms_are_uniform_and_streams_independent():
     """Fixed seeds; each of the 16 tests below would fail for one seed in 10,000."""
     ids = places(0, 20_000)
-    streams = [uniforms(seed, use, ids) for seed in (0, 1) for use in (Use.SCORE, Use.EXACT)]
-    streams.append(uniforms(0, Use.SPLIT, ids))
+    streams = [
+        uniforms(seed, use, ids)
+        for seed in (0, 1)
+        for use in (RandomStream.SCORE, RandomStream.EXACT)
+    ]
+    streams.append(uniforms(0, RandomStream.SPLIT, ids))
     for u in streams:
         assert (u >= 0).all()
         assert (u < 1).all()
@@ -83,7 +87,7 @@ def test_uniforms_are_uniform_and_streams_independent():
 
 def test_random_order_is_a_fair_permutation_of_the_ids():
     """Each of 6 orders of 3 rows equally often over 6,000 seeds; false alarm 1 in 10,000."""
-    orders = [tuple(random_order(seed, Use.SPLIT, places(0, 3))) for seed in range(6000)]
+    orders = [tuple(random_order(seed, RandomStream.SPLIT, places(0, 3))) for seed in range(6000)]
     counts = [orders.count(order) for order in itertools.permutations(range(3))]
     assert sum(counts) == 6000
     assert chisquare(counts).pvalue > 1e-4
@@ -94,8 +98,8 @@ def test_random_order_follows_ids_not_places(seed, order):
     ids = np.arange(1000, 1040, dtype=np.uint64)
     shuffled = ids[order]
     assert (
-        ids[random_order(seed, Use.SPLIT, ids)].tolist()
-        == shuffled[random_order(seed, Use.SPLIT, shuffled)].tolist()
+        ids[random_order(seed, RandomStream.SPLIT, ids)].tolist()
+        == shuffled[random_order(seed, RandomStream.SPLIT, shuffled)].tolist()
     )
 
 

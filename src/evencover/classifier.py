@@ -22,7 +22,7 @@ from evencover.evaluation import CoverageReport, evaluate
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
 from evencover.predictors.cross_validation import from_cross_val, warn_of_unstable_model
 from evencover.predictors.explanation import some_names
-from evencover.randomness import Use, check_random_state, places, random_order
+from evencover.randomness import RandomStream, check_random_state, places, random_order
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
 
@@ -218,7 +218,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 f"number from 2 to the number of samples, {len(y)}. Got {n!r} instead."
             )
         fold_of_row = np.empty(len(y), dtype=np.int64)
-        fold_of_row[random_order(seed, Use.FOLDS, places(0, len(y)))] = np.arange(len(y)) % n
+        fold_of_row[random_order(seed, RandomStream.FOLDS, places(0, len(y)))] = (
+            np.arange(len(y)) % n
+        )
         for number in range(n):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
 

@@ -18,7 +18,7 @@ from evencover.data.location import as_location, existing_file, reading
 from evencover.errors import InputError, NotFittedError, one_line
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors import BasePredictor, predictor_class
-from evencover.predictors.state import checksum, content_of, wrong_field, wrong_value
+from evencover.predictors.state import checksum, content_of, damage
 from evencover.scores import make_score
 
 FORMAT = 1
@@ -56,7 +56,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
         for name, field in predictor.all_state().items():
             is_array = field.shape is not None
             setattr(predictor, name, arrays.get(name) if is_array else about["fitted"][name])
-        problem = wrong_field(predictor) or wrong_value(predictor)
+        problem = damage(predictor)
         if not problem:
             predictor._restore()
     except KeyError as error:

@@ -19,7 +19,7 @@ import numpy as np
 from evencover._kernels import Thresholds as Thresholds
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
-from evencover.randomness import Use, uniforms
+from evencover.randomness import RandomStream, uniforms
 
 MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
 
@@ -27,7 +27,7 @@ Alpha = float | str | Fraction | Decimal
 
 
 def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -> Fraction:
-    """The number in (0, 1) that the user meant by `value`, as a fraction.
+    """Return the number in (0, 1) that the user meant by `value`, as a fraction.
 
     A short decimal is taken as written. A float with all its digits in use is what is left of an
     expression such as 1/3 or 1 - 0.9, so the simple fraction within its rounding error is meant.
@@ -112,7 +112,7 @@ def _fits(counts: Array, level: Fraction) -> bool:
 
 
 def confident_rank(n: int, alpha: Alpha, confidence: Alpha) -> int:
-    """The smallest rank whose coverage is at least 1 - alpha with probability `confidence`.
+    """Find the smallest rank that covers 1 - alpha with probability `confidence`.
 
     Given the n calibration scores, the k-th smallest covers Beta(k, n + 1 - k) of new rows if
     scores are distinct, and more if they are not (Vovk 2012). So k is the smallest rank with
@@ -167,7 +167,7 @@ def _tails_within(counts: IntArray, ranks: IntArray, level: Fraction, doubt: Fra
 
 
 def _tail_within(n: int, k: int, level: Fraction, doubt: Fraction) -> bool:
-    """The same for one count in whole numbers: the terms of the tail, times a power of ten, say."""
+    """Compare the tail of one count exactly, in integers."""
     hit, miss = level.numerator, level.denominator - level.numerator
     term = total = hit**n
     for j in range(n, k, -1):
@@ -177,7 +177,7 @@ def _tail_within(n: int, k: int, level: Fraction, doubt: Fraction) -> bool:
 
 
 def conformal_quantile(scores: Any, alpha: Alpha) -> float:
-    """The conformal rank's score; +inf if there are too few scores for alpha.
+    """Return the score of the conformal rank; +inf if there are too few scores for alpha.
 
     >>> conformal_quantile([0.3, 0.1, 0.2], alpha=0.25), conformal_quantile([0.3, 0.1], alpha=0.25)
     (0.3, inf)
@@ -199,7 +199,7 @@ def group_quantiles(scores: Any, groups: Any, n_groups: int, alpha: Alpha) -> Fl
 def randomized_group_quantiles(
     scores: Any, groups: Any, n_groups: int, alpha: Alpha
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The pair of thresholds, and the probability of the upper one, that covers exactly 1 - alpha.
+    """Compute the pair of thresholds, and the upper one's probability, for coverage 1 - alpha.
 
     The paper's auxiliary randomisation: rank k overshoots by b, rank k - 1 undershoots by c, and
     choosing rank k with probability c / (b + c) hits the level. Rank 0 is -inf.
@@ -221,8 +221,7 @@ class GroupedScores(NamedTuple):
     def sort(cls, scores: FloatArray, groups: IntArray, n_groups: int) -> GroupedScores:
         """Arrange scores by group; rows of group -1 are left out."""
         if n_groups == 1:
-            own = np.sort(scores[groups == 0])
-            return cls(own, np.array([0, len(own)]))
+            return cls.one(np.sort(scores[groups == 0]))
         # Short integers are sorted by radix, which beats a sort by two keys several times over.
         kind = np.int16 if n_groups < 2**15 else np.int64
         order = np.argsort(scores)
@@ -230,21 +229,26 @@ class GroupedScores(NamedTuple):
         counts = np.bincount(groups + 1, minlength=n_groups + 1)
         return cls(scores[order[counts[0] :]], np.concatenate([[0], np.cumsum(counts[1:])]))
 
+    @classmethod
+    def one(cls, scores: FloatArray) -> GroupedScores:
+        """Take scores that are sorted as one group."""
+        return cls(scores, np.array([0, len(scores)]))
+
     @property
     def counts(self) -> IntArray:
         """Number of scores in each group."""
         return np.diff(self.offsets)
 
     def of(self, group: int) -> FloatArray:
-        """The sorted scores of one group."""
+        """Return the sorted scores of one group."""
         return self.scores[self.offsets[group] : self.offsets[group + 1]]
 
     def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """The ranks[..., g]-th smallest score of group g; rank 0 is -inf, beyond the last +inf."""
+        """Return the ranks[..., g]-th smallest score of group g: -inf for rank 0, +inf after n."""
         return self.score_at(np.arange(len(self.counts)), ranks)
 
     def score_at(self, groups: IntArray, ranks: IntArray) -> FloatArray:
-        """The ranks[i]-th smallest score of groups[i], likewise."""
+        """Return the ranks[i]-th smallest score of groups[i], likewise."""
         groups, ranks = np.broadcast_arrays(groups, ranks)
         inside = (ranks >= 1) & (ranks <= self.counts[groups])
         values = np.where(ranks < 1, -np.inf, np.inf)
@@ -252,7 +256,7 @@ class GroupedScores(NamedTuple):
         return values
 
     def quantiles(self, alpha: Alpha) -> FloatArray:
-        """The conformal quantile of each group."""
+        """Compute the conformal quantile of each group."""
         return self.at_ranks(conformal_ranks(self.counts, alpha))
 
     def thresholds(
@@ -310,7 +314,7 @@ def break_ties(
     decides; where they differ, one draw per group includes or excludes each tie for all rows, so
     that a pair of thresholds still is enough. Either way the coverage is that of distinct scores.
     """
-    draw = uniforms(random_state, Use.THRESHOLD_TIES, np.arange(len(upper)))
+    draw = uniforms(random_state, RandomStream.THRESHOLD_TIES, np.arange(len(upper)))
     same = upper == lower
     return Thresholds(
         np.where(same | (draw < upper_share), upper, _just_below(upper)),

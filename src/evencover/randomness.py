@@ -1,4 +1,4 @@
-"""Every random number, as a function of (random_state, its use, the row's key).
+"""Every random number, as a function of (random_state, stream, row key).
 
 Nothing here has a state: the same row gets the same number in any block, thread or machine, and
 two uses never share a stream. A row's key is the id that the user gives it; otherwise a mix of its
@@ -22,7 +22,7 @@ from evencover.validation import whole_number
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,19}")  # as Python and NumPy print an integer
 
 
-class Use(IntEnum):
+class RandomStream(IntEnum):
     """What a random number is for; the numbers are part of the file format, never reuse one."""
 
     SCORE = 1  # the uniform of APS and RAPS, for rows whose sets are wanted
@@ -40,34 +40,28 @@ class Use(IntEnum):
 
 
 def check_random_state(value: Any, owner: str) -> int:
-    """A seed is a whole number of 64 bits; there is no hidden global state to fall back on."""
+    """Check a seed, an integer of 64 bits."""
     return whole_number(value, "random_state", owner, 0, 2**64 - 1)
 
 
-def uniforms(random_state: int, use: Use, ids: Array) -> FloatArray:
-    """One uniform in [0, 1) per row id."""
+def uniforms(random_state: int, use: RandomStream, ids: Array) -> FloatArray:
+    """Draw one uniform in [0, 1) per row id."""
     return _kernels.uniforms(int(random_state), int(use), ids)
 
 
-def random_order(random_state: int, use: Use, ids: Array, row_places: Array | None = None) -> Array:
-    """A permutation of the rows that depends on their ids only, not on how they are arranged.
+def random_order(random_state: int, use: RandomStream, ids: Array) -> Array:
+    """Permute the rows by their ids only, however they are arranged.
 
-    Rows with the same id are in the random order of their places in the input: `row_places`, if
-    the rows are arranged otherwise here.
+    Rows with the same id are in the random order of their places in the input.
     """
     key = _kernels.random_bits(int(random_state), int(use), ids)
     order = np.argsort(key)
     in_order = key[order]
     if (in_order[1:] != in_order[:-1]).all():
         return order
-    at = places(0, len(ids)) if row_places is None else row_places
-    return np.lexsort((*order_of_repeated_ids(random_state, ids, at)[::-1], key))
-
-
-def order_of_repeated_ids(random_state: int, ids: Array, row_places: Array) -> tuple[Array, ...]:
-    """What the order goes by where the random bits of `ids` are the same, first things first."""
-    bits = _kernels.random_bits(int(random_state), int(Use.REPEATED_IDS), row_places)
-    return ids, bits, row_places
+    at = places(0, len(ids))
+    bits = _kernels.random_bits(int(random_state), int(RandomStream.REPEATED_IDS), at)
+    return np.lexsort((at, bits, ids, key))
 
 
 def row_ids(ids: Any, n_rows: int) -> Array:
@@ -88,8 +82,12 @@ def row_ids(ids: Any, n_rows: int) -> Array:
         return values.astype(np.uint64)
     texts = values.tolist()
     if values.dtype.kind in "UOT" and all(isinstance(value, str) for value in texts):
-        _refuse_halves(texts)
-        return np.array([_key(text) for text in texts], dtype=np.uint64)
+        try:
+            return np.array([_key(text) for text in texts], dtype=np.uint64)
+        except UnicodeEncodeError as error:  # half of a character
+            raise InputError(
+                f"'ids' must be text that UTF-8 can hold. Got {error.object[error.start]!r}."
+            ) from None
     raise InputError(f"'ids' must be integers or text. Got the type {values.dtype} instead.")
 
 
@@ -99,16 +97,6 @@ def _key(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _refuse_halves(texts: list[str]) -> None:
-    """Refuse text that no file can hold: half of a character."""
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"'ids' must be text that UTF-8 can hold. Got {error.object[error.start]!r}."
-        ) from None
-
-
 def places(start: int, stop: int) -> Array:
-    """Each row's place in the whole input."""
+    """Return each row's place in the whole input."""
     return np.arange(start, stop, dtype=np.uint64)

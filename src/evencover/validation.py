@@ -383,8 +383,17 @@ def whole_number(value: Any, name: str, owner: str, low: int, high: int | None =
     return int(value)
 
 
-def real_number(value: Any, name: str, owner: str, low: float, *, open_low: bool = False) -> float:
-    """Check a finite real parameter against its lower limit."""
+def real_number(
+    value: Any,
+    name: str,
+    owner: str,
+    low: float,
+    high: float | None = None,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """Check a finite real parameter against its range."""
     is_real = isinstance(value, int | float | np.integer | np.floating)
     if (
         not is_real
@@ -392,10 +401,14 @@ def real_number(value: Any, name: str, owner: str, low: float, *, open_low: bool
         or not abs(value) <= LARGEST  # nor NaN, nor a whole number that no float holds
         or value < low
         or (open_low and value == low)
+        or (high is not None and (value >= high if open_high else value > high))
     ):
+        span = f"{'above' if open_low else 'of at least'} {low:g}"
+        if high is not None:
+            span += f" and {'below' if open_high else 'at most'} {high:g}"
         raise InputError(
-            f"The '{name}' parameter of {owner} must be a finite number "
-            f"{'above' if open_low else 'of at least'} {low:g}. Got {value!r} instead."
+            f"The '{name}' parameter of {owner} must be a finite number {span}. "
+            f"Got {value!r} instead."
         )
     return float(value)
 
@@ -407,6 +420,38 @@ def flag(value: Any, name: str, owner: str) -> bool:
             f"The '{name}' parameter of {owner} must be True or False. Got {value!r} instead."
         )
     return bool(value)
+
+
+# A check of a parameter's value, given its name and its owner's; it raises InputError.
+Check = Callable[[Any, str, str], Any]
+
+
+def unless(values: tuple[Any, ...], check: Check) -> Check:
+    """Make a check that accepts these values, too."""
+
+    def checked(value: Any, name: str, owner: str) -> None:
+        if isinstance(value, str | float | None) and value in values:
+            return
+        try:
+            check(value, name, owner)
+        except InputError as error:
+            others = " or ".join(map(repr, values))
+            raise InputError(str(error).replace(". Got", f", or {others}. Got", 1)) from None
+
+    return checked
+
+
+OPEN_SHARE: Check = partial(real_number, low=0, high=1, open_low=True, open_high=True)
+
+
+def one_of(*known: str) -> Check:
+    """Make a check of a parameter that is one of some names."""
+
+    def checked(value: Any, name: str, owner: str) -> None:
+        if value not in known:
+            raise_unknown(f"value of the parameter '{name}' of {owner}:", value, known)
+
+    return checked
 
 
 def raise_unknown(kind: str, value: Any, known: Iterable[str]) -> NoReturn:

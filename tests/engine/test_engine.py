@@ -1,14 +1,19 @@
 """Blocks on threads: order kept, few in memory, errors passed on, nothing left running."""
 
 import os
+import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from evencover import InputError
-from evencover.engine.blocks import map_blocks, n_threads, one_of_many
+from evencover.engine.blocks import as_workers, gathered, joined
+from evencover.engine.dask import dask_client
+from evencover.engine.executors import Workers, results_in_order
+from evencover.threads import map_on_threads, n_threads, one_of_many
 
 THREADS = [1, 2, 4]
 
@@ -25,11 +30,11 @@ def slow_for_even(number):
 
 
 def test_results_come_in_the_order_of_the_blocks(threads):
-    assert list(map_blocks(slow_for_even, range(30))) == [n * n for n in range(30)]
+    assert list(map_on_threads(slow_for_even, range(30))) == [n * n for n in range(30)]
 
 
 def test_no_blocks_give_no_results(threads):
-    assert list(map_blocks(slow_for_even, [])) == []
+    assert list(map_on_threads(slow_for_even, [])) == []
 
 
 def test_only_a_few_blocks_are_read_ahead(threads):
@@ -40,7 +45,7 @@ def test_only_a_few_blocks_are_read_ahead(threads):
             read.append(number)
             yield number
 
-    for done, _ in enumerate(map_blocks(slow_for_even, reader()), start=1):
+    for done, _ in enumerate(map_on_threads(slow_for_even, reader()), start=1):
         assert len(read) <= done + 2 * threads
 
 
@@ -51,7 +56,7 @@ def test_every_thread_works(threads):
         meeting.wait(timeout=10)  # fails unless as many blocks as threads are under way
         return threading.get_ident()
 
-    assert len(set(map_blocks(meet, range(threads)))) == threads
+    assert len(set(map_on_threads(meet, range(threads)))) == threads
 
 
 def test_an_error_in_the_function_is_passed_on(threads):
@@ -63,7 +68,7 @@ def test_an_error_in_the_function_is_passed_on(threads):
             raise InputError("block 5 is bad")
         return number
 
-    results = map_blocks(function, range(1000))
+    results = map_on_threads(function, range(1000))
     assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(InputError, match="block 5 is bad"):
         next(results)
@@ -77,7 +82,7 @@ def test_an_error_in_the_reader_is_passed_on(threads):
         raise InputError("the file ends")
 
     with pytest.raises(InputError, match="the file ends"):
-        list(map_blocks(slow_for_even, reader()))
+        list(map_on_threads(slow_for_even, reader()))
 
 
 def test_the_first_error_in_the_order_of_blocks_is_the_one_shown(threads):
@@ -86,13 +91,13 @@ def test_the_first_error_in_the_order_of_blocks_is_the_one_shown(threads):
         raise InputError(f"block {number}")
 
     with pytest.raises(InputError, match="block 0"):
-        list(map_blocks(function, range(8)))
+        list(map_on_threads(function, range(8)))
 
 
 def test_nothing_runs_on_after_an_early_end(threads):
     before = threading.active_count()
     started = []
-    results = map_blocks(lambda number: started.append(number) or number, range(1000))
+    results = map_on_threads(lambda number: started.append(number) or number, range(1000))
     assert next(results) == 0
     results.close()
     assert len(started) <= 2 * threads
@@ -107,7 +112,7 @@ def test_what_is_only_queued_is_not_started_after_an_early_end(threads):
         assert number == 0 or release.wait(timeout=10)
         return number
 
-    results = map_blocks(function, range(1000))
+    results = map_on_threads(function, range(1000))
     assert next(results) == 0
     threading.Timer(0.05, release.set).start()
     results.close()  # waits for what is running, and for nothing else
@@ -133,5 +138,57 @@ def test_a_task_among_others_starts_no_threads(monkeypatch):
 @pytest.mark.parametrize("wish", ["0", "-1", "two", "", "1.5", " 2", "²"])
 def test_a_bad_number_of_threads_is_refused(monkeypatch, wish):
     monkeypatch.setenv("EVENCOVER_THREADS", wish)
-    with pytest.raises(InputError, match="EVENCOVER_THREADS must be a whole number of at least 1"):
+    with pytest.raises(InputError, match="EVENCOVER_THREADS"):
         n_threads()
+
+
+# Results of parts ---------------------------------------------------------------------------------
+
+PARTS = [
+    (np.array([0.5, 0.25]), np.array([3, 1], dtype=np.uint8)),
+    (np.array([0.75]), np.array([2], dtype=np.uint8)),
+]
+
+
+@pytest.mark.parametrize("n_rows", [3, None])
+def test_parts_are_put_one_after_the_other(n_rows):
+    for ours, expected in zip(gathered(iter(PARTS), n_rows), joined(PARTS), strict=True):
+        np.testing.assert_array_equal(ours, expected, strict=True)
+
+
+def test_a_source_with_too_many_rows_is_read_to_its_end():
+    seen = []
+    gathered((seen.append(part) or part for part in PARTS), 1)
+    assert len(seen) == 2
+
+
+# Executors ----------------------------------------------------------------------------------------
+
+
+def test_workers_that_die_are_told_in_one_sentence():
+    with (
+        ProcessPoolExecutor(1) as pool,
+        pytest.raises(InputError, match="workers kept dying"),
+    ):
+        list(results_in_order(Workers(pool), os._exit, [1]))
+
+
+def test_dask_is_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"pip install 'evencover\[dask\]'"), dask_client("local"):
+        pass
+
+
+def test_anything_that_submits_is_an_executor():
+    class Here:
+        def submit(self, function, *arguments):
+            self.done = function(*arguments)
+            return self
+
+        def result(self):
+            return self.done
+
+        def cancel(self):
+            pass
+
+    assert sorted(results_in_order(as_workers(Here()), abs, [-1] * 9)) == [1] * 9

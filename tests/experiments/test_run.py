@@ -25,7 +25,7 @@ from evencover.experiments.results import make_table
 from evencover.experiments.runner import plan
 from evencover.predictors import make_predictor
 from evencover.quantiles import Thresholds
-from evencover.randomness import Use, uniforms
+from evencover.randomness import RandomStream, uniforms
 
 SEED = 7
 SCORES = {"softmax": Softmax(), "aps": APS(), "raps": RAPS()}
@@ -78,7 +78,7 @@ def test_every_metric_is_what_the_definitions_give(results, data, score, method,
     limits = np.broadcast_to(predictor.thresholds_, scores.shape)
     if exact:
         keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
-        coin = uniforms(SEED, Use.EXACT, keys)[:, None]
+        coin = uniforms(SEED, RandomStream.EXACT, keys)[:, None]
         tails = coin >= predictor.upper_probability_
         limits = np.where(tails, predictor.lower_thresholds_, limits)
     member = (scores <= limits)[test]

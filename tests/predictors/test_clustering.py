@@ -20,7 +20,7 @@ from evencover.predictors.clustered import (
     quantile_embedding,
 )
 from evencover.quantiles import GroupedScores
-from evencover.randomness import Use, random_order
+from evencover.randomness import RandomStream, random_order
 from evencover.scores import APS
 
 
@@ -78,7 +78,7 @@ def test_clusters_are_a_weighted_k_means_of_the_oracles_embedding(simulate, quie
     """Local optimum for the weights sqrt(n), and the one that scikit-learn's defaults find."""
     rows, labels = simulate(6000, 60, seed=8, long_tail=True)
     predictor = quietly(ClusteredPredictor(score=score, gamma=0.6, n_clusters=4), rows, labels)
-    first = np.sort(random_order(0, Use.SPLIT, np.arange(6000))[:3600])
+    first = np.sort(random_order(0, RandomStream.SPLIT, np.arange(6000))[:3600])
     scores = predictor_scores(score, rows, labels)[first]
     classes, z, weights = oracle.embedding(
         scores.tolist(), labels[first].tolist(), 60, Fraction(1, 10)
@@ -137,7 +137,7 @@ def test_null_classes_use_the_standard_threshold_of_d2(simulate):
     rows, labels = simulate(1500, 40, seed=3, long_tail=True)
     with pytest.warns(EvencoverWarning) as caught:
         predictor = ClusteredPredictor(score="aps", gamma=0.5, n_clusters=3).fit(rows, labels)
-    proper = random_order(0, Use.SPLIT, np.arange(1500))[750:]
+    proper = random_order(0, RandomStream.SPLIT, np.arange(1500))[750:]
     d2 = APS().true_label(rows, labels)[proper]
     standard = oracle.conformal_quantile(d2.tolist(), Fraction(1, 10))
     null = predictor.cluster_of_class_ == -1

@@ -115,17 +115,17 @@ def test_groups_of_rows_have_it(simulate):
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.5, "often", True, float("nan")])
 def test_a_bad_confidence_is_refused(confidence):
-    with pytest.raises(InputError, match=r"'confidence' parameter of StandardPredictor must be"):
+    with pytest.raises(InputError, match="'confidence'"):
         StandardPredictor(confidence=confidence).fit_scores([0.5], [0], 2)
 
 
 def test_it_cannot_be_combined_with_exact_coverage_on_average():
-    with pytest.raises(InputError, match="'exact' parameter of StandardPredictor must be False"):
+    with pytest.raises(InputError, match="'exact'"):
         StandardPredictor(confidence=0.9, exact=True).fit_scores([0.5], [0], 2)
 
 
 def test_a_method_over_groups_must_have_it():
-    with pytest.raises(InputError, match=r"must be None over groups by 'pooled'"):
+    with pytest.raises(InputError, match="'confidence'"):
         GroupedPredictor(confidence=0.9, over_groups="pooled").fit_scores([0.5], [0], 2)
 
 

@@ -26,7 +26,7 @@ from evencover.evaluation.report import evaluate
 from evencover.predictors import PREDICTORS, make_predictor, method_names
 from evencover.predictors.clustered import cluster_groups
 from evencover.predictors.fitting import CalibrationRows
-from evencover.randomness import Use, random_order, uniforms
+from evencover.randomness import RandomStream, random_order, uniforms
 from evencover.scores import APS, RAPS, Softmax
 
 SCORES = [Softmax(), APS(), APS(randomize=False), RAPS(), RAPS(randomize=False)]
@@ -39,7 +39,7 @@ def keys_of(rows):
     return np.array(oracle.row_keys(rows), dtype=np.uint64)
 
 
-def score_uniforms(score, rows, use=Use.SCORE, seed=SEED):
+def score_uniforms(score, rows, use=RandomStream.SCORE, seed=SEED):
     return uniforms(seed, use, keys_of(rows)) if score.is_random else np.ones(len(rows))
 
 
@@ -56,7 +56,9 @@ def oracle_groups(predictor, scores, labels, n_classes, alpha):
         None if predictor.gamma == "auto" else Fraction(str(predictor.gamma)),
         None if predictor.n_clusters == "auto" else predictor.n_clusters,
     )
-    order = random_order(predictor.random_state, Use.SPLIT, np.arange(len(scores))).tolist()
+    order = random_order(
+        predictor.random_state, RandomStream.SPLIT, np.arange(len(scores))
+    ).tolist()
     first, second = oracle.split(order, gamma)
     d1 = [scores[i] for i in first], [labels[i] for i in first]
     d2 = [scores[i] for i in second], [labels[i] for i in second]
@@ -114,13 +116,15 @@ def test_thresholds_sets_and_p_values_are_the_papers(simulate, quietly, case):
     rows, labels = simulate(n_rows + n_test, n_classes, seed=5, **how)
     calibration, known = rows[:n_rows], labels[:n_rows].tolist()
     test = np.concatenate([rows[n_rows:], rows[: n_test // 3]])  # new rows, and some seen before
-    coins = uniforms(SEED, Use.EXACT, keys_of(test))
+    coins = uniforms(SEED, RandomStream.EXACT, keys_of(test))
     methods = [(StandardPredictor, {}), (ClasswisePredictor, {})]
     for own in ({}, GIVEN) if many else ({}, GIVEN, {"gamma": 0.7}, {"n_clusters": 2}):
         methods.append((ClusteredPredictor, own))
     for score in (Softmax(), APS(), RAPS(randomize=False)) if many else SCORES:
         matrix = oracle.score_matrix(
-            score.name, calibration, score_uniforms(score, calibration, Use.CALIBRATION_SCORE)
+            score.name,
+            calibration,
+            score_uniforms(score, calibration, RandomStream.CALIBRATION_SCORE),
         )
         scores = oracle.true_scores(matrix, known)
         no_ties = len(set(scores)) == len(scores)  # else the order within a tie is random
@@ -324,7 +328,7 @@ def test_exact_p_values_replace_the_one_by_the_rows_uniform(simulate):
     rows, labels = simulate(60, 4, seed=1)
     plain = StandardPredictor().fit(rows, labels).predict_p(rows)
     exact = StandardPredictor(exact=True).fit(rows, labels).predict_p(rows)
-    coin = uniforms(0, Use.EXACT, keys_of(rows))
+    coin = uniforms(0, RandomStream.EXACT, keys_of(rows))
     assert exact == pytest.approx(plain - coin[:, None] / 61, abs=1e-15)
 
 
@@ -342,7 +346,7 @@ def test_clustered_on_d2_with_one_class_per_cluster_is_classwise_on_d2(simulate,
         "evencover.predictors.clustered.cluster_embeddings", lambda z, *_: np.arange(len(z))
     )
     clustered = ClusteredPredictor(gamma=0.4, n_clusters=9).fit(rows, labels)
-    proper = random_order(0, Use.SPLIT, np.arange(2000))[800:]
+    proper = random_order(0, RandomStream.SPLIT, np.arange(2000))[800:]
     classwise = ClasswisePredictor().fit(rows[proper], labels[proper])
     assert clustered.thresholds_.tolist() == classwise.thresholds_.tolist()
     assert clustered.predict_set(rows) == classwise.predict_set(rows)

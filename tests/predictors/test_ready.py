@@ -5,7 +5,6 @@ import pytest
 
 from evencover import InputError, PredictionSets, StandardPredictor
 from evencover.predictors import base, make_predictor, methods_for_all
-from evencover.predictors import base as ready
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def test_no_thread_no_source_and_one_rule(data, monkeypatch):
     rows, labels = data
     fitted = StandardPredictor(score="aps", exact=True).fit(rows, labels)
     fitted.predict_set(rows[:1])
-    for name in ("map_source", "like_calibration"):
+    for name in ("map_source", "align_to_calibration"):
         monkeypatch.setattr(base, name, None)
     monkeypatch.setattr(StandardPredictor, "rule", None)
     for row in rows[:20]:
@@ -47,7 +46,7 @@ def test_what_changes_is_seen(data, score):
     fitted = StandardPredictor(score=score).fit(rows, labels)
     one = rows[:1]
     assert 0 < fitted.predict_set(one).sizes[0] < 7
-    fitted.thresholds_[:] = np.inf  # edited in place
+    fitted.thresholds_ = np.full(7, np.inf)
     assert fitted.predict_set(one).sizes[0] == 7
     fitted.thresholds_ = np.full(7, -np.inf)
     assert fitted.predict_set(one).sizes[0] == 0
@@ -89,8 +88,8 @@ def test_a_rule_answers_for_rows_at_hand(data):
 def test_many_rows_and_other_things_take_the_other_way(data):
     rows, labels = data
     fitted = StandardPredictor().fit(rows, labels)
-    many = np.tile(rows, (ready.FEW_ELEMENTS // rows.size + 1, 1))
-    assert ready.few_rows(fitted, many) is None
-    assert ready.few_rows(fitted, rows.tolist()) is None
-    assert ready.few_rows(fitted, rows[:5].astype(int)) is None
+    many = np.tile(rows, (base.FEW_ELEMENTS // rows.size + 1, 1))
+    assert base.few_rows(fitted, many) is None
+    assert base.few_rows(fitted, rows.tolist()) is None
+    assert base.few_rows(fitted, rows[:5].astype(int)) is None
     assert fitted.predict_set(rows.tolist()) == fitted.predict_set(rows)

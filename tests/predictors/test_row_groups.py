@@ -98,18 +98,16 @@ def test_a_loaded_predictor_answers_as_the_saved_one(data, sites, tmp_path, over
 
 
 def test_groups_are_needed_known_and_one_per_row(data, sites):
-    with pytest.raises(InputError, match="needs 'groups'"):
-        RowGroupedPredictor().fit(*data)
-    with pytest.raises(InputError, match="one entry per row"):
-        RowGroupedPredictor().fit(*data, groups=sites[:-1])
     fitted = RowGroupedPredictor().fit(*data, groups=sites)
-    with pytest.raises(InputError, match="Got 'east'; known are north, south, west"):
-        fitted.predict_set(data.rows[:1], groups=["east"])
-    with pytest.raises(InputError, match=r"one entry per row\. Got only 3"):
-        fitted.predict_set(data.rows, groups=sites[:3])
-    for call in (fitted.predict_set, fitted.predict_p, fitted.evaluate):
-        with pytest.raises(InputError, match="needs 'groups'"):
-            call(data.rows)
+    for groups in (None, sites[:-1]):
+        with pytest.raises(InputError, match="'groups'"):
+            RowGroupedPredictor().fit(*data, groups=groups)
+    for groups in (["east"] * 400, sites[:3], None):
+        for call in (fitted.predict_set, fitted.predict_p):
+            with pytest.raises(InputError, match="'groups'"):
+                call(data.rows, groups=groups)
+    with pytest.raises(InputError, match="'groups'"):
+        fitted.evaluate(*data)
     with pytest.raises(InputError, match="not calibrated yet"):
         RowGroupedPredictor().predict_set(data.rows, groups=sites)
 

@@ -52,7 +52,7 @@ def test_a_rule_is_frozen(data):
         rule.exact = True
 
 
-# The defects of 0.1.0 that a reader found ---------------------------------------------------------
+# Groups of rows -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -81,14 +81,6 @@ def test_predicting_leaves_the_callers_source_alone(data):
     source = as_source(data.rows)
     assert fitted.predict_set(source).class_names == list("abcdefg")
     assert source.class_names is None
-
-
-def test_the_page_says_aim_where_no_class_has_a_guarantee(data, tmp_path):
-    fitted = make_predictor("standard").fit(data.rows[:300], data.labels[:300])
-    page = write_report(fitted, tmp_path / "p.html", data.rows[300:], data.labels[300:]).read_text()
-    assert "The aim: the true class is in the set" in page
-    assert "no single class is promised" in page
-    assert "The promise: the true class" not in page
 
 
 # Logits or probabilities --------------------------------------------------------------------------

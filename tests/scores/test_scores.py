@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from evencover import EvencoverWarning, InputError
-from evencover.randomness import Use, uniforms
+from evencover.randomness import RandomStream, uniforms
 from evencover.scores import (
     APS,
     PAS,
@@ -36,7 +36,7 @@ TIES = [None, "saturated", "duplicated", "quantised"]
 
 def row_uniforms(score, rows, seed):
     keys = np.array(oracle.row_keys(rows), dtype=np.uint64)
-    return uniforms(seed, Use.SCORE, keys) if score.is_random else np.ones(len(rows))
+    return uniforms(seed, RandomStream.SCORE, keys) if score.is_random else np.ones(len(rows))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -9,7 +9,7 @@ from scipy.stats import ks_2samp, kstest, norm
 
 from evencover import APS, RAPS, SAPS, ClasswisePredictor, PooledPredictor, StandardPredictor
 from evencover.data import load_languages
-from evencover.randomness import Use, uniforms
+from evencover.randomness import RandomStream, uniforms
 
 ALPHA, N_CALIBRATION, N_TEST = 0.1, 2000, 300
 N_SEEDS = size(short=3, deep=20)
@@ -29,7 +29,9 @@ def coverage(predictor, rows, labels, at_once):
 
 def telling_seeds(n):
     place = np.zeros(1, dtype=np.uint64)
-    seeds = (seed for seed in itertools.count() if uniforms(seed, Use.SCORE, place)[0] > 0.98)
+    seeds = (
+        seed for seed in itertools.count() if uniforms(seed, RandomStream.SCORE, place)[0] > 0.98
+    )
     return itertools.islice(seeds, n)
 
 

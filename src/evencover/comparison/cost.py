@@ -28,9 +28,9 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.comparison.trials import ScoredRows, Trial, random_rows
 from evencover.data.source import Block
 from evencover.engine.blocks import joined, map_source
-from evencover.predictors.rule import Scoring
+from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds, exact_fraction
-from evencover.randomness import Use, places
+from evencover.randomness import RandomStream, places
 from evencover.threads import map_on_threads, n_threads
 
 # Shares are counted on so many rows; and so many numbers are held at once.
@@ -95,10 +95,10 @@ class Reach:
     rank_shares: FloatArray | None = None
 
     @classmethod
-    def of(cls, scoring: Scoring, sample: Sample, rows: ScoredRows, base: object) -> Reach:
+    def of(cls, scoring: BoundScore, sample: Sample, rows: ScoredRows, base: object) -> Reach:
         """Score the sample, and look all rows up."""
         score, options = scoring.score, scoring.options
-        use = int(Use.SCORE) if score.is_random else None
+        use = int(RandomStream.SCORE) if score.is_random else None
         draws = Draws(int(scoring.random_state), use, None, sample.keys)
 
         def scores_of(some: slice) -> FloatArray:

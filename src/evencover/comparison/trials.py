@@ -17,14 +17,14 @@ from evencover import _kernels
 from evencover._kernels import ThresholdTable
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block, IterableSource, Source
-from evencover.engine.blocks import blocks_of, joined, known_ids, map_blocks, map_source
+from evencover.engine.blocks import blocks_of, joined, known_ids, map_source
 from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.report import Tally
 from evencover.predictors import BasePredictor
 from evencover.predictors.fitting import require_labels
-from evencover.predictors.rule import Scoring
+from evencover.predictors.rule import BoundScore
 from evencover.quantiles import Thresholds
-from evencover.randomness import Use, places, random_order
+from evencover.randomness import RandomStream, places, random_order
 from evencover.scores import Score
 from evencover.threads import map_on_threads
 from evencover.validation import whole_number
@@ -105,7 +105,7 @@ class ScoredRows:
         logits = from_logits if source.logits is None else source.logits
         bases = list(dict.fromkeys(score.base for score in scores))
         about = (logits, temperature, random_state, source.logits is None)
-        self.scorings = {base: Scoring(base, *about) for base in bases}
+        self.scorings = {base: BoundScore(base, *about) for base in bases}
         read = TrueLabels(list(self.scorings.values()), with_ranks)
         self.arrays = self._read(read) if known is None or set(known) != set(read.names) else known
         self.labels, self.true_ranks = self.arrays["labels"], self.arrays["ranks"]
@@ -161,7 +161,7 @@ class ScoredRows:
             split = id(trial.is_test)
             return n_tests[split].copy(), by_class.sums(covered & tests[split])
 
-        return list(map_blocks(count, zip(trials, limits, strict=True)))
+        return list(map_on_threads(count, zip(trials, limits, strict=True)))
 
     # ---- sizes: one pass over the rows for all trials ----------------------------------------
 
@@ -204,14 +204,14 @@ class ScoredRows:
         counts = [replace(count, passes=[each]) for each in count.passes]
         blocks = blocks_of(self.source, known_ids(self.source, None))
         jobs = ((one, *some) for block in blocks for some in _pieces(*block) for one in counts)
-        return map_blocks(lambda job: job[0](*job[1:]), jobs)
+        return map_on_threads(lambda job: job[0](*job[1:]), jobs)
 
 
 @dataclass(frozen=True, eq=False)
 class TrueLabels:
     """Of a block: labels, ranks (none unless asked for), draws, and the labels' scores."""
 
-    scorings: list[Scoring]
+    scorings: list[BoundScore]
     with_ranks: bool
 
     @property
@@ -240,7 +240,7 @@ def _pieces(block: Block, ids: Array | None) -> Iterator[tuple[Block, Array | No
         yield piece, None if ids is None else ids[some]
 
 
-def _scores(scoring: Scoring, block: Block, ids: Array | None) -> list[FloatArray]:
+def _scores(scoring: BoundScore, block: Block, ids: Array | None) -> list[FloatArray]:
     """The scores of the rows if they calibrate, and if their sets are wanted."""
     calibrating = scoring.true_labels(block, ids, calibrating=True)
     if not scoring.score.is_random:
@@ -314,7 +314,7 @@ class SizePass:
 
     def __init__(
         self,
-        scoring: Scoring,
+        scoring: BoundScore,
         places: list[int],
         trials: Sequence[Trial],
         limits: Sequence[Thresholds],
@@ -419,7 +419,7 @@ def random_rows(random_state: int, ids: Array, n: int) -> IntArray:
     """So many rows out of all, without replacement, by their ids; in increasing order."""
     if n >= len(ids):
         return np.arange(len(ids))
-    bits = _kernels.random_bits(int(random_state), int(Use.DATA), ids)
+    bits = _kernels.random_bits(int(random_state), int(RandomStream.DATA), ids)
     return np.sort(np.argpartition(bits, n - 1)[:n])
 
 
@@ -443,7 +443,7 @@ def _rows_of_each_class(
             f"Got type {wanted.dtype} and shape {wanted.shape} instead."
         )
     wanted = np.minimum(wanted[: len(counts)] if wanted.ndim else wanted, np.maximum(counts - 1, 1))
-    order = random_order(random_state, Use.DATA, ids)
+    order = random_order(random_state, RandomStream.DATA, ids)
     order = order[np.argsort(labels[order], kind="stable")]
     place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.sort(order[place < wanted[labels[order]]])

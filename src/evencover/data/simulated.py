@@ -12,7 +12,7 @@ from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Source, rows_per_block, rows_per_part
 from evencover.errors import InputError
-from evencover.randomness import Use, check_random_state, places, random_order
+from evencover.randomness import RandomStream, check_random_state, places, random_order
 from evencover.threads import map_on_threads
 from evencover.validation import raise_unknown
 
@@ -290,7 +290,9 @@ class TwinSource(Source):
         p, n_classes = self.parameters, self.n_classes
         counts = class_counts(p, n_classes)[self._shuffled(0)]
         self.n_rows = int(counts.sum())
-        order = random_order(self.random_state, Use.TWIN_ROWS, _slot_ids(self.n_rows, ORDER_SLOT))
+        order = random_order(
+            self.random_state, RandomStream.TWIN_ROWS, _slot_ids(self.n_rows, ORDER_SLOT)
+        )
         self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
         self.attach_labels(self._class_of_row)
 
@@ -324,7 +326,7 @@ class TwinSource(Source):
         first = self.first_row + start
         ids = places(first, first + len(classes))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
-        normals = self._normals(Use.TWIN_ROWS, ids + slots)
+        normals = self._normals(RandomStream.TWIN_ROWS, ids + slots)
         difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
         points = normals[:, :-1] * (self._noise[classes] * difficulty)[:, None]
         points += self._centres[classes]
@@ -363,16 +365,16 @@ class TwinSource(Source):
     def _shuffled(self, purpose: int) -> IntArray:
         """A random order of the classes; one for each purpose."""
         ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
-        return random_order(self.random_state, Use.TWIN_CLASSES, ids)
+        return random_order(self.random_state, RandomStream.TWIN_CLASSES, ids)
 
     def _class_normals(self, first: int) -> FloatArray:
         """Standard normal coordinates, one row for each of K classes or groups."""
         ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
         return self._normals(
-            Use.TWIN_CLASSES, ids + np.arange(self.parameters.dimensions, dtype=np.uint64)
+            RandomStream.TWIN_CLASSES, ids + np.arange(self.parameters.dimensions, dtype=np.uint64)
         )
 
-    def _normals(self, use: Use, ids: Array) -> FloatArray:
+    def _normals(self, use: RandomStream, ids: Array) -> FloatArray:
         """Sums of four uniforms of 16 bits, scaled: nearly normal, cheap, the same everywhere."""
         bits = _kernels.random_bits(self.random_state, int(use), ids.ravel())
         total = bits.view(np.uint16).reshape(*ids.shape, 4).sum(axis=-1, dtype=np.int64)

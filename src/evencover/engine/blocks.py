@@ -1,10 +1,8 @@
-"""How columns of row blocks, and of parts of the input, become one."""
+"""Map functions over row blocks, and merge the results: on threads, executors or a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,12 +23,12 @@ from evencover.threads import one_of_many as one_of_many
 
 
 def joined(parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
-    """Scores, labels and what else there is of consecutive rows."""
+    """Concatenate each column of consecutive rows."""
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Array, ...]:
-    """`joined`, but each part is put in its place when it comes, if the number of rows is known."""
+    """Concatenate columns, filling each part in when it comes if the number of rows is known."""
     if n_rows is None:
         return joined(parts)
     columns: tuple[Array, ...] = ()
@@ -39,13 +37,13 @@ def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Ar
         columns = columns or tuple(np.empty(n_rows, dtype=values.dtype) for values in part)
         stop = start + len(part[0])
         for column, values in zip(columns, part, strict=True):
-            column[start:stop] = values[: n_rows - start]  # whoever reads too many says so at last
+            column[start:stop] = values[: n_rows - start]  # blocks_of raises at the end
         start = min(stop, n_rows)
     return columns
 
 
 def as_workers(executor: Any) -> Workers:
-    """The workers behind an executor, a dask client or a dask client's executor."""
+    """Return the workers of an executor, a dask client or a dask client's executor."""
     client = getattr(executor, "_client", executor)  # Client.get_executor() wraps its client
     if type(client).__module__.split(".")[0] == "distributed":
         return DaskWorkers(client)
@@ -60,27 +58,7 @@ def as_workers(executor: Any) -> Workers:
 # About 4 MB of float32, where rows travel with a task: dask warns of more than 10 MB.
 SENT_ELEMENTS = 1 << 20
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def map_blocks(function: Callable[[Item], Result], blocks: Iterable[Item]) -> Iterator[Result]:
-    """Yield ``function(block)`` in the order of the blocks, on this process's threads.
-
-    The kernels release the interpreter lock, so threads run side by side; at most two blocks
-    per thread are under way, so memory does not grow with the input.
-    """
-    return map_on_threads(function, blocks)
-
-
-@contextmanager
-def workers_of(executor: Any) -> Iterator[Workers]:
-    """The executor's workers; this process's threads if there is none."""
-    if executor is not None:
-        yield as_workers(executor)
-        return
-    with ThreadPoolExecutor(n_threads()) as pool:
-        yield Workers(pool)
 
 
 class Part(NamedTuple):
@@ -100,40 +78,26 @@ class Part(NamedTuple):
         return self.source.offset
 
     def blocks(self) -> Iterator[tuple[Block, Array | None]]:
-        """Blocks, and the ids of their rows."""
-        n_rows, stop = self.source.n_rows, self.start
-        for block in self.source.blocks():
-            stop = block.start + len(block.rows)
-            if self.ids is None:
-                yield block, None
-                continue
-            ids = self.ids[block.start - self.start : stop - self.start]
-            if len(ids) != len(block.rows):
-                raise InputError(f"'ids' must have one entry per row. Got only {len(self.ids)}.")
-            yield block, ids
-        if n_rows is not None and stop - self.start != n_rows:  # other rows would get its ids
-            raise InputError(
-                f"{self.source.name} must have the {n_rows} rows it had when it was opened. "
-                f"Got {stop - self.start}; it was changed meanwhile."
-            )
+        """Yield blocks, and the ids of their rows."""
+        return blocks_of(self.source, self.ids)
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with a part: a function of each block and its ids, then one merge of all."""
+    """Work on a part: a function of each block and its ids, then one merge of all."""
 
     function: Callable[[Block, Array | None], Any]
     merge: Callable[[Iterable[Any]], Any]
 
     def __call__(self, part: Part) -> tuple[Any, Fingerprint]:
-        """The part's result, made on one thread, and what tells its rows from others."""
+        """Compute the part's result on one thread, and the fingerprint of its rows."""
         with one_of_many():
             result = self.merge(self.function(block, ids) for block, ids in part.blocks())
         assert part.source.rows_read is not None
         return result, part.source.rows_read
 
     def merge_parts(self, parts: Iterable[tuple[Any, Fingerprint]]) -> tuple[Any, Fingerprint]:
-        """One result from those of consecutive parts."""
+        """Merge the results of consecutive parts."""
         rows_read = Fingerprint()
 
         def results() -> Iterator[Any]:
@@ -158,7 +122,7 @@ def map_source(
     """
     known = known_ids(source, ids)
     if executor is None:
-        return map_blocks(lambda item: function(*item), blocks_of(source, known))
+        return map_on_threads(lambda item: function(*item), blocks_of(source, known))
     assert merge is not None
     return _map_parts(source, known, Work(function, merge), as_workers(executor))
 
@@ -179,7 +143,7 @@ def fold_source(
     finish: Callable[[Result], Any],
     executor: Any = None,
 ) -> Any:
-    """``finish(merge(all results))``; on a cluster, all but its value stays on the workers."""
+    """Return ``finish(merge(all results))``; on a cluster, only its value is sent here."""
     if executor is None:
         return finish(merge(map_source(source, ids, function)))
     workers, work = as_workers(executor), Work(function, merge)
@@ -196,16 +160,25 @@ def _finish_first(
 
 
 def blocks_of(source: Source, ids: Array | None = None) -> Iterator[tuple[Block, Array | None]]:
-    """The blocks of the whole input, and the ids of their rows."""
-    stop = 0
-    for block, block_ids in Part(source, ids).blocks():
+    """Yield the blocks of a source, and the ids of their rows."""
+    first = stop = source.offset
+    for block in source.blocks():
         stop = block.start + len(block.rows)
-        yield block, block_ids
-    _check_ids_fit(ids, stop)
+        own = None if ids is None else ids[block.start - first : stop - first]
+        if ids is not None and len(ids) < stop - first:
+            _check_ids_fit(ids, stop - first)
+        yield block, own
+    if source.n_rows is not None and stop - first != source.n_rows:  # other rows would get its ids
+        raise InputError(
+            f"{source.name} must have the {source.n_rows} rows it had when it was opened. "
+            f"Got {stop - first}; it was changed meanwhile."
+        )
+    if ids is not None:
+        _check_ids_fit(ids, stop - first)
 
 
 def known_ids(source: Source, ids: Any) -> Array | None:
-    """The user's ids as numbers, else those found with the rows; None if there are none."""
+    """Return the user's ids as numbers, else those found with the rows, if any."""
     ids = source.ids if ids is None else ids
     if ids is None:
         return None
@@ -213,15 +186,15 @@ def known_ids(source: Source, ids: Any) -> Array | None:
     return row_ids(ids, n_rows)
 
 
-def _check_ids_fit(ids: Array | None, n_rows: int) -> None:
-    if ids is not None and len(ids) != n_rows:
+def _check_ids_fit(ids: Array, n_rows: int) -> None:
+    if len(ids) != n_rows:
         raise InputError(
             f"'ids' must have one entry per row. Got {len(ids)} ids for {n_rows} rows."
         )
 
 
 def cut(source: Source, ids: Array | None) -> Iterator[Part]:
-    """The parts of a source; where it has none, its rows themselves are sent, some at a time."""
+    """Yield the parts of a source; without parts, its rows themselves, some at a time."""
     pieces: Iterable[Source] | None = source.parts()
     if pieces is None:
         pieces = _pieces_of_rows(source)
@@ -236,7 +209,8 @@ def cut(source: Source, ids: Array | None) -> Iterator[Part]:
         start = stop
     if start == 0:
         raise InputError(f"There must be at least one row. Got none in {source.name}.")
-    _check_ids_fit(ids, start)
+    if ids is not None:
+        _check_ids_fit(ids, start)
 
 
 def _with_absolute_path(piece: Source) -> Source:

@@ -1,7 +1,7 @@
-"""Reaching a dask cluster, and finding out in time that it cannot do the work.
+"""Work on a dask cluster, with errors in time for one that cannot do it.
 
-A scheduler that says nothing, no workers, or workers without this package would else be waited for
-without a word.
+A scheduler that does not answer, no workers, or workers without this package would otherwise be
+waited for in silence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
 import evencover
-from evencover.engine.executors import Workers, deaths_in_a_sentence
+from evencover.engine.executors import Workers, translate_worker_errors
 from evencover.errors import FileError, InputError, one_line
 from evencover.threads import n_threads
 
@@ -28,7 +28,7 @@ _fit: WeakSet[Any] = WeakSet()  # clients whose workers have been asked
 
 
 def import_distributed() -> Any:
-    """The optional dependency, or a sentence that says how to get it."""
+    """Import dask.distributed or raise with install instructions."""
     try:
         import distributed
     except ImportError:
@@ -39,7 +39,7 @@ def import_distributed() -> Any:
 
 
 def connected(address: str) -> Any:
-    """A client of the scheduler at an address, which must answer in time."""
+    """Connect to the scheduler at an address, which must answer in time."""
     distributed = import_distributed()
     try:
         _in_time(lambda: asyncio.run(_ask(address)), SCHEDULER_SECONDS + 1)
@@ -58,7 +58,7 @@ def connected(address: str) -> Any:
 
 
 async def _ask(address: str) -> None:
-    """Have a scheduler say who it is; a client would wait for one that says nothing."""
+    """Ask a scheduler for its identity; a client would wait for ever."""
     from distributed import Security, rpc
 
     secrets = Security().get_connection_args("client")
@@ -71,13 +71,13 @@ async def _ask(address: str) -> None:
 
 
 def close(client: Any) -> None:
-    """Leave a cluster; one that is gone is not waited for."""
+    """Leave a cluster without waiting for one that is gone."""
     with suppress(Exception):
         client.close(timeout=2)
 
 
 def refuse_unfit(client: Any) -> None:
-    """Refuse a cluster without workers, or with workers that lack this version of the package."""
+    """Raise for a cluster without workers, or whose workers lack this version."""
     if client in _fit or getattr(client, "asynchronous", False):
         return
     where = getattr(getattr(client, "scheduler", None), "address", "the cluster")
@@ -134,7 +134,7 @@ _version.__module__ = "__main__"  # so that it is sent as a whole: a worker may 
 
 
 def _in_time(function: Callable[[], Any], seconds: float) -> Any:
-    """What a call returns or raises; a call that takes too long is left to itself."""
+    """Call a function; raise TimeoutError if it takes too long."""
     results: list[Any] = []
 
     def call() -> None:
@@ -174,17 +174,17 @@ class DaskWorkers(Workers):
         refuse_unfit(executor)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A dask future of ``function(*arguments)``; futures among these become their results."""
+        """Submit ``function(*arguments)``; futures among these become their results."""
         sent = (self._with_chunk(argument) for argument in arguments)
         return self.executor.submit(_on_a_worker, function, *sent, pure=False)
 
     def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The function, with all that it carries, is sent once and not with every item."""
+        """Send the function once, and not with every item."""
         sent = self.submit(_itself, function)
         return partial(self.submit, _call, sent)
 
     def _with_chunk(self, argument: Any) -> Any:
-        """A part of a Dask array is made on a worker, of a chunk that is there already."""
+        """Make a part of a Dask array on the worker that has its chunk."""
         source: Any = getattr(argument, "source", None)
         if not hasattr(getattr(source, "chunk", None), "compute"):
             return argument
@@ -193,18 +193,14 @@ class DaskWorkers(Workers):
         return self.executor.submit(_with_rows, argument._replace(source=bare), chunk, pure=False)
 
     def n_under_way(self) -> int:
-        """Enough that no worker waits for this process, and for some that may join later."""
+        """Return enough for all workers, and for some that may join later."""
         return 4 * max(1, sum(self.executor.nthreads().values()))
 
     def results(self, futures: Sequence[Any]) -> list[Any]:
-        """The results of several futures, fetched together."""
-        with deaths_in_a_sentence():
+        """Fetch the results of several futures together."""
+        with translate_worker_errors():
             wait_for(self.executor, list(futures))
             return list(self.executor.gather(list(futures)))
-
-    def keep(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result stays in the memory of the worker that made it."""
-        return self.submit(function, *arguments)
 
     def fold(
         self,
@@ -214,7 +210,7 @@ class DaskWorkers(Workers):
         finish: Callable[[Result], Any] | None = None,
     ) -> Any:
         """Merge on the workers, as a tree: only what `finish` returns is sent here."""
-        with deaths_in_a_sentence():
+        with translate_worker_errors():
             submit = self.submitter(function)
             futures = [submit(item) for item in items]
             while len(futures) > 1:
@@ -225,7 +221,7 @@ class DaskWorkers(Workers):
 
 
 def local_cluster(n_workers: int) -> Any:
-    """A dask cluster of so many processes with one thread each, on this machine."""
+    """Start a dask cluster of processes with one thread each, on this machine."""
     distributed = import_distributed()
     import dask
 
@@ -246,7 +242,7 @@ def local_cluster(n_workers: int) -> Any:
 
 @contextmanager
 def dask_client(address: str) -> Iterator[Any]:
-    """A client of the cluster at `address`, or of one on this machine that ends with it ("local").
+    """Connect to the cluster at `address`, or start one on this machine ("local").
 
     A local cluster has one process with one thread per core: processes share nothing that
     could get in each other's way.
@@ -264,7 +260,7 @@ def dask_client(address: str) -> Iterator[Any]:
 
 
 def _on_a_worker(function: Callable[..., Result], *arguments: Any) -> Result:
-    """``function(*arguments)``; a file that is not what it was here is told with the worker."""
+    """Call the function; name the worker in errors about files."""
     try:
         return function(*arguments)
     except FileError as error:

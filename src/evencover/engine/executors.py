@@ -23,25 +23,21 @@ class Workers:
         self.executor = executor
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A future of ``function(*arguments)``."""
+        """Submit ``function(*arguments)``."""
         return self.executor.submit(function, *arguments)
 
     def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """What makes a future of ``function(item)`` for each of many items."""
+        """Return a function that submits ``function(item)``, for many items."""
         return partial(self.submit, function)
 
     def n_under_way(self) -> int:
-        """How many tasks keep every worker busy; their results wait in this process's memory."""
+        """Return how many tasks keep every worker busy."""
         return 2 * int(getattr(self.executor, "_max_workers", None) or 8)
 
     def results(self, futures: Sequence[Any]) -> list[Any]:
-        """The results of several futures."""
-        with deaths_in_a_sentence():
+        """Return the results of several futures."""
+        with translate_worker_errors():
             return [future.result() for future in futures]
-
-    def keep(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A handle on a result that is too large to bring here: a recipe, followed in each use."""
-        return partial(function, *arguments)
 
     def fold(
         self,
@@ -50,8 +46,8 @@ class Workers:
         merge: Callable[[Iterable[Result]], Result],
         finish: Callable[[Result], Any] | None = None,
     ) -> Any:
-        """Merge the results of all items, which may be handles, in their order."""
-        result = merge(results_in_order(self, partial(_apply, function), items))
+        """Merge the results of all items in their order."""
+        result = merge(results_in_order(self, function, items))
         return result if finish is None else finish(result)
 
 
@@ -59,14 +55,14 @@ def results_in_order(
     workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:
     """Yield ``function(item)`` in the order of the items; only a few per worker are under way."""
-    with deaths_in_a_sentence():
+    with translate_worker_errors():
         submit, fetch = workers.submitter(function), workers.results
         yield from in_order(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
 
 
 @contextmanager
-def deaths_in_a_sentence() -> Iterator[None]:
-    """Workers that die again and again are told in one sentence."""
+def translate_worker_errors() -> Iterator[None]:
+    """Raise InputError for workers that die, and for lost connections."""
     try:
         yield
     except Exception as error:
@@ -84,8 +80,3 @@ def deaths_in_a_sentence() -> Iterator[None]:
             f"{'' if last is None else f', the last one at {last}'} ({one_line(error)}); "
             "give them more memory, or smaller parts."
         ) from error
-
-
-def _apply(function: Callable[[Any], Result], item: Any) -> Result:
-    """``function(item)``, where the item may be a recipe (`Workers.keep`)."""
-    return function(item() if isinstance(item, partial) else item)

@@ -28,12 +28,12 @@ from evencover.monitoring.evidence import (
 from evencover.monitoring.store import damaged, read_state, write_state
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fitting import (
+    align_to_calibration,
     is_calibration_data,
-    like_calibration,
     require_fitted,
     require_labels,
 )
-from evencover.predictors.rule import Rule
+from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import about_copies
 from evencover.predictors.state import digest
 from evencover.quantiles import conformal_ranks, exact_fraction
@@ -286,7 +286,7 @@ class Seen(NamedTuple):
 class Watching:
     """Counts a block of labelled rows."""
 
-    rule: Rule
+    rule: SetRule
     urn: Urn | None
 
     def __call__(self, block: Block, ids: Array | None) -> Seen:
@@ -310,7 +310,7 @@ class Observing:
     The fingerprint tells the rows from others, the most probable classes standing for labels.
     """
 
-    rule: Rule
+    rule: SetRule
 
     def __call__(self, block: Block, ids: Array | None) -> tuple[IntArray, IntArray, Fingerprint]:
         """One look at the sets."""
@@ -503,7 +503,7 @@ class CoverageMonitor:
                 "'predictor' must stay as it was when its monitor was made. Got one that was "
                 "calibrated since; make a new CoverageMonitor of it."
             )
-        return like_calibration(self.predictor, probabilities, labels, ids)
+        return align_to_calibration(self.predictor, probabilities, labels, ids)
 
     def _urn_is_coverage(self) -> IntArray:
         """The classes in which a row is covered just if its score is within the urn's limit."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from evencover.arrays import Array, to_numpy
 from evencover.data.source import IterableSource, Source
-from evencover.engine.blocks import Part, as_workers, cut, known_ids, map_blocks, one_of_many
+from evencover.engine.blocks import Part, as_workers, cut, known_ids, one_of_many
 from evencover.errors import InputError
 from evencover.output.atomic import only_writer, remove_leftovers
 from evencover.output.writers import (
@@ -36,9 +36,10 @@ from evencover.output.writers import (
     write_sets,
 )
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import like_calibration
+from evencover.predictors.fitting import align_to_calibration
 from evencover.predictors.state import digest
 from evencover.taxonomy import MOST_PARTS, Taxonomy
+from evencover.threads import map_on_threads
 
 FORMAT = 1
 PLAN, MANIFEST = "_plan.json", "_manifest.json"
@@ -239,7 +240,7 @@ def predict_to_folder(
     """
     folder = Path(folder).absolute()
     check_sets_format(f"part{ending}")
-    source = like_calibration(predictor, probabilities)
+    source = align_to_calibration(predictor, probabilities)
     if isinstance(source, IterableSource):
         raise InputError(
             "A folder of parts is made from files or arrays, which can be read again. "
@@ -318,7 +319,7 @@ class PartWriter:
         """Read the part block by block, write its file, return the number of rows."""
         part = Part(item.source, item.ids, item.number)
         path = self.folder / _record(part, self.ending)["file"]
-        blocks = map_blocks(lambda pair: self.on_block(*pair), part.blocks())
+        blocks = map_on_threads(lambda pair: self.on_block(*pair), part.blocks())
         n_rows = write_sets(
             path, blocks, self.class_names, ids=item.written_ids, first_row=part.start
         )

@@ -24,8 +24,8 @@ from evencover.engine.blocks import map_source
 from evencover.errors import InputError
 from evencover.output.atomic import atomic_path, is_trace
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import like_calibration
-from evencover.predictors.rule import Rule
+from evencover.predictors.fitting import align_to_calibration
+from evencover.predictors.rule import SetRule
 from evencover.sets import PredictionSets
 from evencover.taxonomy import MOST_PARTS, Taxonomy
 from evencover.validation import flag, raise_unknown, whole_number
@@ -200,7 +200,7 @@ class Listing:
         executor: Any = None,
     ) -> Iterator[Listed]:
         """The listed sets as a stream; parameters are those of `predict_set_blocks`."""
-        source = like_calibration(predictor, probabilities)
+        source = align_to_calibration(predictor, probabilities)
         listed = RuleAndListing(predictor.rule(logits=source.logits, groups=groups), self)
         return map_source(source, ids, listed, Listed.concatenate, executor)
 
@@ -209,7 +209,7 @@ class Listing:
 class RuleAndListing:
     """Turns a block of rows and their ids into listed sets; it travels to workers."""
 
-    rule: Rule
+    rule: SetRule
     listing: Listing
 
     def __call__(self, block: Block, ids: Array | None = None) -> Listed:

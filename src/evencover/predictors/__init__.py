@@ -24,7 +24,7 @@ from evencover.predictors.registry import (
     register,
 )
 from evencover.predictors.row_grouped import RowGroupedPredictor
-from evencover.predictors.rule import Rule
+from evencover.predictors.rule import SetRule
 from evencover.predictors.standard import StandardPredictor
 from evencover.predictors.state import Field
 
@@ -58,7 +58,7 @@ __all__ = [
     "PooledPredictor",
     "RC3PPredictor",
     "RowGroupedPredictor",
-    "Rule",
+    "SetRule",
     "StandardPredictor",
     "estimate_prevalence",
     "from_cross_val",

@@ -1,30 +1,27 @@
-"""New labelled rows join the calibration rows: `partial_fit` is `fit` on all of them."""
+"""The base of all methods: fit, update, predict, evaluate and explain."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from operator import is_
-from typing import Any, ClassVar, Self
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Self
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.columns import as_class_names
-from evencover.data.fingerprint import Fingerprint, sum_of
+from evencover.data.fingerprint import sum_of
+from evencover.data.open import as_source
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import fold_source, map_source
 from evencover.errors import InputError, warn_caller
 from evencover.evaluation.report import Confusions, CoverageReport, Tally
-from evencover.predictors.explanation import Explanation, own_origin, some_names
+from evencover.predictors.explanation import CALIBRATION_ROWS, Explanation, some_names
 from evencover.predictors.fitting import (
     CalibrationRows,
+    align_to_calibration,
     base_rows,
-    calibration_source,
-    like_calibration,
     note_large_alpha,
     require_fitted,
     require_labels,
@@ -32,216 +29,29 @@ from evencover.predictors.fitting import (
     warn_of_repeated_ids,
     with_scores,
 )
-from evencover.predictors.method import Method
-from evencover.predictors.rule import Rule, Scoring
-from evencover.predictors.shift_checks import Count, ScoreBins, Seen, doubts, together
-from evencover.predictors.state import Field
-from evencover.predictors.temperature import FIT, check_temperature, fitted_temperature
-from evencover.quantiles import GroupedScores, Thresholds, exact_fraction
-from evencover.randomness import check_random_state, places, row_ids
+from evencover.predictors.method import MethodContract
+from evencover.predictors.prevalence import read_target
+from evencover.predictors.rule import BoundScore, SetRule
+from evencover.predictors.shift_checks import (
+    CountBlock,
+    EvaluationCounts,
+    ScoreBins,
+    merge_counts,
+    shift_warnings,
+)
+from evencover.predictors.state import kept
+from evencover.predictors.temperature import FIT, fitted_temperature
+from evencover.quantiles import GroupedScores, Thresholds
+from evencover.randomness import places, row_ids
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
-from evencover.validation import FLOAT_TYPES, flag, whole_number
+from evencover.validation import FLOAT_TYPES, whole_number
+
+FEW_ELEMENTS = 1 << 16  # below this, starting threads takes longer than the work
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class Updatable(Method):
-    """Keeps what was read of each calibration row: base score, label, id and rank.
-
-    Rows without ids are known by their places, which are counted on: ``kept_ids_`` then holds only
-    the place of the first one. Nothing is kept where the scores are not in one place.
-    """
-
-    state: ClassVar[dict[str, Field]] = {
-        "kept_scores_": Field(float, "A", optional=True),
-        "kept_labels_": Field(int, "A", optional=True),
-        "kept_ids_": Field(int, "?", optional=True),
-        "kept_ranks_": Field(int, "A", optional=True),
-        "kept_values_": Field(float, "A", optional=True),
-    }
-
-    kept_scores_: FloatArray | None = field(init=False, default=None)
-    kept_labels_: IntArray | None = field(init=False, default=None)
-    kept_ids_: IntArray | None = field(init=False, default=None)
-    kept_ranks_: IntArray | None = field(init=False, default=None)
-    kept_values_: FloatArray | None = field(init=False, default=None)
-
-    @abstractmethod
-    def _fit_rows(self, rows: Any, n_classes: int, class_names: Sequence[str] | None) -> Self:
-        """Have the method learn from rows, and keep what it found."""
-
-    def partial_fit(
-        self,
-        probabilities: Any,
-        labels: Any = None,
-        *,
-        ids: Any = None,
-        window: int | None = None,
-        since: Any = None,
-        executor: Any = None,
-    ) -> Self:
-        """Let new labelled rows join the calibration rows, and learn the thresholds again.
-
-        The result is what `fit` gives on all rows, the new ones after the old, with the same ids:
-        the same thresholds, bit for bit, and the same sets.
-
-        Parameters
-        ----------
-        probabilities, labels, ids, executor
-            New rows, as in `fit`. If the calibration rows have ids, these must have some, too;
-            otherwise their ids are ignored, with a warning.
-        window
-            Keep only this many rows, the newest.
-        since
-            Keep only the row with this id (without ids: this place, from 0) and those after it.
-
-        >>> from evencover import StandardPredictor
-        >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
-        >>> parts = StandardPredictor(alpha=0.5).fit(p[:2], [0, 1]).partial_fit(p[2:], [0, 1])
-        >>> parts.thresholds_ == StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).thresholds_
-        array([ True,  True])
-        """
-        source = like_calibration(self, probabilities, labels, ids)
-        require_labels(source, "Updating")
-        old = self._kept_rows("It cannot be updated")
-        first = self._next_place()
-        has_ids = source.ids is not None
-        if first is None and not has_ids:
-            raise InputError(
-                f"The new rows must have ids, because the calibration rows have. Got none with "
-                f"{source.name}; pass 'ids' (--ids on the command line)."
-            )
-        if first is not None and has_ids:
-            source.ignores_ids = True
-            warn_caller(
-                f"The ids of {source.name} are ignored, because the calibration rows have none; "
-                "to keep ids, calibrate again on all rows with ids."
-            )
-        source.offset = first or 0
-        new = base_rows(self, source, None, None, executor)
-        if first is not None:
-            new = new._replace(ids=places(first, first + len(new.scores)))
-        rows = _one_after_the_other(old, new)
-        first_kept = _first_kept(rows.ids, window, since)
-        known = self._known_with(source, rows.labels, len(old.labels), first_kept)
-        rows = rows.take(slice(first_kept, None))
-        if first is None:
-            warn_of_repeated_ids(rows.ids)
-        names, out_of_fold = self.class_names_ or source.class_names, self.out_of_fold_
-        self._fit_rows(with_scores(self, rows, self.n_classes_, names), self.n_classes_, names)
-        self._keep_rows(rows, by_place=first is not None)
-        self.fingerprints_, self.row_sample_, self.row_sample_limit_ = known
-        self.out_of_fold_ = out_of_fold
-        return self
-
-    def _known_with(
-        self, source: Source, labels: IntArray, n_old: int, first: int
-    ) -> tuple[list[list[Any]], IntArray, int]:
-        """Tell rows of old and new inputs from others; those before row `first` are forgotten.
-
-        An input is known while any of its rows is kept; so are all rows as one input.
-        """
-        read, n_classes, known = source.rows_read, self.n_classes_, list(self.fingerprints_)
-        assert read is not None
-        if known:
-            of_all = known[0][0][:16] + f"{sum_of(0, labels, n_classes):016x}"
-            known.insert(0, [of_all, len(labels)])
-        own = read._replace(total=sum_of(0, labels[n_old:], n_classes))
-        known.append([own.hexdigest(), len(labels)])
-        sample = read.sample.view(np.int64) + np.array([0, n_old - source.offset])
-        limit = read.limit
-        if self.row_sample_ is not None and self.row_sample_limit_ is not None:
-            sample = np.concatenate([self.row_sample_, sample])
-            limit = min(limit, self.row_sample_limit_)
-        sample = sample - np.array([0, first])
-        kept = (sample[:, 1] >= 0) & (sample[:, 0].view(np.uint64) <= np.uint64(limit))
-        return [[text, end - first] for text, end in known if end > first], sample[kept], limit
-
-    def own_scores(self) -> GroupedScores | None:
-        """The calibration scores of each class, sorted, as the rule compares them; if kept."""
-        if self.kept_scores_ is None or self.kept_labels_ is None:
-            return None
-        return GroupedScores.sort(self.kept_scores_, self.kept_labels_, self.n_classes_)
-
-    # ---- what is kept --------------------------------------------------------------------------
-
-    def _keep_rows(self, rows: CalibrationRows | None, *, by_place: bool = False) -> None:
-        """Keep rows with their base scores; None: keep nothing."""
-        self.kept_scores_ = self.kept_labels_ = self.kept_ids_ = self.kept_ranks_ = None
-        self.kept_values_ = None
-        if rows is None or rows.groups is not None:
-            return
-        self.kept_scores_ = rows.scores
-        self.kept_labels_ = rows.labels.astype(np.int64, copy=False)
-        ids = rows.ids.astype(np.uint64, copy=False).view(np.int64)
-        self.kept_ids_ = ids[:1].copy() if by_place else ids
-        self.kept_ranks_ = None if rows.ranks is None else rows.ranks.astype(np.int64, copy=False)
-        self.kept_values_ = rows.label_values
-
-    def _next_place(self) -> int | None:
-        """The place of the first new row; None if the rows go by ids."""
-        assert self.kept_ids_ is not None
-        assert self.kept_scores_ is not None
-        n_ids, n_rows = len(self.kept_ids_), len(self.kept_scores_)
-        return None if n_ids == n_rows > 1 else int(self.kept_ids_[0]) + n_rows
-
-    def _kept_rows(self, otherwise: str) -> CalibrationRows:
-        if self.kept_scores_ is None or self.kept_labels_ is None or self.kept_ids_ is None:
-            raise InputError(
-                f"{otherwise}: this {self.method!r} predictor keeps no calibration rows, because "
-                f"{self._why_nothing_is_kept()}; calibrate again on all rows."
-            )
-        ids = self.kept_ids_.view(np.uint64)
-        after = self._next_place()
-        if after is not None:
-            ids = places(after - len(self.kept_scores_), after)
-        return CalibrationRows(
-            self.kept_scores_,
-            self.kept_labels_,
-            ids,
-            self.kept_ranks_,
-            label_values=self.kept_values_,
-        )
-
-    def _why_nothing_is_kept(self) -> str:
-        if "row groups" in self.needs:
-            return "its groups of rows are kept by number, and their names may come anew"
-        return (
-            "they were scored at a temperature that was fitted, or given as scores of a score that "
-            "depends on the class counts"
-        )
-
-
-def _one_after_the_other(old: CalibrationRows, new: CalibrationRows) -> CalibrationRows:
-    columns = zip(old, new, strict=True)
-    joined: list[Array | None] = [
-        None if mine is None or theirs is None else np.concatenate([mine, theirs])
-        for mine, theirs in columns
-    ]
-    return CalibrationRows(*joined)  # type: ignore[arg-type]
-
-
-def _first_kept(ids: Array, window: int | None, since: Any) -> int:
-    """The place among all rows of the first one that stays."""
-    first = 0
-    if since is not None:
-        found = np.flatnonzero(ids == row_ids([since], 1)[0])
-        if not len(found):
-            raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
-        first = int(found[0])
-    if window is not None:
-        first = max(first, len(ids) - whole_number(window, "window", "partial_fit", 1))
-    return first
-
-
-FEW_ELEMENTS = 1 << 16  # up to so many numbers it takes longer to start threads than to use one
-
-# The rule of each predictor that was asked for a few rows, and what it was made of.
-_ready: WeakKeyDictionary[Method, tuple[list[Any], Rule]] = WeakKeyDictionary()
-
-
-def few_rows(predictor: Method, values: Any) -> Array | None:
-    """An array or tensor that is small enough for one thread, as it is; None for all else."""
+def few_rows(predictor: MethodContract, values: Any) -> Array | None:
+    """Return an array or tensor that is small enough for one thread; None for all else."""
     if "row groups" in predictor.needs:
         return None
     if type(values) is not np.ndarray:
@@ -253,35 +63,22 @@ def few_rows(predictor: Method, values: Any) -> Array | None:
     return values if has_classes else None
 
 
-def ready_rule(predictor: Any) -> Rule:
-    """Its rule, made anew only where a parameter or anything learnt is another object by now."""
-    now = list(vars(predictor).values())
-    before, rule = _ready.get(predictor, ((), None))
-    if rule is not None and len(before) == len(now) and all(map(is_, before, now)):
-        return rule
-    rule = predictor.rule()
-    # Limits that were computed from the thresholds would not see these edited in place.
-    if rule.limits.upper is predictor.thresholds_:
-        _ready[predictor] = now, rule
-    return rule
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class BasePredictor(Updatable):
-    """Prediction sets {y : s(x, y) <= threshold of y}, with thresholds learnt by the method.
+class BasePredictor(MethodContract):
+    """Prediction sets {y : s(x, y) <= threshold of y}, with thresholds fitted by the method.
 
     A method is a subclass with a name, a sentence or two, `_calibrate`, and what it keeps of a
-    fit (`state`); everything else follows. `Method` lists what else it may say of itself.
+    fit (`state`); everything else follows. `MethodContract` lists what else it may change.
 
     Parameters
     ----------
     alpha
-        Miscoverage level in (0, 1); sets aim at coverage 1 - alpha. Read as the decimal or
-        fraction that was written, so ranks are exact.
+        Target miscoverage in (0, 1). Read as the decimal or fraction that was written, so ranks
+        are exact.
     score
         "softmax", "aps", "raps", "saps", "pas", or a `Score`.
     exact
-        Randomise between two neighbouring ranks so that coverage is 1 - alpha, not at least
+        Randomize between two neighboring ranks so that coverage is 1 - alpha, not at least
         1 - alpha; a row's set then depends on its id (or content) and `random_state`.
     allow_empty
         If False, an empty set is given the most probable class.
@@ -289,10 +86,10 @@ class BasePredictor(Updatable):
         The input holds logits; a softmax is applied to ``logits / temperature``. Rows that are
         probabilities are rejected, unless the input states that they are logits.
     temperature
-        Divides logits; only used with them. "fit" learns it by likelihood from a fifth of the
-        rows, at most 2000, which then do not calibrate.
+        Divides logits. "fit" estimates it by likelihood from a fifth of the rows, at most 2000,
+        which then do not calibrate.
     random_state
-        Whole number that, with a row's id (or content and place), fixes every random choice.
+        Integer that, with a row's id (or content and place), fixes every random choice.
 
     Attributes
     ----------
@@ -305,8 +102,16 @@ class BasePredictor(Updatable):
     class_names_
         One name per class, or None.
     fingerprints_
-        Tell inputs whose rows calibrated from others: [fingerprint, place after its last row] each.
+        [fingerprint, index after its last row] of each input whose rows calibrated.
     """
+
+    # The base score, label, id, rank and value of each calibration row, for `partial_fit`. Rows
+    # without ids are known by their places: kept_ids_ holds the place of the first one.
+    kept_scores_: FloatArray | None = kept(float, "A", optional=True)
+    kept_labels_: IntArray | None = kept(int, "A", optional=True)
+    kept_ids_: IntArray | None = kept(int, "?", optional=True)
+    kept_ranks_: IntArray | None = kept(int, "A", optional=True)
+    kept_values_: FloatArray | None = kept(float, "A", optional=True)
 
     # ---- calibration -------------------------------------------------------------------------
 
@@ -320,7 +125,7 @@ class BasePredictor(Updatable):
         class_names: Sequence[str] | None = None,
         executor: Any = None,
     ) -> Self:
-        """Learn the thresholds from calibration rows that the model was not trained on.
+        """Fit the thresholds to calibration rows that the model was not trained on.
 
         Parameters
         ----------
@@ -345,32 +150,23 @@ class BasePredictor(Updatable):
         self._check_parameters()
         note_large_alpha(self.alpha)
         self._check_groups(groups)
-        source = calibration_source(probabilities, labels, ids, class_names)
-        apart = self._fit_temperature(source, ids)
+        source = as_source(probabilities, labels, ids=ids, class_names=class_names)
+        require_labels(source, "Calibration")
+        self.temperature_, apart = None, None
+        if self.temperature == FIT:
+            logits = self.from_logits if source.logits is None else source.logits
+            self.temperature_, apart = fitted_temperature(source, ids, logits, self.random_state)
         base = base_rows(self, source, ids, groups, executor)
         base = base if apart is None else base.take(~apart)
         rows = with_scores(self, base, source.n_classes, source.class_names)
         self._fit_rows(rows, source.n_classes, source.class_names)
         if apart is None:
             self._keep_rows(base, by_place=ids is None and source.ids is None)
-        self._keep_fingerprint(source.rows_read)
+        read = source.rows_read
+        if read is not None:
+            self.fingerprints_ = [[read.hexdigest(), self.n_calibration_]]
+            self.row_sample_, self.row_sample_limit_ = read.sample.view(np.int64), read.limit
         return self
-
-    def _fit_temperature(self, source: Source, ids: Any) -> Array | None:
-        """Fit the temperature if asked to; return the rows (N,) that then do not calibrate."""
-        self.temperature_ = None
-        if self.temperature != FIT:
-            return None
-        logits = self.from_logits if source.logits is None else source.logits
-        self.temperature_, apart = fitted_temperature(source, ids, logits, self.random_state)
-        return apart
-
-    def _keep_fingerprint(self, rows_read: Fingerprint | None) -> None:
-        """What tells the calibration rows from others, and copies of them."""
-        if rows_read is not None:
-            self.fingerprints_ = [[rows_read.hexdigest(), self.n_calibration_]]
-            self.row_sample_ = rows_read.sample.view(np.int64)
-            self.row_sample_limit_ = rows_read.limit
 
     def fit_scores(
         self,
@@ -383,7 +179,7 @@ class BasePredictor(Updatable):
         groups: Any = None,
         class_names: Sequence[str] | None = None,
     ) -> Self:
-        """Learn the thresholds from the true labels' scores (N,): all that most methods need.
+        """Fit the thresholds to the true labels' scores (N,), which is all that most methods need.
 
         `ranks` (N,), from 1, are the true labels' ranks in their rows, `groups` (N,) the rows'
         groups, for methods that need them.
@@ -405,42 +201,174 @@ class BasePredictor(Updatable):
     def _fit_rows(
         self, rows: CalibrationRows, n_classes: int, class_names: Sequence[str] | None
     ) -> Self:
-        """Have the method learn from rows, and keep what it found."""
+        """Calibrate the method on rows, and keep the result."""
         self.n_classes_, self.class_names_ = n_classes, class_names
-        self.row_sample_ = self.row_sample_limit_ = self.score_edges_ = self.score_counts_ = None
+        self.row_sample_ = self.row_sample_limit_ = None
         self.fingerprints_, self.out_of_fold_ = [], False
         self._keep_rows(None)
         self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
-        self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
         self.n_calibration_ = int(self.class_counts_.sum())
-        self._keep_thresholds(self._calibrate(rows))
-        self._warn_of_full_sets()
-        missing = int((self.class_counts_ == 0).sum())
-        if missing:
-            warn_caller(
-                f"{missing} of {self.n_classes_} classes have no calibration examples"
-                f"{some_names(self.class_names_, self.class_counts_ == 0)}; "
-                f"{self.fate_of_missing_classes}."
-            )
+        self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
+        self.target_prevalence_ = read_target(self)
+        self._set_thresholds(self._calibrate(rows))
+        self._warn_of_few_rows()
         return self
 
-    def _keep_thresholds(self, limits: Thresholds) -> None:
+    def _set_thresholds(self, limits: Thresholds) -> None:
         self.thresholds_, self.lower_thresholds_, self.upper_probability_ = limits[:3]
 
-    def _warn_of_full_sets(self) -> None:
-        """Tell how many classes with rows are in every set all the same."""
-        if len(self.thresholds_) != self.n_classes_:
-            return  # thresholds of groups of rows
-        few = int((np.isinf(self.thresholds_) & (self.class_counts_ > 0)).sum())
-        if few and self.limits_.rank_limit is None:
+    def _warn_of_few_rows(self) -> None:
+        """Warn of classes that are in every set, and of classes without rows."""
+        absent = self.class_counts_ == 0
+        if len(self.thresholds_) == self.n_classes_ and self.limits_.rank_limit is None:
+            few = int((np.isinf(self.thresholds_) & ~absent).sum())
+            terms = f"at alpha = {self.alpha}"
+            if self.confidence is not None:
+                least = self.row_needs().least
+                terms += f" and confidence = {self.confidence}, which takes {least}"
+            if few:
+                warn_caller(
+                    f"{few} of {self.n_classes_} classes have calibration examples, but too few "
+                    f"for a finite threshold {terms}; they are in every set."
+                )
+        if absent.any():
             warn_caller(
-                f"{few} of {self.n_classes_} classes have calibration examples, but too few for a "
-                f"finite threshold {self._terms()}; they are in every set."
+                f"{int(absent.sum())} of {self.n_classes_} classes have no calibration examples"
+                f"{some_names(self.class_names_, absent)}; {self.missing_class_note}."
             )
+
+    # ---- updating ----------------------------------------------------------------------------
+
+    def partial_fit(
+        self,
+        probabilities: Any,
+        labels: Any = None,
+        *,
+        ids: Any = None,
+        window: int | None = None,
+        since: Any = None,
+        executor: Any = None,
+    ) -> Self:
+        """Add labeled rows to the calibration rows, and fit the thresholds again.
+
+        The result is what `fit` gives on all rows, the new ones after the old, with the same ids:
+        the same thresholds, bit for bit, and the same sets.
+
+        Parameters
+        ----------
+        probabilities, labels, ids, executor
+            New rows, as in `fit`. If the calibration rows have ids, these must have some, too;
+            otherwise their ids are ignored, with a warning.
+        window
+            Keep only this many rows, the newest.
+        since
+            Keep only the row with this id (without ids: this place, from 0) and those after it.
+
+        >>> from evencover import StandardPredictor
+        >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
+        >>> parts = StandardPredictor(alpha=0.5).fit(p[:2], [0, 1]).partial_fit(p[2:], [0, 1])
+        >>> parts.thresholds_ == StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).thresholds_
+        array([ True,  True])
+        """
+        source = align_to_calibration(self, probabilities, labels, ids)
+        require_labels(source, "Updating")
+        old, first = self._kept_rows()
+        has_ids = source.ids is not None
+        if first is None and not has_ids:
+            raise InputError(
+                f"The new rows must have ids, because the calibration rows have. Got none with "
+                f"{source.name}; pass 'ids' (--ids on the command line)."
+            )
+        if first is not None and has_ids:
+            source.ignores_ids = True
+            warn_caller(
+                f"The ids of {source.name} are ignored, because the calibration rows have none; "
+                "to keep ids, calibrate again on all rows with ids."
+            )
+        source.offset = first or 0
+        new = base_rows(self, source, None, None, executor)
+        if first is not None:
+            new = new._replace(ids=places(first, first + len(new.scores)))
+        rows = old.followed_by(new)
+        first_kept = _first_kept(rows.ids, window, since)
+        known = self._known_with(source, rows.labels, len(old.labels), first_kept)
+        rows = rows.take(slice(first_kept, None))
+        if first is None:
+            warn_of_repeated_ids(rows.ids)
+        names, out_of_fold = self.class_names_ or source.class_names, self.out_of_fold_
+        self._fit_rows(with_scores(self, rows, self.n_classes_, names), self.n_classes_, names)
+        self._keep_rows(rows, by_place=first is not None)
+        self.fingerprints_, self.row_sample_, self.row_sample_limit_ = known
+        self.out_of_fold_ = out_of_fold
+        return self
+
+    def _known_with(
+        self, source: Source, labels: IntArray, n_old: int, first: int
+    ) -> tuple[list[list[Any]], IntArray, int]:
+        """Return fingerprints, row sample and its limit of all inputs, from row `first` on.
+
+        An input is known while any of its rows is kept; so are all rows as one input.
+        """
+        read, n_classes, known = source.rows_read, self.n_classes_, list(self.fingerprints_)
+        assert read is not None
+        if known:
+            of_all = known[0][0][:16] + f"{sum_of(0, labels, n_classes):016x}"
+            known.insert(0, [of_all, len(labels)])
+        own = read._replace(total=sum_of(0, labels[n_old:], n_classes))
+        known.append([own.hexdigest(), len(labels)])
+        sample = read.sample.view(np.int64) + np.array([0, n_old - source.offset])
+        limit = read.limit
+        if self.row_sample_ is not None and self.row_sample_limit_ is not None:
+            sample = np.concatenate([self.row_sample_, sample])
+            limit = min(limit, self.row_sample_limit_)
+        sample = sample - np.array([0, first])
+        kept = (sample[:, 1] >= 0) & (sample[:, 0].view(np.uint64) <= np.uint64(limit))
+        return [[text, end - first] for text, end in known if end > first], sample[kept], limit
+
+    def own_scores(self) -> GroupedScores | None:
+        """Return the calibration scores of each class, sorted, as the rule compares them."""
+        if self.kept_scores_ is None or self.kept_labels_ is None:
+            return None
+        return GroupedScores.sort(self.kept_scores_, self.kept_labels_, self.n_classes_)
+
+    def _keep_rows(self, rows: CalibrationRows | None, *, by_place: bool = False) -> None:
+        """Keep rows with their base scores; None: keep nothing."""
+        self.kept_scores_ = self.kept_labels_ = self.kept_ids_ = self.kept_ranks_ = None
+        self.kept_values_ = None
+        if rows is None or rows.groups is not None:
+            return
+        self.kept_scores_, self.kept_values_ = rows.scores, rows.label_values
+        self.kept_labels_ = rows.labels.astype(np.int64, copy=False)
+        ids = rows.ids.astype(np.uint64, copy=False).view(np.int64)
+        self.kept_ids_ = ids[:1].copy() if by_place else ids
+        self.kept_ranks_ = None if rows.ranks is None else rows.ranks.astype(np.int64, copy=False)
+
+    def _kept_rows(self) -> tuple[CalibrationRows, int | None]:
+        """Return the kept rows and the place of the next one; None if rows go by ids."""
+        scores, labels, ids = self.kept_scores_, self.kept_labels_, self.kept_ids_
+        if scores is None or labels is None or ids is None:
+            reason = (
+                "it keeps groups of rows by number"
+                if "row groups" in self.needs
+                else "they were scored at a fitted temperature, or given as scores that depend on "
+                "the class counts"
+            )
+            raise InputError(
+                f"This {self.method!r} predictor cannot be updated, because it keeps no "
+                f"calibration rows: {reason}; calibrate again on all rows."
+            )
+        first, keys = None, ids.view(np.uint64)
+        if not len(ids) == len(scores) > 1:
+            first = int(ids[0]) + len(scores)
+            keys = places(int(ids[0]), first)
+        kept = CalibrationRows(
+            scores, labels, keys, self.kept_ranks_, label_values=self.kept_values_
+        )
+        return kept, first
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def rule(self, *, logits: bool | None = None, groups: Any = None) -> Rule:
+    def rule(self, *, logits: bool | None = None, groups: Any = None) -> SetRule:
         """Build the frozen rule that turns rows and ids into sets.
 
         `logits` states what the rows hold; by default `from_logits` does, and rows that are
@@ -450,11 +378,25 @@ class BasePredictor(Updatable):
         self._check_groups(groups)
         return self._rule(self.limits_, logits)
 
-    def _rule(self, limits: Thresholds, logits: bool | None) -> Rule:
-        """The rule with these limits of the score."""
-        scoring = self.scoring(logits, self.score_)
-        limits = scoring.score.base_thresholds(limits)
-        return Rule(scoring, limits, self.allow_empty, self.class_names_)
+    def _rule(self, limits: Thresholds, logits: bool | None) -> SetRule:
+        score = self.score_
+        limits = score.base_thresholds(limits)
+        scoring = self.bound_score(logits, score)
+        return SetRule(scoring, limits, self.allow_empty, self.class_names_)
+
+    @cached_property
+    def _few_rule(self) -> SetRule:
+        """The rule for a few rows: built once, until an attribute is set."""
+        return self.rule()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a parameter or fitted attribute, for which a rule is built again."""
+        super().__setattr__(name, value)
+        vars(self).pop("_few_rule", None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the rule out of copies and pickles."""
+        return {name: value for name, value in vars(self).items() if name != "_few_rule"}
 
     def predict_set(
         self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None
@@ -472,24 +414,24 @@ class BasePredictor(Updatable):
         if executor is None and groups is None:
             rows = few_rows(self, probabilities)
             if rows is not None:
-                return ready_rule(self).predict_set(rows, ids)
+                return self._few_rule.predict_set(rows, ids)
         blocks = self.predict_set_blocks(probabilities, ids=ids, groups=groups, executor=executor)
         return PredictionSets.concatenate(blocks).indexed_like(probabilities)
 
     def predict_set_blocks(
         self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None
     ) -> Iterator[PredictionSets]:
-        """The prediction sets as a stream, block by block; on an executor, part by part."""
-        source = like_calibration(self, probabilities)
+        """Yield the prediction sets block by block; on an executor, part by part."""
+        source = align_to_calibration(self, probabilities)
         sets = self.rule(logits=source.logits, groups=groups).sets
         return map_source(source, ids, sets, PredictionSets.concatenate, executor)
 
     def predict_p(self, probabilities: Any, *, ids: Any = None, groups: Any = None) -> FloatArray:
-        """The conformal p-value of each class in each row (N, K).
+        """Compute the conformal p-value of each class in each row (N, K).
 
         The set at level alpha is {y : p > alpha}, for every alpha.
         """
-        source = like_calibration(self, probabilities)
+        source = align_to_calibration(self, probabilities)
         self._check_groups(groups)
         function = self._p_function(source, groups)
         return np.concatenate(list(map_source(source, ids, function)))
@@ -497,16 +439,16 @@ class BasePredictor(Updatable):
     def _p_function(
         self, source: Source, groups: Any
     ) -> Callable[[Block, Array | None], FloatArray]:
-        """What turns a block and its ids into p-values."""
-        return partial(self._p_block, self.scoring(source.logits, self.score_))
+        """Return the function from a block and its ids to p-values."""
+        return partial(self._p_block, self.bound_score(source.logits, self.score_))
 
-    def _p_block(self, scoring: Scoring, block: Block, ids: Array | None) -> FloatArray:
+    def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
         scores = scoring.matrix(block, scoring.draws(block, ids))
         own_share = self._own_share(scoring, block, ids)
         return self._p_values(scores, np.arange(self.n_classes_), own_share)
 
-    def _own_share(self, scoring: Scoring, block: Block, ids: Array | None) -> FloatArray:
-        """Without a coin a row counts as one whole row more."""
+    def _own_share(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
+        """Return how much a row itself counts (n,): 1, or at random."""
         return 1.0 - scoring.coins(block, ids) if self.exact else np.ones(len(block.rows))
 
     def evaluate(
@@ -518,17 +460,18 @@ class BasePredictor(Updatable):
         groups: Any = None,
         executor: Any = None,
     ) -> CoverageReport:
-        """Coverage and size of the sets on held-out rows; no sets are kept in memory.
+        """Measure coverage and size of the sets on held-out rows, without keeping sets.
 
         Parameters are those of `fit`. What an executor's workers send back does not grow with
         the rows.
         """
         self._check_groups(groups)
-        source = like_calibration(self, probabilities, labels, ids)
+        source = align_to_calibration(self, probabilities, labels, ids)
         require_labels(source, "Evaluation")
-        count = Count(self.rule(logits=source.logits, groups=groups), self.score_edges_)
-        seen: Seen = fold_source(source, ids, count, together, Seen.shown, executor)
-        return self.coverage_report(source, *seen)
+        count = CountBlock(self.rule(logits=source.logits, groups=groups), self.score_edges_)
+        finish = EvaluationCounts.abridged
+        counts = fold_source(source, ids, count, merge_counts, finish, executor)
+        return self.coverage_report(source, *counts)
 
     def coverage_report(
         self,
@@ -537,7 +480,7 @@ class BasePredictor(Updatable):
         confusions: Confusions,
         histogram: IntArray | None = None,
     ) -> CoverageReport:
-        """The report on rows of a source that have been read and counted."""
+        """Make the report on rows of a source that have been read and counted."""
         report = CoverageReport.from_tally(
             tally,
             self.alpha,
@@ -546,26 +489,27 @@ class BasePredictor(Updatable):
             confusions=confusions,
             **self._about_classes(),
         )
-        said = doubts(self, report, source, histogram)
-        for sentence in said:
-            warn_caller(sentence)
-        return replace(report, doubts=tuple(said))
+        found = shift_warnings(self, report, source, histogram)
+        for warning in found:
+            warn_caller(warning)
+        return replace(report, doubts=tuple(found))
 
     def _about_classes(self) -> dict[str, Any]:
-        """What a report says of each class beside its counts."""
+        """Return what a report shows of each class next to its counts."""
         return {"thresholds": self.thresholds_}
 
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
-        """Why a class has its threshold and, if it is covered too little, why and what to try."""
-        sharing, n_rows = self._sharing(), int(self.class_counts_[class_index])
-        return Explanation.of(
-            report.class_view(class_index),
-            own_origin(self.origin, n_rows) if sharing is None else sharing.origin(class_index),
+        """Explain a class's threshold and, if it is undercovered, why and what to try."""
+        sharing, n = self._sharing(), int(self.class_counts_[class_index])
+        rows = f"{n:,} calibration row{'' if n == 1 else 's'}"
+        view = report.class_view(class_index)
+        return Explanation(
+            view.name,
+            view.threshold,
+            sharing.origin(class_index) if sharing else self.origin.replace(CALIBRATION_ROWS, rows),
             {name: float(shares[class_index]) for name, shares in self._weights().items()},
             self._cause(np.array([class_index])),
         )
-
-    # ---- parameters --------------------------------------------------------------------------
 
     def _check_groups(self, groups: Any) -> None:
         needed = "row groups" in self.needs
@@ -579,16 +523,15 @@ class BasePredictor(Updatable):
                 "depend on groups of rows; the method 'row-grouped' does."
             )
 
-    def _check_parameters(self) -> None:
-        owner = type(self).__name__
-        exact_fraction(self.alpha, owner)
-        make_score(self.score)
-        for name in ("exact", "allow_empty", "from_logits"):
-            flag(getattr(self, name), name, owner)
-        if self.exact and not self.supports_exact:
-            raise InputError(
-                f"The 'exact' parameter of {owner} must be False, because its coverage does not "
-                "come from one conformal rank that could be randomised. Got True instead."
-            )
-        check_temperature(self.temperature, owner)
-        check_random_state(self.random_state, owner)
+
+def _first_kept(ids: Array, window: int | None, since: Any) -> int:
+    """Return the index of the first row that stays."""
+    first = 0
+    if since is not None:
+        found = np.flatnonzero(ids == row_ids([since], 1)[0])
+        if not len(found):
+            raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
+        first = int(found[0])
+    if window is not None:
+        first = max(first, len(ids) - whole_number(window, "window", "partial_fit", 1))
+    return first

@@ -35,7 +35,7 @@ class ClasswisePredictor(GroupPredictor):
     """
 
     method: ClassVar[str] = "classwise"
-    minds_frequencies: ClassVar[bool] = False
+    depends_on_prevalence: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold per class, from its own rows alone"
     guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets; "
@@ -46,7 +46,7 @@ class ClasswisePredictor(GroupPredictor):
         "For each class, its coverage is at least 1 - alpha in at least {confidence} of all "
         "calibrations."
     )
-    fate_of_missing_classes: ClassVar[str] = "classwise puts them in every set"
+    missing_class_note: ClassVar[str] = "classwise puts them in every set"
 
     def _group(self, rows: CalibrationRows) -> Grouping:
         own = np.arange(self.n_classes_)

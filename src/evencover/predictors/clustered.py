@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from math import ceil, floor, nan
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
-from evencover.errors import InputError, warn_caller
-from evencover.predictors.explanation import Details, Sharing, company, some_of, ways_out
-from evencover.predictors.fitting import CalibrationRows, followed_by
-from evencover.predictors.groups import Grouping, WeightedGroupPredictor
-from evencover.predictors.state import Field
+from evencover.errors import warn_caller
+from evencover.predictors.explanation import ONE_THRESHOLD, Details, Sharing, company, some_of
+from evencover.predictors.fitting import CalibrationRows
+from evencover.predictors.groups import Grouping, GroupPredictor
+from evencover.predictors.method import ClassValues
+from evencover.predictors.state import kept
 from evencover.quantiles import Alpha, GroupedScores, conformal_ranks, exact_fraction
-from evencover.validation import whole_number
+from evencover.validation import OPEN_SHARE, Check, unless, whole_number
 
 LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
 
 
 def automatic_parameters(class_counts: IntArray, alpha: Alpha) -> tuple[Fraction, Fraction]:
-    """The paper's gamma = K/(75 + K), and the n~ from which M = floor(gamma n~ / 2) follows.
+    """Compute the paper's gamma = K/(75 + K), and n~, from which M = floor(gamma n~ / 2).
 
     n~ = max(n_min, 1/alpha - 1), and K counts the classes with at least n~ examples.
     """
@@ -75,7 +75,7 @@ def cluster_embeddings(
 
 @cache
 def _libraries() -> Any:
-    """The libraries that k-means computes with; to look for them takes as long as k-means."""
+    """Find the libraries that k-means computes with, which takes as long as k-means."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -143,7 +143,6 @@ def cluster_guarantees(
         )
     n_null = int((cluster_of_class < 0).sum())
     if n_null:
-        nan = float("nan")
         table.append(ClusterGuarantee(-1, n_null, int(clusters.counts[-1]), nan, nan, nan, nan))
     return tuple(table)
 
@@ -212,31 +211,21 @@ def _medians_of_largest_ks(
     return high
 
 
-def guarantee_table(guarantees: Sequence[ClusterGuarantee]) -> Details:
-    """What is promised to the classes of each cluster, for people."""
-    return Details(
-        "clusters",
-        [row._asdict() for row in guarantees],
-        "Coverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being the "
-        "largest distance\n(Kolmogorov-Smirnov) of a class's scores from its cluster's:",
-        ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% limits"],
-        [_cells(row) for row in guarantees],
-    )
-
-
 def _cells(row: ClusterGuarantee) -> list[str]:
     counts = [str(row.n_classes), str(row.n_rows)]
     if row.cluster < 0:
         return ["null", *counts, "", "", "no promise"]
-    if np.isnan(row.epsilon_high):  # scores that were never in one place
-        return [str(row.cluster), *counts, "", "", "not measured"]
-    limits = f"{row.epsilon_low:.2f} to {row.epsilon_high:.2f}"
-    seen = [f"{row.ks_largest:.2f}", f"{row.ks_if_identical:.2f}"]
-    return [str(row.cluster), *counts, *seen, limits]
+    measured = [f"{row.ks_largest:.2f}", f"{row.ks_if_identical:.2f}"]
+    return [
+        str(row.cluster),
+        *counts,
+        *measured,
+        f"{row.epsilon_low:.2f} to {row.epsilon_high:.2f}",
+    ]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ClusteredPredictor(WeightedGroupPredictor):
+class ClusteredPredictor(GroupPredictor):
     """One threshold per cluster of classes; clusters are found on one part of the rows.
 
     A random share gamma of the calibration rows (D1) places each class by its score quantiles,
@@ -279,6 +268,7 @@ class ClusteredPredictor(WeightedGroupPredictor):
         One `ClusterGuarantee` per cluster, the null cluster last.
     """
 
+    target_prevalence: ClassValues | None = None
     gamma: float | str = "auto"
     n_clusters: int | str = "auto"
 
@@ -294,17 +284,15 @@ class ClusteredPredictor(WeightedGroupPredictor):
         "of all calibrations; a class is promised as much only as far as its scores are like its "
         "cluster's, and classes with too few rows to join a cluster are promised nothing."
     )
-    state: ClassVar[dict[str, Field]] = {
-        "cluster_of_class_": Field(int, "K"),
-        "n_clusters_": Field(int),
-        "gamma_": Field(float),
-        "guarantee_": Field(list),
+    constraints: ClassVar[dict[str, Check]] = {
+        "gamma": unless(("auto",), OPEN_SHARE),
+        "n_clusters": unless(("auto",), partial(whole_number, low=1)),
     }
-
-    cluster_of_class_: IntArray = field(init=False)
-    n_clusters_: int = field(init=False)
-    gamma_: float = field(init=False)
-    guarantee_: tuple[ClusterGuarantee, ...] = field(init=False)
+    cause: ClassVar[str] = ONE_THRESHOLD
+    cluster_of_class_: IntArray = kept(int, "K")
+    n_clusters_: int = kept(int)
+    gamma_: float = kept(float)
+    guarantee_: tuple[ClusterGuarantee, ...] = kept(list)
 
     def _group(self, rows: CalibrationRows) -> Grouping:
         gamma, n_clusters = self._resolve_parameters()
@@ -327,7 +315,7 @@ class ClusteredPredictor(WeightedGroupPredictor):
         return Grouping(groups, group_of_class, proper)
 
     def _cluster(self, rows: CalibrationRows, n_clusters: int) -> tuple[IntArray, str | None]:
-        """The cluster of each class, or all -1 and the reason why there are no clusters."""
+        """Return the cluster of each class, or all -1 and why there are no clusters."""
         cluster_of_class = np.full(self.n_classes_, -1, dtype=np.int64)
         if n_clusters < 2:
             return cluster_of_class, f"the number of clusters would be {n_clusters}"
@@ -365,17 +353,6 @@ class ClusteredPredictor(WeightedGroupPredictor):
             return gamma, int(self.n_clusters)
         return gamma, automatic_n_clusters(gamma, enough)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        owner = type(self).__name__
-        if self.n_clusters != "auto":
-            whole_number(self.n_clusters, "n_clusters", owner, 1)
-        if self.gamma != "auto" and not (_is_real(self.gamma) and 0 < float(self.gamma) < 1):
-            raise InputError(
-                f"The 'gamma' parameter of {owner} must be 'auto' or a number in (0, 1). "
-                f"Got {self.gamma!r} instead."
-            )
-
     # ---- what was learnt ---------------------------------------------------------------------
 
     def learnt(self) -> dict[str, Any]:
@@ -386,8 +363,15 @@ class ClusteredPredictor(WeightedGroupPredictor):
         }
 
     def details(self) -> Details:
-        """The promise of each cluster (Proposition 3)."""
-        return guarantee_table(self.guarantee_)
+        """Return the guarantee of each cluster (Proposition 3)."""
+        return Details(
+            "clusters",
+            [row._asdict() for row in self.guarantee_],
+            "Coverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being "
+            "the largest distance\n(Kolmogorov-Smirnov) of a class's scores from its cluster's:",
+            ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% limits"],
+            [_cells(row) for row in self.guarantee_],
+        )
 
     def _about_classes(self) -> dict[str, Any]:
         return {**super()._about_classes(), "cluster_of_class": self.cluster_of_class_}
@@ -411,10 +395,9 @@ class ClusteredPredictor(WeightedGroupPredictor):
         return {"Cluster": ["none" if m < 0 else str(m) for m in self.cluster_of_class_.tolist()]}
 
     def _cause(self, under: IntArray) -> str:
-        needs, counts = self.row_needs(), self.class_counts_[under]
         if not self.n_clusters_:
-            cause = "One threshold serves all classes, so hard classes are covered less and easy"
-            return f"{cause} ones more. {ways_out(counts, needs)}"
+            return super()._cause(under)
+        needs, counts = self.row_needs(), self.class_counts_[under]
         null = self.cluster_of_class_[under] < 0
         sentences = []
         if null.any():
@@ -449,17 +432,16 @@ class ClusteredPredictor(WeightedGroupPredictor):
         )
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating) and not isinstance(value, bool)
-
-
 def cluster_groups(
     rows: CalibrationRows, cluster_of_class: IntArray
 ) -> tuple[GroupedScores, IntArray]:
-    """The scores of each cluster and, last, of everyone; and the group of each class.
+    """Group scores by cluster and, last, all of them; return the group of each class, too.
 
     Classes outside all clusters (-1) are compared with everyone: the STANDARD threshold.
     """
-    everyone = rows.by(np.zeros_like(cluster_of_class))
-    groups = followed_by(rows.by(cluster_of_class), everyone)
+    own = rows.by(cluster_of_class)
+    groups = GroupedScores(
+        np.concatenate([own.scores, np.sort(rows.scores)]),
+        np.append(own.offsets, len(own.scores) + len(rows.scores)),
+    )
     return groups, np.where(cluster_of_class < 0, cluster_of_class.max() + 1, cluster_of_class)

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, IntArray
-from evencover.evaluation.report import ClassView
 from evencover.quantiles import Alpha, GroupedScores, exact_fraction, least_rows
 
+ONE_THRESHOLD = (
+    "One threshold serves all classes, so hard classes are covered less and easy ones more."
+)
 CALIBRATION_ROWS = "{rows}"  # stands for "12 calibration rows" in `BasePredictor.origin`
 
 
@@ -27,7 +29,7 @@ class Needs(NamedTuple):
 
     @classmethod
     def at(cls, alpha: Alpha, confidence: Alpha | None = None) -> Needs:
-        """At this level.
+        """Compute them at this level.
 
         >>> Needs.at(0.1), Needs.at(0.1, confidence=0.9)
         (Needs(least=9, enough=34), Needs(least=22, enough=34))
@@ -58,32 +60,29 @@ class Sharing(NamedTuple):
     reference: Sequence[str]
 
     def origin(self, class_index: int) -> str:
-        """Where the threshold of a class comes from."""
+        """Describe where the threshold of a class comes from."""
         group = int(self.group_of_class[class_index])
         n_scores = int(self.scores.counts[group])
         return f"The threshold comes from {n_scores:,} calibration scores {self.whose[group]}."
 
     @classmethod
     def of_groups(cls, scores: GroupedScores, group_of_class: IntArray) -> Sharing:
-        """In the words that fit: of everyone, of each class alone, or of some classes."""
-        n_classes, members = len(group_of_class), np.bincount(group_of_class)
-        if len(np.unique(group_of_class)) == 1:
-            whose, reference = "of all classes", "the calibration rows of all classes"
-        elif len(np.unique(group_of_class)) == n_classes:
-            whose, reference = "of this class alone", "its own calibration rows"
+        """Describe groups of all classes, of one class each, or of some classes."""
+        members = np.bincount(group_of_class)
+        n_groups = len(np.unique(group_of_class))
+        if n_groups == 1:
+            whose, reference = ["of all classes"], "the calibration rows of all classes"
+        elif n_groups == len(group_of_class):
+            whose, reference = ["of this class alone"], "its own calibration rows"
         else:
-            shared = [f"that it shares with {company(int(n))}" for n in members]
-            return cls(
-                scores,
-                group_of_class,
-                shared,
-                ["the calibration rows it is judged by"] * len(shared),
-            )
-        return cls(scores, group_of_class, [whose] * len(members), [reference] * len(members))
+            whose = [f"that it shares with {company(n)}" for n in members.tolist()]
+            reference = "the calibration rows it is judged by"
+        whose = whose * len(members) if len(whose) == 1 else whose
+        return cls(scores, group_of_class, whose, [reference] * len(members))
 
 
 def company(n_classes: int) -> str:
-    """The others of a group of so many classes."""
+    """Describe the other classes of a group."""
     if n_classes == 1:
         return "no other class"
     others = "1 other class" if n_classes == 2 else f"{n_classes - 1:,} other classes"
@@ -117,20 +116,9 @@ class Explanation(NamedTuple):
     weights: dict[str, float]
     cause: str
 
-    @classmethod
-    def of(cls, view: ClassView, origin: str, weights: dict[str, float], cause: str) -> Explanation:
-        """Of a class as a report shows it."""
-        return cls(view.name, view.threshold, origin, weights, cause)
-
-
-def own_origin(origin: str, n_rows: int) -> str:
-    """A method's `origin` for a class with so many calibration rows."""
-    rows = f"{n_rows:,} calibration row{'' if n_rows == 1 else 's'}"
-    return origin.replace(CALIBRATION_ROWS, rows)
-
 
 def some_names(names: Sequence[str] | None, which: Array, most: int = 3) -> str:
-    """A few of the classes that are meant, in brackets; nothing if they have no names.
+    """Return a few names of classes in brackets; nothing if they have no names.
 
     >>> some_names(["ant", "bee", "cat"], np.array([True, False, True]))
     " ('ant', 'cat')"
@@ -143,7 +131,7 @@ def some_names(names: Sequence[str] | None, which: Array, most: int = 3) -> str:
 
 
 def some_of(part: int, whole: Sequence[int] | IntArray) -> str:
-    """'All 7', 'Both', 'It', or '3 of the 7'.
+    """Return 'All 7', 'Both', 'It', or '3 of the 7'.
 
     >>> some_of(7, range(7)), some_of(3, range(7))
     ('All 7', '3 of the 7')
@@ -154,7 +142,7 @@ def some_of(part: int, whole: Sequence[int] | IntArray) -> str:
 
 
 def ways_out(counts: IntArray, needs: Needs) -> str:
-    """What classes with so many calibration rows might try."""
+    """Advise what to try for classes with these numbers of calibration rows."""
     poor = int((counts < needs.enough).sum())
     ways = [enough_for_classwise(counts, needs)]
     if poor:
@@ -167,7 +155,7 @@ def ways_out(counts: IntArray, needs: Needs) -> str:
 
 
 def enough_for_classwise(counts: IntArray, needs: Needs) -> str:
-    """Advice to give classes thresholds of their own; empty unless at least half have the rows."""
+    """Advise thresholds per class; return "" unless at least half have the rows."""
     rich = int((counts >= needs.enough).sum())
     if rich == 0 or 2 * rich < len(counts):
         return ""

@@ -16,10 +16,10 @@ from evencover.data.open import as_source
 from evencover.data.source import Block, Source, in_order
 from evencover.engine.blocks import gathered, joined, known_ids, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
-from evencover.predictors.method import Method
-from evencover.predictors.rule import Scoring
+from evencover.predictors.method import MethodContract
+from evencover.predictors.rule import BoundScore
 from evencover.quantiles import GroupedScores, calibration_scores, exact_fraction
-from evencover.randomness import Use, places, random_order, row_ids, uniforms
+from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
 from evencover.scores import make_score
 from evencover.validation import class_labels
 
@@ -52,26 +52,28 @@ class CalibrationRows(NamedTuple):
     label_values: FloatArray | None = None
 
     def split(self, n_first: int, random_state: int) -> tuple[CalibrationRows, CalibrationRows]:
-        """The first `n_first` rows in the random order of their ids, and the others."""
-        order = random_order(random_state, Use.SPLIT, self.ids)
+        """Split off the first `n_first` rows in the random order of their ids."""
+        order = random_order(random_state, RandomStream.SPLIT, self.ids)
         return self.take(order[:n_first]), self.take(order[n_first:])
 
     def by(self, group_of_class: IntArray) -> GroupedScores:
-        """Their scores in groups of classes; classes of group -1 are left out."""
-        if not group_of_class.any():  # all are in group 0: no row needs to be asked
-            return GroupedScores(np.sort(self.scores), np.array([0, len(self.scores)]))
+        """Sort the scores within groups of classes; classes of group -1 are left out."""
+        if not group_of_class.any():  # all are in group 0
+            return GroupedScores.one(np.sort(self.scores))
         n_groups = int(group_of_class.max()) + 1
         return GroupedScores.sort(self.scores, group_of_class[self.labels], n_groups)
 
+    def followed_by(self, other: CalibrationRows) -> CalibrationRows:
+        """Append rows; a column that either lacks is left out."""
+        columns = (
+            None if mine is None or theirs is None else np.concatenate([mine, theirs])
+            for mine, theirs in zip(self, other, strict=True)
+        )
+        return CalibrationRows(*columns)  # type: ignore[arg-type]
+
     def take(self, rows: Array | slice) -> CalibrationRows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return CalibrationRows(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
-
-
-def followed_by(first: GroupedScores, second: GroupedScores) -> GroupedScores:
-    """The groups of both, one after the other."""
-    offsets = np.append(first.offsets, len(first.scores) + second.offsets[1:])
-    return GroupedScores(np.concatenate([first.scores, second.scores]), offsets)
 
 
 # ---- order, copies and folds ---------------------------------------------------------------------
@@ -86,12 +88,12 @@ def ascending(rows: CalibrationRows, random_state: int) -> tuple[IntArray, Float
     ordered = rows.scores[order]
     if (ordered[1:] != ordered[:-1]).all():
         return order, None
-    draws = uniforms(random_state, Use.TIES, rows.ids)
+    draws = uniforms(random_state, RandomStream.TIES, rows.ids)
     return np.lexsort((rows.labels, draws, rows.scores)), draws
 
 
 def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) -> IntArray | None:
-    """Number the rows (N,) so that copies share a number; warn where copies are a notable share.
+    """Give copies among the rows (N,) the same number; warn where they are a notable share.
 
     Copies have the same label and value (score, or input where scores are random), with no other
     label sharing the value: ties of a coarse score occur across labels, and at its ends. None if
@@ -121,7 +123,7 @@ def find_copies(rows: CalibrationRows, by_score: IntArray, *, has_ties: bool) ->
 
 
 def with_same_id(copies: IntArray | None, ids: Array, order: IntArray) -> IntArray | None:
-    """Number rows (N,) so that copies, and rows with the same id, share a number.
+    """Give copies, and rows with the same id, the same number (N,).
 
     `order` puts rows with the same id next to each other.
     """
@@ -172,18 +174,18 @@ def by_group(groups: IntArray, n_groups: int) -> IntArray:
 
 
 @dataclass(frozen=True)
-class TrueLabels:
-    """Of a block: base scores of the true labels, the labels, and what else is needed of them.
+class ScoreTrueLabels:
+    """Score the true labels of a block; return the labels, and what else is needed, too.
 
     Labels and ranks take as few bytes as their number allows.
     """
 
-    scoring: Scoring
+    scoring: BoundScore
     with_ranks: bool
     with_values: bool
 
     def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
-        """One pass over the rows."""
+        """Read the rows once."""
         assert block.labels is not None
         n_classes = block.rows.shape[1]
         scores = self.scoring.true_labels(block, ids, calibrating=True)
@@ -197,13 +199,13 @@ class TrueLabels:
 
 
 def base_rows(
-    method: Method, source: Source, ids: Any, groups: Any, executor: Any
+    method: MethodContract, source: Source, ids: Any, groups: Any, executor: Any
 ) -> CalibrationRows:
     """Read all rows, and bring the base scores of their labels here."""
     ids = known_ids(source, ids)
-    scoring, with_ranks = method.scoring(source.logits), "ranks" in method.needs
+    scoring, with_ranks = method.bound_score(source.logits), "ranks" in method.needs
     with_values = "label values" in method.needs and scoring.score.is_random
-    score = TrueLabels(scoring, with_ranks, with_values)
+    score = ScoreTrueLabels(scoring, with_ranks, with_values)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *more = gathered(parts, source.n_rows)
     ranks = more.pop(0) if with_ranks else None
@@ -212,7 +214,7 @@ def base_rows(
 
 
 def with_scores(
-    method: Method, rows: CalibrationRows, n_classes: int, class_names: Sequence[str] | None
+    method: MethodContract, rows: CalibrationRows, n_classes: int, class_names: Sequence[str] | None
 ) -> CalibrationRows:
     """Give the rows the method's own scores, which may depend on class counts and names."""
     counts = np.bincount(rows.labels, minlength=n_classes)
@@ -221,7 +223,7 @@ def with_scores(
 
 
 def note_large_alpha(alpha: Any) -> None:
-    """Say what alpha is to whoever seems to mean the coverage."""
+    """Warn of an alpha that seems to be the coverage."""
     if exact_fraction(alpha, "fit") > 0.5:
         warn_caller(
             f"alpha is {alpha}, the share of rows whose class may be missing from its set; for "
@@ -229,15 +231,8 @@ def note_large_alpha(alpha: Any) -> None:
         )
 
 
-def calibration_source(probabilities: Any, labels: Any, ids: Any, class_names: Any) -> Source:
-    """Open the calibration rows, which must have labels."""
-    source = as_source(probabilities, labels, ids=ids, class_names=class_names)
-    require_labels(source, "Calibration")
-    return source
-
-
 def rows_of_scores(
-    method: Method,
+    method: MethodContract,
     scores: Any,
     labels: Any,
     n_classes: int,
@@ -245,7 +240,7 @@ def rows_of_scores(
     ranks: Any,
     groups: Any,
 ) -> CalibrationRows:
-    """Checked rows for a method; without ids a row is known by its place."""
+    """Check rows for a method; without ids a row is known by its place."""
     scores = calibration_scores(scores)
     labels = class_labels(labels, n_classes, len(scores))
     if len(scores) == 0:
@@ -284,7 +279,7 @@ def _checked_ranks(method: str, ranks: Any, n_rows: int, n_classes: int) -> Arra
 
 
 def warn_of_repeated_ids(ids: Array) -> None:
-    """Say how many rows have the id of an earlier one."""
+    """Warn of rows with the id of an earlier one."""
     ordered = np.sort(ids)
     n_repeated = int((ordered[1:] == ordered[:-1]).sum())
     if n_repeated:
@@ -294,8 +289,8 @@ def warn_of_repeated_ids(ids: Array) -> None:
         )
 
 
-def require_fitted(predictor: Method) -> None:
-    """Refuse a predictor that has learnt nothing yet."""
+def require_fitted(predictor: MethodContract) -> None:
+    """Raise for a predictor that is not fitted."""
     if not hasattr(predictor, "thresholds_"):
         raise NotFittedError(
             f"This {type(predictor).__name__} is not calibrated yet; call 'fit' with calibration "
@@ -303,19 +298,23 @@ def require_fitted(predictor: Method) -> None:
         )
 
 
-def like_calibration(
-    predictor: Method, probabilities: Any, labels: Any = None, ids: Any = None
+def align_to_calibration(
+    predictor: MethodContract, probabilities: Any, labels: Any = None, ids: Any = None
 ) -> Source:
-    """The rows as a source that has the predictor's classes; the caller's own is left alone.
+    """Open rows as a source with the predictor's classes; the caller's own is left alone.
 
     Columns with names are put into the order of the calibration data. Labels that are numbers
     count the classes in that order, too.
     """
     require_fitted(predictor)
     source = as_source(probabilities)
-    names = _names_of_classes(predictor, source)
-    if source.class_names is not None and names is not None:
-        source = _put_in_order(source, names)
+    if source.class_names is not None:
+        numbers = [str(number) for number in range(predictor.n_classes_)]
+        names = predictor.class_names_
+        if names is None and set(source.class_names) == set(numbers):
+            names = numbers
+        if names is not None:
+            source = _put_in_order(source, names)
     if source.n_classes != predictor.n_classes_:
         raise InputError(
             f"The input must have the {predictor.n_classes_} classes of the calibration data. "
@@ -331,21 +330,13 @@ def like_calibration(
     return source if labels is None else as_source(source, labels)
 
 
-def _names_of_classes(predictor: Method, source: Source) -> Sequence[str] | None:
-    """The names of the calibration classes; their numbers, if the input names them by these."""
-    names: Sequence[str] | None = predictor.class_names_
-    if names is None and source.class_names is not None:
-        numbers = [str(number) for number in range(predictor.n_classes_)]
-        return numbers if set(source.class_names) == set(numbers) else None
-    return names
-
-
 def _put_in_order(source: Source, names: Sequence[str]) -> Source:
     assert source.class_names is not None
     if list(source.class_names) == list(names):
         return source
-    missing = [name for name in names if name not in set(source.class_names)]
-    unknown = [name for name in source.class_names if name not in set(names)]
+    known, given = set(names), set(source.class_names)
+    missing = [name for name in names if name not in given]
+    unknown = [name for name in source.class_names if name not in known]
     if missing or unknown or len(source.class_names) != len(names):
         found = [f"no {_listed(missing)}"] * bool(missing)
         found += [f"the unknown {_listed(unknown)}"] * bool(unknown)
@@ -366,12 +357,12 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names[:3])) + more
 
 
-def is_calibration_data(predictor: Method, source: Source) -> bool:
+def is_calibration_data(predictor: MethodContract, source: Source) -> bool:
     """Return whether rows that have been read calibrated the predictor."""
     return any(text == source.fingerprint for text, _ in predictor.fingerprints_)
 
 
 def require_labels(source: Source, what: str) -> None:
-    """Refuse rows without labels where they are needed."""
+    """Raise for rows without labels where they are needed."""
     if not source.has_labels:
         raise missing_labels(what, source.name, source.left_out)

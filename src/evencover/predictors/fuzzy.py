@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from math import floor
 from typing import ClassVar
 
 import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
-from evencover.errors import InputError
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import ways_out
 from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import Alpha, GroupedScores, Thresholds, exact_fraction
 from evencover.scores import make_score
-from evencover.validation import real_number
+from evencover.validation import OPEN_SHARE, Check, real_number, unless
 
 # Classes whose weights are held at once, and bins that locate a quantile before it is counted.
 CLASSES_AT_ONCE, N_BINS = 256, 256
@@ -69,14 +68,16 @@ class FuzzyPredictor(BasePredictor):
         "Coverage of 1 - alpha is guaranteed on average over all rows; no single class is "
         "promised anything."
     )
-    fate_of_missing_classes: ClassVar[str] = "they borrow from the rarest classes"
-    state: ClassVar[dict[str, Field]] = {
-        "class_limits_": Field(float, "K"),
-        "held_out_": Field(float, "?", for_p_values=True),
+    cause: ClassVar[str] = (
+        "Each class borrows from those that are about as frequent, which may be easier."
+    )
+    missing_class_note: ClassVar[str] = "they borrow from the rarest classes"
+    constraints: ClassVar[dict[str, Check]] = {
+        "bandwidth": unless((np.inf,), partial(real_number, low=0, open_low=True)),
+        "holdout": OPEN_SHARE,
     }
-
-    class_limits_: FloatArray = field(init=False)
-    held_out_: FloatArray = field(init=False)
+    class_limits_: FloatArray = kept(float, "K")
+    held_out_: FloatArray = kept(float, "?")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         n_held_out = floor(exact_fraction(self.holdout, name="holdout") * self.n_calibration_)
@@ -86,10 +87,7 @@ class FuzzyPredictor(BasePredictor):
         )
         self.class_limits_ = np.minimum(limits, make_score(self.score).maximum(self.n_classes_))
         self.held_out_ = np.sort(held_out.scores - self.class_limits_[held_out.labels])
-        return self._kept_thresholds()
-
-    def _kept_thresholds(self) -> Thresholds:
-        offsets = self._excess().thresholds(
+        offsets = GroupedScores.one(self.held_out_).thresholds(
             self.alpha, exact=self.exact, random_state=self.random_state
         )
         offsets = offsets.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
@@ -97,9 +95,6 @@ class FuzzyPredictor(BasePredictor):
         return offsets._replace(
             upper=largest_within(self.class_limits_, offsets.upper), lower=lower
         )
-
-    def _excess(self) -> GroupedScores:
-        return GroupedScores(self.held_out_, np.array([0, len(self.held_out_)]))
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         n, excess = len(self.held_out_), scores - self.class_limits_[classes]
@@ -109,28 +104,11 @@ class FuzzyPredictor(BasePredictor):
     def _level_rows(self) -> int:
         return len(self.held_out_)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        owner = type(self).__name__
-        if self.bandwidth != np.inf:
-            real_number(self.bandwidth, "bandwidth", owner, 0, open_low=True)
-        if not real_number(self.holdout, "holdout", owner, 0, open_low=True) < 1:
-            raise InputError(
-                f"The 'holdout' parameter of {owner} must be a number in (0, 1). "
-                f"Got {self.holdout!r} instead."
-            )
-
-    def _cause(self, under: IntArray) -> str:
-        return (
-            "Each class borrows from those that are about as frequent, which may be easier. "
-            f"{ways_out(self.class_counts_[under], self.row_needs())}"
-        )
-
 
 def weighted_quantiles(
     scores: FloatArray, labels: IntArray, n_classes: int, bandwidth: float, alpha: Alpha
 ) -> FloatArray:
-    """Each class's quantile at 1 - alpha of all scores, weighted by the kernel (K,)."""
+    """Compute each class's quantile at 1 - alpha of all scores, weighted by the kernel (K,)."""
     order = np.lexsort((labels, scores))
     scores, labels = scores[order], labels[order]
     counts = np.bincount(labels, minlength=n_classes)
@@ -138,9 +116,7 @@ def weighted_quantiles(
     bins = np.repeat(np.arange(N_BINS), np.diff(edges))
     binned = np.bincount(labels * N_BINS + bins, minlength=n_classes * N_BINS)
     up_to = np.cumsum(binned.reshape(n_classes, N_BINS), axis=1).astype(np.float64)
-    level = float(1 - exact_fraction(alpha)) * (
-        1 - 1e-12
-    )  # a sum may be a little short of its value
+    level = float(1 - exact_fraction(alpha)) * (1 - 1e-12)  # a sum may be a little short
     result = np.full(n_classes, np.inf)
     for first, weights in _kernel_weights(counts, bandwidth):
         mass = weights @ up_to
@@ -157,7 +133,7 @@ def weighted_quantiles(
 
 
 def _kernel_weights(counts: IntArray, bandwidth: float) -> Iterator[tuple[int, FloatArray]]:
-    """What a row of each class weighs to a class, for some classes at a time."""
+    """Yield the weights of rows of each class to some classes at a time."""
     n_classes = len(counts)
     place = np.empty(n_classes)
     place[np.argsort(counts, kind="stable")] = np.arange(n_classes) / n_classes
@@ -169,7 +145,7 @@ def _kernel_weights(counts: IntArray, bandwidth: float) -> Iterator[tuple[int, F
 
 
 def largest_within(limits: FloatArray, offsets: FloatArray) -> FloatArray:
-    """The largest s whose rounded difference s - limit is at most the offset; for each class."""
+    """Find the largest s whose rounded difference s - limit is at most the offset (K,)."""
     near = limits + offsets
     with np.errstate(invalid="ignore"):
         slack = 4 * np.spacing(np.maximum(np.abs(limits), np.abs(offsets)))

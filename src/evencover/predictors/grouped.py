@@ -12,87 +12,76 @@ import numpy as np
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import EvencoverWarning, InputError, warn_caller
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import ways_out
 from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.groups import ConfidentPredictor
 from evencover.predictors.registry import predictor_class
-from evencover.predictors.state import Field
-from evencover.quantiles import Thresholds
-from evencover.validation import align_classes, raise_unknown
+from evencover.predictors.state import kept
+from evencover.quantiles import Alpha, Thresholds
+from evencover.validation import Check, align_classes, one_of
 
 # Methods that make sense with groups in place of classes.
 OVER_GROUPS = ("classwise", "standard", "clustered", "pooled", "macro")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OverGroups(ConfidentPredictor):
+class OverGroups(BasePredictor):
     """A method over groups in place of classes; it keeps the rows' scores and groups."""
 
+    confidence: Alpha | None = None
+    over_groups: str = "classwise"
+
     needs: ClassVar[tuple[str, ...]] = ("label values",)
-    state: ClassVar[dict[str, Field]] = {
-        "row_scores_": Field(float, "R", for_p_values=True),
-        "row_groups_": Field(int, "R", for_p_values=True),
-        "row_ids_": Field(int, "R", for_p_values=True),
-        "row_values_": Field(float, "R", optional=True),
-        "group_names_": Field(list),
-    }
-
-    group_names_: list[str] = field(init=False)
+    constraints: ClassVar[dict[str, Check]] = {"over_groups": one_of(*OVER_GROUPS)}
+    group_names_: list[str] = kept(list)
     over_groups_: BasePredictor = field(init=False)
-    row_scores_: FloatArray = field(init=False)
-    row_groups_: IntArray = field(init=False)
-    row_ids_: IntArray = field(init=False)
-    row_values_: FloatArray | None = field(init=False)
+    row_scores_: FloatArray = kept(float, "R")
+    row_groups_: IntArray = kept(int, "R")
+    row_ids_: IntArray = kept(int, "R")
+    row_values_: FloatArray | None = kept(float, "R", optional=True)
 
-    def _learn_over_groups(self, rows: CalibrationRows, group_of_row: IntArray) -> Thresholds:
+    def _fit_groups(self, rows: CalibrationRows, group_of_row: IntArray) -> Thresholds:
         """Keep the rows, and fit the method over groups to them."""
         self.row_scores_, self.row_groups_ = rows.scores, group_of_row
         self.row_ids_ = rows.ids.astype(np.uint64).view(np.int64)
         self.row_values_ = rows.label_values
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", EvencoverWarning)
-            self.over_groups_ = self._fitted_over_groups()
+            self._fit_over_groups()
         for warning in caught:
             warn_caller(str(warning.message).replace("classes", "groups"))
         return self.over_groups_.limits_
 
-    def _fitted_over_groups(self) -> BasePredictor:
-        """The method, fitted to the rows that are kept with their groups for classes."""
-        ids = self.row_ids_.view(np.uint64)
+    def _fit_over_groups(self) -> None:
         rows = CalibrationRows(
-            self.row_scores_, self.row_groups_, ids, label_values=self.row_values_
+            self.row_scores_,
+            self.row_groups_,
+            self.row_ids_.view(np.uint64),
+            label_values=self.row_values_,
         )
-        return self._over_groups()._fit_rows(rows, len(self.group_names_), None)
+        self.over_groups_ = self._over_groups()._fit_rows(rows, len(self.group_names_), None)
+
+    def _restore(self) -> None:
+        with warnings.catch_warnings():  # the fit has warned
+            warnings.simplefilter("ignore", EvencoverWarning)
+            self._fit_over_groups()
 
     def _over_groups(self) -> BasePredictor:
         own: dict[str, Any] = {"alpha": self.alpha, "exact": self.exact}
         own |= {} if self.confidence is None else {"confidence": self.confidence}
-        return predictor_class(self._over_groups_name())(**own, random_state=self.random_state)
-
-    def _over_groups_name(self) -> str:
-        return str(getattr(self, "over_groups"))  # noqa: B009, which each subclass has
+        return predictor_class(self.over_groups)(**own, random_state=self.random_state)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self._over_groups_name() not in OVER_GROUPS:
-            raise_unknown("method over groups", self._over_groups_name(), OVER_GROUPS)
-        cls = predictor_class(self._over_groups_name())
-        if self.confidence is not None and not issubclass(cls, ConfidentPredictor):
+        known = predictor_class(self.over_groups).parameter_names()
+        if self.confidence is not None and "confidence" not in known:
             raise InputError(
                 f"The 'confidence' parameter of {type(self).__name__} must be None over groups by "
-                f"{cls.method!r}, which has no promise for one calibration. "
-                f"Got {self.confidence!r} instead."
+                f"{self.over_groups!r}, which has none. Got {self.confidence!r} instead."
             )
         self._over_groups()._check_parameters()
 
-    def _restore(self) -> None:
-        with warnings.catch_warnings():  # what was said when it was fitted
-            warnings.simplefilter("ignore", EvencoverWarning)
-            self.over_groups_ = self._fitted_over_groups()
-
 
 def name_groups(groups: Any, n: int, of_what: str) -> tuple[list[str], IntArray]:
-    """The names of the groups, sorted, and the group of each of n classes or rows."""
+    """Return the sorted names of the groups, and the group of each of n classes or rows."""
     values = to_numpy(groups)
     if values.shape != (n,):
         raise InputError(
@@ -151,7 +140,6 @@ class GroupedPredictor(OverGroups):
     """
 
     groups: Mapping[Any, Any] | Sequence[Any] | Array | None = None
-    over_groups: str = "classwise"
 
     method: ClassVar[str] = "grouped"
     summary: ClassVar[str] = "one threshold per group of classes that you name"
@@ -165,27 +153,20 @@ class GroupedPredictor(OverGroups):
         "calibrations); a class within its group is promised nothing."
     )
     only_if_asked: ClassVar[bool] = True  # without groups it is the method over groups itself
-    fate_of_missing_classes: ClassVar[str] = "they use the threshold of their group"
-    state: ClassVar[dict[str, Field]] = {"group_of_class_": Field(int, "K")}
-
-    group_of_class_: IntArray = field(init=False)
+    cause: ClassVar[str] = (
+        "The classes of a group share a threshold, so the hard ones are covered less."
+    )
+    missing_class_note: ClassVar[str] = "they use the threshold of their group"
+    group_of_class_: IntArray = kept(int, "K")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
-        self.group_names_, self.group_of_class_ = self._read_groups()
-        limits = self._learn_over_groups(rows, self.group_of_class_[rows.labels])
+        n_classes, groups = self.n_classes_, self.groups
+        if groups is not None:
+            groups = align_classes(groups, self.class_names_, n_classes, "groups")
+        groups = np.arange(n_classes) if groups is None else groups
+        self.group_names_, self.group_of_class_ = name_groups(groups, n_classes, "class")
+        limits = self._fit_groups(rows, self.group_of_class_[rows.labels])
         return limits.of_classes(self.group_of_class_)
-
-    def _read_groups(self) -> tuple[list[str], IntArray]:
-        if self.groups is None:
-            return name_groups(np.arange(self.n_classes_), self.n_classes_, "class")
-        groups = align_classes(self.groups, self.class_names_, self.n_classes_, "groups")
-        return name_groups(groups, self.n_classes_, "class")
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         return self.over_groups_._p_values(scores, self.group_of_class_[classes], own_share)
-
-    def _cause(self, under: IntArray) -> str:
-        return (
-            "The classes of a group share a threshold, so the hard ones are covered less. "
-            f"{ways_out(self.class_counts_[under], self.row_needs())}"
-        )

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.errors import InputError
-from evencover.predictors.explanation import ways_out
-from evencover.predictors.groups import ByClassPredictor
-from evencover.quantiles import Thresholds
+from evencover.predictors.base import BasePredictor
+from evencover.predictors.fitting import CalibrationRows
+from evencover.predictors.state import kept
+from evencover.quantiles import GroupedScores, Thresholds
 from evencover.scores import make_score
-from evencover.validation import real_number
+from evencover.validation import Check, real_number
 
 MANY = 50  # rows, times this, against calibration rows: when to look at all limits of a class
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class InterpolatedPredictor(ByClassPredictor):
+class InterpolatedPredictor(BasePredictor):
     """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
 
     An infinite threshold counts as the largest value of the score, unless both are infinite or
@@ -50,30 +51,40 @@ class InterpolatedPredictor(ByClassPredictor):
     tau: float = 0.9
 
     method: ClassVar[str] = "interpolated"
-    aims_at_average: ClassVar[bool] = False  # but at something between
+    targets_average: ClassVar[bool] = False  # but at something between
     summary: ClassVar[str] = "thresholds between the class's own and everyone's"
     guarantee: ClassVar[str] = (
         "Coverage of 1 - 2 alpha is guaranteed on average over all rows; no single class is "
         "promised anything."
     )
+    constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}
     supports_exact: ClassVar[bool] = False
-    fate_of_missing_classes: ClassVar[str] = "the largest score stands for their own threshold"
+    cause: ClassVar[str] = (
+        "Each threshold lies between the class's own and that of everyone, so hard classes are "
+        "still covered less."
+    )
+    missing_class_note: ClassVar[str] = "the largest score stands for their own threshold"
 
-    def _kept_thresholds(self) -> Thresholds:
-        return Thresholds(
-            self._between(self.classes_.quantiles(self.alpha), self.everyone_.quantiles(self.alpha))
-        )
+    own_scores_: FloatArray = kept(float, "R")
+    own_offsets_: IntArray = kept(int, "L")
+
+    def _calibrate(self, rows: CalibrationRows) -> Thresholds:
+        own = GroupedScores.sort(rows.scores, rows.labels, self.n_classes_)
+        self.own_scores_, self.own_offsets_ = own
+        everyone = GroupedScores.one(np.sort(rows.scores))
+        return Thresholds(self._between(own.quantiles(self.alpha), everyone.quantiles(self.alpha)))
 
     def _between(self, own: FloatArray, common: FloatArray) -> FloatArray:
         # Rounding may take a score beyond its maximum, but limits must not rise again after it.
-        largest = max(make_score(self.score).maximum(self.n_classes_), *self.everyone_.of(0)[-1:])
+        largest = max(make_score(self.score).maximum(self.n_classes_), self.own_scores_.max())
         no_own, no_common = own == np.inf, common == np.inf
         own, common = np.where(no_own, largest, own), np.where(no_common, largest, common)
         always = (no_own | (self.tau == 0)) & (no_common | (self.tau == 1))
         return np.where(always, np.inf, self.tau * own + (1 - self.tau) * common)
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        own, everyone = self.classes_, self.everyone_
+        own = GroupedScores(self.own_scores_, self.own_offsets_)
+        everyone = GroupedScores.one(np.sort(self.own_scores_))
         m, m_all = own.counts[classes] + 1, len(self.own_scores_) + 1
 
         def is_out(own_step: IntArray, step: IntArray) -> Array:
@@ -84,7 +95,7 @@ class InterpolatedPredictor(ByClassPredictor):
 
         # Everyone's rank moves at levels j / (N + 1), y's own at levels i / (n + 1).
         if MANY * len(scores) >= m_all:
-            after = self._steps_of_everyone(scores, classes)
+            after = self._steps_of_everyone(scores, classes, own, everyone)
         else:
             last = np.full(scores.shape, m_all)
             after = first_true(lambda j: is_out(j * m // m_all, j), np.ones_like(last), last)
@@ -92,39 +103,27 @@ class InterpolatedPredictor(ByClassPredictor):
         step = first_true(lambda i: is_out(i, after - 1), low, high + 1)
         return np.where(step <= high, np.minimum(step / m, after / m_all), after / m_all)
 
-    def _steps_of_everyone(self, scores: FloatArray, classes: IntArray) -> IntArray:
-        """The first step of everyone's rank at which y is out: one search among y's limits.
+    def _steps_of_everyone(
+        self, scores: FloatArray, classes: IntArray, groups: GroupedScores, everyone: GroupedScores
+    ) -> IntArray:
+        """Find the first step of everyone's rank at which y is out, by search among y's limits.
 
         Worth it for many rows, since a class has a limit for every calibration row.
         """
         m_all = len(self.own_scores_) + 1
         steps = np.arange(1, m_all)
-        common = self.everyone_.score_at(0 * steps, m_all - steps)
+        common = everyone.score_at(0 * steps, m_all - steps)
         after = np.empty(scores.shape, dtype=np.int64)
         for column, y in enumerate(classes.tolist()):
-            own = np.append(np.inf, self.classes_.of(y)[::-1])  # by the step of y's own rank
+            own = np.append(np.inf, groups.of(y)[::-1])  # by the step of y's own rank
             first = np.maximum(-(-np.arange(len(own) + 1) * m_all // len(own)), 1)
             limits = self._between(np.repeat(own, np.diff(first)), common)  # they fall
             after[:, column] = m_all - np.searchsorted(limits[::-1], scores[:, column])
         return after
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        owner = type(self).__name__
-        if real_number(self.tau, "tau", owner, 0) > 1:
-            raise InputError(
-                f"The 'tau' parameter of {owner} must be at most 1. Got {self.tau!r} instead."
-            )
-
-    def _cause(self, under: IntArray) -> str:
-        return (
-            "Each threshold lies between the class's own and that of everyone, so hard classes "
-            f"are still covered less. {ways_out(self.class_counts_[under], self.row_needs())}"
-        )
-
 
 def first_true(holds: Callable[[IntArray], Array], low: IntArray, high: IntArray) -> IntArray:
-    """The first number from low to high - 1 at which a rising condition holds, else high."""
+    """Find the first number from low to high - 1 at which a rising condition holds, else high."""
     high = np.maximum(low, high)
     while (low < high).any():
         middle = (low + high) // 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
 from typing import ClassVar
@@ -11,9 +11,9 @@ import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import ways_out
+from evencover.predictors.explanation import ONE_THRESHOLD
 from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import Thresholds, exact_fraction
 
 
@@ -46,32 +46,25 @@ class MacroPredictor(BasePredictor):
     """
 
     method: ClassVar[str] = "macro"
-    aims_at_average: ClassVar[bool] = False
-    minds_frequencies: ClassVar[bool] = False
+    targets_average: ClassVar[bool] = False
+    depends_on_prevalence: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold, every class weighing the same"
     guarantee: ClassVar[str] = (
         "The mean over classes of their coverage is guaranteed to be at least 1 - alpha; no single "
         "class is promised anything."
     )
     supports_exact: ClassVar[bool] = False
-    fate_of_missing_classes: ClassVar[str] = (
+    cause: ClassVar[str] = ONE_THRESHOLD
+    missing_class_note: ClassVar[str] = (
         "they use the common threshold, and the promise leaves them out"
     )
-    state: ClassVar[dict[str, Field]] = {
-        "pooled_scores_": Field(float, "N", for_p_values=True),
-        "tails_": Field(float, "?", for_p_values=True),
-    }
-
-    pooled_scores_: FloatArray = field(init=False)
-    tails_: FloatArray = field(init=False)
+    pooled_scores_: FloatArray = kept(float, "N")
+    tails_: FloatArray = kept(float, "?")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         order = np.argsort(rows.scores, kind="stable")
         self.pooled_scores_ = rows.scores[order]
         self.tails_ = _tail_weights(rows.labels[order], self.class_counts_)
-        return self._kept_thresholds()
-
-    def _kept_thresholds(self) -> Thresholds:
         n_inside = int((self.tails_ > float(exact_fraction(self.alpha))).sum())
         limit = np.append(self.pooled_scores_, np.inf)[n_inside - 1]
         return Thresholds(np.full(self.n_classes_, limit))
@@ -79,15 +72,9 @@ class MacroPredictor(BasePredictor):
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         return self.tails_[np.searchsorted(self.pooled_scores_, scores)]
 
-    def _cause(self, under: IntArray) -> str:
-        return (
-            "One threshold serves all classes, so hard classes are covered less and easy ones "
-            f"more. {ways_out(self.class_counts_[under], self.row_needs())}"
-        )
-
 
 def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:
-    """The largest weight, plus the weight of the rows from each place on (N + 1,); at most 1.
+    """Add the largest weight to that of the rows from each place on (N + 1,); at most 1.
 
     Summed in whole numbers: weights are multiples of 1 / (K lcm of all counts).
     """

@@ -1,41 +1,173 @@
-"""scikit-learn's parameter protocol without importing scikit-learn."""
+"""The contract of a method: parameters, what a fit keeps, and what a subclass may change."""
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, Self
 
-from evencover.arrays import FloatArray, IntArray
+from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.predictors.explanation import CALIBRATION_ROWS, Details, Needs, Sharing, ways_out
-from evencover.predictors.rule import Scoring
-from evencover.predictors.state import Field
-from evencover.quantiles import Alpha, Thresholds, conformal_ranks
+from evencover.predictors.rule import BoundScore
+from evencover.predictors.state import Field, kept
+from evencover.predictors.temperature import FIT
+from evencover.quantiles import Alpha, Thresholds, conformal_ranks, exact_fraction
+from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score
-from evencover.validation import raise_unknown
+from evencover.validation import Check, flag, raise_unknown, real_number, unless
 
-# Every method has these; its own come after the first two.
-FIRST = ("alpha", "score")
+FIRST = ("alpha", "score")  # a method's own parameters come after these, the others last
+OUT_OF_FOLD = (
+    "Nothing is guaranteed: the scores come from models of cross-validation folds, the sets from a "
+    "model fitted on all rows. Coverage is near 1 - alpha if these models are alike."
+)
+
+ClassValues = Mapping[Any, Any] | Sequence[Any] | Array | str | os.PathLike[str]
 
 
-class Parameters:
-    """Parameters are the keyword-only fields of a dataclass, stored under their own names.
+def in_unit_interval(value: Any, name: str, owner: str) -> Any:
+    """Check a level in (0, 1)."""
+    return exact_fraction(value, owner, name)
 
-    A subclass that has more of them is a dataclass, too, and lists only its own. Fields with
-    ``init=False`` are no parameters but what is learnt.
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MethodContract:
+    """Parameters, what a fit keeps, and what a method may change; only `_calibrate` is a must.
+
+    Parameters are the keyword-only fields of a dataclass, as scikit-learn wants them: a subclass
+    with more of them is a dataclass that lists its own. Fields with ``init=False`` are fitted, or
+    parameters that only some methods have.
     """
+
+    alpha: Alpha = 0.1
+    score: Score | str = "softmax"
+    exact: bool = False
+    allow_empty: bool = True
+    from_logits: bool = False
+    temperature: float | str = 1.0
+    random_state: int = 0
+    target_prevalence: ClassValues | None = field(init=False, default=None)
+    confidence: Alpha | None = field(init=False, default=None)
+
+    thresholds_: FloatArray = kept(float, "K")
+    lower_thresholds_: FloatArray | None = kept(float, "K", optional=True)
+    upper_probability_: FloatArray | None = kept(float, "K", optional=True)
+    class_counts_: IntArray = kept(int, "K")
+    n_classes_: int = kept(int)
+    n_calibration_: int = kept(int)
+    class_names_: Sequence[str] | None = kept(list, optional=True)
+    fingerprints_: list[list[Any]] = kept(list)
+    temperature_: float | None = kept(float, optional=True)
+    target_prevalence_: FloatArray | None = kept(float, "K", optional=True)
+    score_edges_: FloatArray | None = kept(float, "?", optional=True)
+    score_counts_: IntArray | None = kept(int, "?", optional=True)
+    row_sample_: IntArray | None = kept(int, "??", optional=True)
+    row_sample_limit_: int | None = kept(int, optional=True)
+    out_of_fold_: bool = kept(bool, default=False)
+
+    method: ClassVar[str]
+    # One sentence each, shown by help, `info`, the docs and the page.
+    summary: ClassVar[str] = ""
+    guarantee: ClassVar[str] = "Nothing is guaranteed."
+    # The guarantee with a confidence; {confidence} stands for the probability.
+    confident_guarantee: ClassVar[str]
+    # Next to scores, labels and ids: "ranks" of the true labels, "row groups" given by the user.
+    needs: ClassVar[tuple[str, ...]] = ()
+    # One check per parameter: a function of value, name and owner that raises InputError.
+    constraints: ClassVar[dict[str, Check]] = {
+        "alpha": in_unit_interval,
+        "score": lambda score, *_: make_score(score),
+        "exact": flag,
+        "allow_empty": flag,
+        "from_logits": flag,
+        "temperature": unless((FIT,), partial(real_number, low=0, open_low=True)),
+        "random_state": lambda value, _, owner: check_random_state(value, owner),
+        "confidence": unless((None,), in_unit_interval),
+    }
+    # What a fit keeps, if not declared by `kept`; `save` writes it, `load` checks type and shape.
+    state: ClassVar[dict[str, Field]] = {}
+    # Whether it targets coverage of 1 - alpha over all rows, and whether that depends on the class
+    # frequencies of the calibration rows.
+    targets_average: ClassVar[bool] = True
+    depends_on_prevalence: ClassVar[bool] = True
+    # Whether it needs a parameter that only the user can give, so that "all" methods omit it.
+    only_if_asked: ClassVar[bool] = False
+    supports_exact: ClassVar[bool] = True
+    # Whether the threshold of a class comes from its own rows alone.
+    own_rows_only: ClassVar[bool] = False
+    # Where a threshold comes from; `{rows}` stands for the class's calibration rows.
+    origin: ClassVar[str] = (
+        "A class is in a set if its score is at most the threshold, which the method finds from "
+        f"the {CALIBRATION_ROWS} of this class together with those of others."
+    )
+    # Why a class may be undercovered.
+    cause: ClassVar[str] = "Thresholds learnt from other classes may not suit these."
+    missing_class_note: ClassVar[str] = "they use the standard threshold"
+
+    # ---- for a method to override ----------------------------------------------------------------
+
+    @abstractmethod
+    def _calibrate(self, rows: Any) -> Thresholds:
+        """Compute thresholds from `CalibrationRows`: the method itself.
+
+        `class_counts_`, `n_classes_` and `n_calibration_` are set when this is called.
+        """
+
+    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
+        """Compute p-values from scores (n, J) of rows as members of `classes` (J,).
+
+        A row itself counts as `own_share` (n,) of one more calibration row.
+        """
+        raise InputError(f"The '{self.method}' method does not provide p-values.")
+
+    def _restore(self) -> None:
+        """Rebuild from the state what files cannot hold."""
+
+    def _sharing(self) -> Sharing | None:
+        """Return the groups of calibration scores behind the thresholds, if they are kept."""
+        return None
+
+    def _level_rows(self) -> int:
+        """Count the rows that decide the level of all thresholds together."""
+        return self.n_calibration_
+
+    def _weights(self) -> dict[str, FloatArray]:
+        """Return shares (K,) of the sources of each class's threshold, by name."""
+        return {}
+
+    def _cause(self, under: IntArray) -> str:
+        """Explain why the classes `under` may be undercovered, and what to try."""
+        return f"{self.cause} {ways_out(self.class_counts_[under], self.row_needs())}"
+
+    def _class_facts(self) -> dict[str, list[str]]:
+        """Return more columns for the classes in the report, by title."""
+        return {}
+
+    def learnt(self) -> dict[str, Any]:
+        """Return plain values worth a column in a table, such as the number of clusters."""
+        return {}
+
+    def details(self) -> Details | None:
+        """Return a table of what was fitted, for `info`."""
+        return None
+
+    def refit_exact(self, exact: bool) -> Self | None:
+        """Return a copy with `exact` changed if that takes no new fit; else None."""
+        return None
+
+    # ---- parameters ------------------------------------------------------------------------------
 
     @classmethod
     def parameter_names(cls) -> list[str]:
-        """The names of all parameters: alpha, score, the method's own, and what all share."""
-        own: Any = cls
-        return list(_parameter_names(own))
+        """Return the names of all parameters: alpha, score, the method's own, the shared ones."""
+        return list(_parameter_names(cls))  # type: ignore[arg-type]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All parameters by name; `deep` is there for scikit-learn."""
+        """Return all parameters by name; `deep` is there for scikit-learn."""
         return {name: getattr(self, name) for name in self.parameter_names()}
 
     def set_params(self, **parameters: Any) -> Self:
@@ -48,11 +180,11 @@ class Parameters:
         return self
 
     def with_params(self, **parameters: Any) -> Self:
-        """A new predictor that has learnt nothing, with some parameters changed."""
+        """Return a new, unfitted predictor with some parameters changed."""
         return type(self)(**self.get_params()).set_params(**parameters)
 
     def __repr__(self) -> str:
-        default = {each.name: each.default for each in fields(self)}  # type: ignore[arg-type]
+        default = {each.name: each.default for each in fields(self)}
         changed = [
             f"{name}={value!r}"
             for name, value in self.get_params().items()
@@ -60,179 +192,47 @@ class Parameters:
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
-
-@cache
-def _parameter_names(cls: Any) -> tuple[str, ...]:
-    names = [each.name for each in fields(cls) if each.init]
-    shared = _common_names(cls)
-    common = [name for name in names if name in shared]
-    own = [name for name in names if name not in common]
-    return (*FIRST, *own, *(name for name in common if name not in FIRST))
-
-
-def _common_names(cls: type[Parameters]) -> set[str]:
-    """The parameters of the class that adds them first."""
-    first = next(base for base in reversed(cls.__mro__) if "__dataclass_fields__" in vars(base))
-    return {each.name for each in fields(first)}
-
-
-OUT_OF_FOLD = (
-    "Nothing is guaranteed: the scores come from models of cross-validation folds, the sets from a "
-    "model fitted on all rows. Coverage is near 1 - alpha if these models are alike."
-)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class Method(Parameters):
-    """Parameters, what a fit keeps, and what a method may change; only `_calibrate` is a must."""
-
-    alpha: Alpha = 0.1
-    score: Score | str = "softmax"
-    exact: bool = False
-    allow_empty: bool = True
-    from_logits: bool = False
-    temperature: float | str = 1.0
-    random_state: int = 0
-
-    thresholds_: FloatArray = field(init=False)
-    lower_thresholds_: FloatArray | None = field(init=False)
-    upper_probability_: FloatArray | None = field(init=False)
-    class_counts_: IntArray = field(init=False)
-    n_classes_: int = field(init=False)
-    n_calibration_: int = field(init=False)
-    class_names_: Sequence[str] | None = field(init=False)
-    fingerprints_: list[list[Any]] = field(init=False)
-    temperature_: float | None = field(init=False)
-    score_edges_: FloatArray | None = field(init=False)
-    score_counts_: IntArray | None = field(init=False)
-    row_sample_: IntArray | None = field(init=False)
-    row_sample_limit_: int | None = field(init=False)
-    out_of_fold_: bool = field(init=False, default=False)
-
-    method: ClassVar[str]
-    # One sentence each, shown by help, `info`, the docs and the page.
-    summary: ClassVar[str] = ""
-    guarantee: ClassVar[str] = "Nothing is guaranteed."
-    # Beside scores, labels and ids: "ranks" of the true labels, "row groups" given by the user.
-    needs: ClassVar[tuple[str, ...]] = ()
-    # What a fit keeps beside the thresholds; `save` writes it, `load` checks type and shape.
-    state: ClassVar[dict[str, Field]] = {
-        "thresholds_": Field(float, "K"),
-        "lower_thresholds_": Field(float, "K", optional=True),
-        "upper_probability_": Field(float, "K", optional=True),
-        "class_counts_": Field(int, "K"),
-        "n_classes_": Field(int),
-        "n_calibration_": Field(int),
-        "class_names_": Field(list, optional=True),
-        "fingerprints_": Field(list),
-        "temperature_": Field(float, optional=True),
-        "score_edges_": Field(float, "?", optional=True),
-        "score_counts_": Field(int, "?", optional=True),
-        "row_sample_": Field(int, "??", optional=True),
-        "row_sample_limit_": Field(int, optional=True),
-        "out_of_fold_": Field(bool),
-    }
-    # Whether it aims at coverage of 1 - alpha over all rows, and whether that depends on the class
-    # frequencies of the calibration rows.
-    aims_at_average: ClassVar[bool] = True
-    minds_frequencies: ClassVar[bool] = True
-    # Whether it says nothing of its own without a parameter that only the user can give, so that
-    # "all" methods leave it out.
-    only_if_asked: ClassVar[bool] = False
-    # Whether exact=True means something.
-    supports_exact: ClassVar[bool] = True
-    # Whether the threshold of a class comes from its own rows alone.
-    own_rows_only: ClassVar[bool] = False
-    # Where a threshold comes from; `{rows}` stands for the class's calibration rows.
-    origin: ClassVar[str] = (
-        "A class is in a set if its score is at most the threshold, which the method finds from "
-        f"the {CALIBRATION_ROWS} of this class together with those of others."
-    )
-    fate_of_missing_classes: ClassVar[str] = "they use the standard threshold"
-
-    @abstractmethod
-    def _calibrate(self, rows: Any) -> Thresholds:
-        """The method itself: thresholds from `CalibrationRows`.
-
-        `class_counts_`, `n_classes_` and `n_calibration_` are set when this is called.
-        """
-
-    def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
-        """P-values from scores (n, J) of rows as members of `classes` (J,), if there are any.
-
-        A row itself counts as `own_share` (n,) of one more calibration row.
-        """
-        raise InputError(f"The '{self.method}' method does not provide p-values.")
-
-    def _restore(self) -> None:
-        """Make from the state what `load` cannot read: it holds numbers and plain values."""
-
-    def _sharing(self) -> Sharing | None:
-        """The groups of calibration scores behind the thresholds, if they are kept."""
-        return None
-
-    def _level_rows(self) -> int:
-        """How many rows decide how far all thresholds are raised together."""
-        return self.n_calibration_
-
-    def _weights(self) -> dict[str, FloatArray]:
-        """Shares (K,) of what each class's threshold comes from, by what they are called."""
-        return {}
-
-    def _cause(self, under: IntArray) -> str:
-        """Why this method may cover the classes `under` too little, and what to try."""
-        cause = "Thresholds learnt from other classes may not suit these."
-        return f"{cause} {ways_out(self.class_counts_[under], self.row_needs())}"
-
-    def _class_facts(self) -> dict[str, list[str]]:
-        """What else the page shows of each class, by title."""
-        return {}
-
-    def learnt(self) -> dict[str, Any]:
-        """Plain values worth a column in a table, such as the number of clusters."""
-        return {}
-
-    def details(self) -> Details | None:
-        """A table of what was learnt, for `info`."""
-        return None
-
-    def refit_exact(self, exact: bool) -> Self | None:
-        """A copy with `exact` changed if nothing needs to be learnt again; else None."""
-        return None
-
-    @property
-    def promise(self) -> str:
-        """What this predictor guarantees, in words that `info` and the page show."""
-        return OUT_OF_FOLD if self.out_of_fold_ else self._promise()
-
-    def _promise(self) -> str:
-        """State the guarantee with these parameters."""
-        return self.guarantee
-
-    def _terms(self) -> str:
-        """At which level thresholds are sought, for a sentence that says it is not possible."""
-        return f"at alpha = {self.alpha}"
-
-    def group_ranks(self, counts: IntArray) -> IntArray:
-        """Which of so many scores, in increasing order, is the threshold of each group."""
-        return conformal_ranks(counts, self.alpha)
-
-    def row_needs(self) -> Needs:
-        """How many rows a threshold takes."""
-        return Needs.at(self.alpha)
+    @classmethod
+    def _inherited(cls, table: str) -> dict[str, Any]:
+        """Merge a class-level table with those of all bases."""
+        merged: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            merged |= vars(base).get(table, {})
+        return merged
 
     @classmethod
     def all_state(cls) -> dict[str, Field]:
-        """The fields of this class and those it inherits, in order."""
-        fields: dict[str, Field] = {}
-        for base in reversed(cls.__mro__):
-            fields |= vars(base).get("state", {})
-        return fields
+        """Return what a fit keeps: the `kept` attributes, and those that `state` declares."""
+        return {
+            each.name: each.metadata["kept"] for each in fields(cls) if "kept" in each.metadata
+        } | cls._inherited("state")
+
+    def _check_parameters(self) -> None:
+        owner = type(self).__name__
+        for name, check in self._inherited("constraints").items():
+            check(getattr(self, name), name, owner)
+        reason = None
+        if not self.supports_exact:
+            reason = "its coverage does not come from one conformal rank"
+        elif self.confidence is not None:
+            reason = "with a confidence the threshold must not be randomized"
+        elif self.target_prevalence is not None:
+            reason = "thresholds for a target prevalence have no rank"
+        if self.exact and reason:
+            raise InputError(
+                f"The 'exact' parameter of {owner} must be False: {reason}. Got True instead."
+            )
+        if self.confidence is not None and self.target_prevalence is not None:
+            raise InputError(
+                f"The 'confidence' parameter of {owner} must be None: thresholds for a target "
+                f"prevalence have no rank. Got {self.confidence!r} instead."
+            )
 
     def __dir__(self) -> list[str]:
         """List what users need: parameters, methods and, after `fit`, fitted attributes."""
         shown = {*self.parameter_names(), "method", "summary", "guarantee", "promise"}
-        hidden, is_fitted = vars(Method).keys() - shown, hasattr(self, "thresholds_")
+        shown |= {"get_params", "set_params", "with_params", "parameter_names"}
+        hidden, is_fitted = vars(MethodContract).keys() - shown, hasattr(self, "thresholds_")
 
         def is_public(name: str) -> bool:
             if name.startswith("_"):
@@ -241,7 +241,34 @@ class Method(Parameters):
 
         return [name for name in super().__dir__() if is_public(name)]
 
-    # ---- what follows from it ------------------------------------------------------------------
+    # ---- what follows ----------------------------------------------------------------------------
+
+    @property
+    def promise(self) -> str:
+        """The guarantee of this predictor, as `info` and the report show it."""
+        if self.out_of_fold_:
+            return OUT_OF_FOLD
+        promise = self.guarantee
+        if self.confidence is not None:
+            share = f"{float(100 * exact_fraction(self.confidence)):g}%"
+            promise = self.confident_guarantee.replace("{confidence}", share)
+        if self.target_prevalence is not None:
+            promise += (
+                " Averages over rows are meant for the class frequencies that were given: if only "
+                "these differ from the calibration rows, they hold up to the error of the given "
+                "frequencies and of those counted in calibration."
+            )
+        return promise
+
+    def group_ranks(self, counts: IntArray) -> IntArray:
+        """Return the rank of each group's threshold among its scores; 0 if weights decide."""
+        if self.target_prevalence is not None:
+            return 0 * counts
+        return conformal_ranks(counts, self.alpha, self.confidence)
+
+    def row_needs(self) -> Needs:
+        """Return how many rows a threshold takes."""
+        return Needs.at(self.alpha, self.confidence)
 
     @property
     def score_(self) -> Score:
@@ -261,14 +288,22 @@ class Method(Parameters):
             return self.temperature_
         return self.temperature
 
-    def scoring(self, logits: bool | None, score: Score | None = None) -> Scoring:
-        """Build the scoring of an input that states whether it holds `logits`, or does not."""
-        assumed = logits is None
+    def bound_score(self, logits: bool | None, score: Score | None = None) -> BoundScore:
+        """Bind the score to an input that states whether it holds `logits`, or does not."""
+        assumed, temperature = logits is None, self.used_temperature
         logits = self.from_logits if assumed else logits
-        if self.from_logits and not logits and self.used_temperature != 1:
+        if self.from_logits and not logits and temperature != 1:
             raise InputError(
-                f"The input must hold logits, which temperature={self.used_temperature:g} divides. "
+                f"The input must hold logits, which temperature={temperature:g} divides. "
                 "Got probabilities; pass logits."
             )
         score = make_score(self.score) if score is None else score
-        return Scoring(score, bool(logits), self.used_temperature, self.random_state, assumed)
+        return BoundScore(score, bool(logits), temperature, self.random_state, assumed)
+
+
+@cache
+def _parameter_names(cls: type[MethodContract]) -> tuple[str, ...]:
+    names = [each.name for each in fields(cls) if each.init]
+    shared = {each.name for each in fields(MethodContract) if each.init}
+    own = [name for name in names if name not in shared]
+    return (*FIRST, *own, *(name for name in names if name in shared and name not in FIRST))

@@ -12,7 +12,8 @@ t is the conformal rank of held-out levels. c = 0 is CLASSWISE; c = inf with sha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf
 from typing import ClassVar, NamedTuple
 
@@ -21,6 +22,7 @@ import numpy as np
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
+from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import enough_for_classwise
 from evencover.predictors.fitting import (
     N_FOLDS,
@@ -33,16 +35,17 @@ from evencover.predictors.fitting import (
     one_of_each,
     with_same_id,
 )
+from evencover.predictors.method import ClassValues
 from evencover.predictors.prevalence import (
-    TargetPredictor,
-    sorted_with,
+    class_weights,
+    sorted_weights,
     weighted_p_values,
     weighted_thresholds,
 )
-from evencover.predictors.state import Field
+from evencover.predictors.state import kept
 from evencover.quantiles import GroupedScores, Thresholds, break_ties, exact_fraction
-from evencover.randomness import Use, random_order
-from evencover.validation import raise_unknown, real_number
+from evencover.randomness import RandomStream, random_order
+from evencover.validation import Check, one_of, real_number, unless
 
 SPREAD_ROWS = 40.0  # pseudo-count of the variance within classes
 LEAST_STRENGTH, MOST_STRENGTH = 5.0, 200.0  # no prior outweighs hundreds of examples
@@ -115,7 +118,7 @@ def moment_strength(hits: IntArray, n: IntArray, alpha: float) -> float:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PooledPredictor(TargetPredictor):
+class PooledPredictor(BasePredictor):
     """Class-specific thresholds by partial pooling.
 
     Each class's score distribution combines its own calibration scores with a prior fitted to all
@@ -154,6 +157,7 @@ class PooledPredictor(TargetPredictor):
         The level t that all classes share; with a target prevalence the largest of theirs.
     """
 
+    target_prevalence: ClassValues | None = None
     strength: float | str = "auto"
     shared: float = 0.1
     split: str = "crossfit"
@@ -165,33 +169,27 @@ class PooledPredictor(TargetPredictor):
         "is guaranteed with split='holdout', and otherwise close to 1 - alpha."
     )
     needs: ClassVar[tuple[str, ...]] = ("label values",)
-    fate_of_missing_classes: ClassVar[str] = "their thresholds are predicted from the other classes"
-    state: ClassVar[dict[str, Field]] = {
-        "pooled_scores_": Field(float, "N", for_p_values=True),
-        "own_places_": Field(int, "N", for_p_values=True),
-        "own_weight_": Field(float, "K"),
-        "expected_": Field(float, "KP"),
-        "calibration_levels_": Field(float, "?", for_p_values=True),
-        "level_weights_": Field(float, "?", optional=True),
-        "strength_": Field(float),
-        "level_": Field(float),
+    missing_class_note: ClassVar[str] = "their thresholds are predicted from the other classes"
+    constraints: ClassVar[dict[str, Check]] = {
+        "strength": unless(("auto", inf), partial(real_number, low=0)),
+        "shared": partial(real_number, low=0, high=1),
+        "split": one_of("crossfit", "holdout"),
     }
-
-    pooled_scores_: FloatArray = field(init=False)
+    pooled_scores_: FloatArray = kept(float, "N")
     # class * (N + 1) + place among the pooled scores, in increasing order
-    own_places_: IntArray = field(init=False)
-    own_weight_: FloatArray = field(init=False)
-    expected_: FloatArray = field(init=False)
-    calibration_levels_: FloatArray = field(init=False)
-    level_weights_: FloatArray | None = field(init=False)  # None without a target prevalence
-    strength_: float = field(init=False)
-    level_: float = field(init=False)
+    own_places_: IntArray = kept(int, "N")
+    own_weight_: FloatArray = kept(float, "K")
+    expected_: FloatArray = kept(float, "KP")
+    calibration_levels_: FloatArray = kept(float, "?")
+    level_weights_: FloatArray | None = kept(float, "?", optional=True)
+    strength_: float = kept(float)
+    level_: float = kept(float)
 
     # ---- calibration -------------------------------------------------------------------------
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         by_score, tie_draws = ascending(rows, self.random_state)
-        order = random_order(self.random_state, Use.FOLDS, rows.ids)
+        order = random_order(self.random_state, RandomStream.FOLDS, rows.ids)
         copies = find_copies(rows, by_score, has_ties=tie_draws is not None)
         together = with_same_id(copies, rows.ids, order)
         counts = np.zeros(len(order), dtype=bool)  # one of each group of copies
@@ -217,10 +215,9 @@ class PooledPredictor(TargetPredictor):
             levels = self._level(labels, place)
         labels, levels = labels[once], levels[once]
         self.calibration_levels_ = np.sort(levels)
-        self._read_target()
         self.level_weights_ = None
         if self.target_prevalence_ is not None:
-            self.level_weights_ = sorted_with(levels, self._class_weights()[labels])[1]
+            self.level_weights_ = sorted_weights(levels, class_weights(self)[labels])
         if self.strength == 0:
             self.level_ = float(1 - exact_fraction(self.alpha))
             return self._own_groups().thresholds(
@@ -300,9 +297,9 @@ class PooledPredictor(TargetPredictor):
         """Level of each class, or the randomized pair: the same for all without a target."""
         levels = self.calibration_levels_
         if self.level_weights_ is not None:
-            own = self._class_weights()
+            own = class_weights(self)
             return Thresholds(weighted_thresholds(levels, self.level_weights_, own, self.alpha))
-        common = GroupedScores(levels, np.array([0, len(levels)]))
+        common = GroupedScores.one(levels)
         found = common.thresholds(self.alpha, exact=self.exact, random_state=self.random_state)
         return found.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
 
@@ -343,8 +340,9 @@ class PooledPredictor(TargetPredictor):
         place = np.searchsorted(self.pooled_scores_, scores)
         level = self._level(np.broadcast_to(classes, scores.shape), place)
         if self.level_weights_ is not None:
-            kept, own = (self.calibration_levels_, self.level_weights_), self._class_weights()
-            return weighted_p_values(level, *kept, own[classes], own_share)
+            own = class_weights(self)[classes]
+            levels, weights = self.calibration_levels_, self.level_weights_
+            return weighted_p_values(level, levels, weights, own, own_share)
         n_levels = len(self.calibration_levels_)
         at_least = n_levels - np.searchsorted(self.calibration_levels_, level)
         return np.asarray((at_least + own_share[:, None]) / (n_levels + 1))
@@ -369,21 +367,6 @@ class PooledPredictor(TargetPredictor):
         on_their_own = enough_for_classwise(self.class_counts_[under], self.row_needs())
         return f"{cause} {on_their_own}." if on_their_own else cause
 
-    # ---- parameters --------------------------------------------------------------------------
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        owner = type(self).__name__
-        if self.split not in ("crossfit", "holdout"):
-            raise_unknown("split", self.split, ("crossfit", "holdout"))
-        if self.strength not in ("auto", inf):
-            real_number(self.strength, "strength", owner, 0)
-        if real_number(self.shared, "shared", owner, 0) > 1:
-            raise InputError(
-                f"The 'shared' parameter of {owner} must be a number from 0 to 1. "
-                f"Got {self.shared!r} instead."
-            )
-
 
 def _normal_score(u: FloatArray) -> FloatArray:
     from scipy.special import ndtri
@@ -392,7 +375,7 @@ def _normal_score(u: FloatArray) -> FloatArray:
 
 
 def _rank_within(groups: IntArray, n_groups: int) -> IntArray:
-    """Number of earlier rows of the same group (N,)."""
+    """Count earlier rows of the same group (N,)."""
     order, counts = by_group(groups, n_groups), np.bincount(groups, minlength=n_groups)
     rank = np.empty(len(groups), dtype=np.int64)
     rank[order] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)

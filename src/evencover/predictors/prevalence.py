@@ -10,106 +10,54 @@ stands for the new row.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover._kernels import BadRow
 from evencover._kernels.reference import probabilities as probabilities_of
-from evencover.arrays import Array, FloatArray, IntArray, to_numpy
+from evencover.arrays import FloatArray, IntArray
 from evencover.data.source import Source
 from evencover.errors import InputError, warn_caller
-from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import like_calibration, require_labels
-from evencover.predictors.state import Field
+from evencover.predictors.fitting import align_to_calibration, require_labels
+from evencover.predictors.method import MethodContract
 from evencover.predictors.temperature import FIT
 from evencover.quantiles import Alpha, exact_fraction
-from evencover.validation import align_classes, by_class
+from evencover.validation import align_classes
 
 UNIFORM = "uniform"
 # A sum of weights may be a little short of its value; equal weights then give the plain rank.
 SHORT = 1 - 1e-12
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class TargetPredictor(BasePredictor):
-    """A method whose promise over all rows can be made for class frequencies that are given.
-
-    Parameters
-    ----------
-    target_prevalence
-        None: the promise is for the class frequencies of the calibration rows. Otherwise for these:
-        numbers in proportion, such as counts, by class name (a mapping, Series or two-column frame)
-        or in the order of the classes (K,); the path of a file with them; or "uniform".
-    """
-
-    target_prevalence: (
-        Mapping[Any, float] | Sequence[Any] | Array | str | os.PathLike[str] | None
-    ) = None
-
-    state: ClassVar[dict[str, Field]] = {"target_prevalence_": Field(float, "K", optional=True)}
-
-    target_prevalence_: FloatArray | None = field(init=False)
-
-    def _promise(self) -> str:
-        if self.target_prevalence is None:
-            return super()._promise()
-        return (
-            f"{super()._promise()} Averages over rows are meant for the class frequencies that "
-            "were given: if only these differ from the calibration rows, they hold up to the "
-            "error of the given frequencies and of those counted in calibration."
+def read_target(method: MethodContract) -> FloatArray | None:
+    """Return the target prevalence as shares (K,); warn of classes without calibration rows."""
+    if method.target_prevalence is None:
+        return None
+    target = target_shares(method.target_prevalence, method.n_classes_, method.class_names_)
+    missing = (method.class_counts_ == 0) & (target > 0)
+    if target[~missing].sum() == 0:
+        raise InputError(
+            "The 'target_prevalence' parameter must be above 0 for a class with calibration rows. "
+            "Got such for none."
         )
-
-    def _read_target(self) -> None:
-        """Have the target as shares, and say what no calibration row speaks for."""
-        self.target_prevalence_ = None
-        if self.target_prevalence is None:
-            return
-        self.target_prevalence_ = target = target_shares(
-            self.target_prevalence, self.n_classes_, self.class_names_
+    if missing.any():
+        warn_caller(
+            f"{int(missing.sum())} of {method.n_classes_} classes have no calibration examples, "
+            f"but {target[missing].sum():.1%} of the target prevalence; the promise leaves "
+            "them out."
         )
-        missing = (self.class_counts_ == 0) & (target > 0)
-        if target[~missing].sum() == 0:
-            raise InputError(
-                "The 'target_prevalence' parameter must be above 0 for a class with calibration "
-                "rows. Got such for none."
-            )
-        if missing.any():
-            warn_caller(
-                f"{int(missing.sum())} of {self.n_classes_} classes have no calibration examples, "
-                f"but {target[missing].sum():.1%} of the target prevalence; the promise leaves "
-                "them out."
-            )
+    return target
 
-    def _class_weights(self) -> FloatArray:
-        """What a row of each class stands for (K,); a class without rows weighs as the heaviest."""
-        assert self.target_prevalence_ is not None
-        present = self.class_counts_ > 0
-        target = self.target_prevalence_ / self.target_prevalence_[present].sum()
-        weights = target * self.n_calibration_ / np.maximum(self.class_counts_, 1)
-        return np.where(present, weights, weights[present].max())
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.target_prevalence is None:
-            return
-        owner = type(self).__name__
-        if isinstance(self.target_prevalence, str | os.PathLike):
-            pass  # a file is read when there are rows
-        elif (
-            by_class(self.target_prevalence, "target_prevalence") is None
-            and to_numpy(self.target_prevalence).ndim != 1
-        ):
-            raise _bad_target("an array that is no list")
-        for name, nothing in (("exact", False), ("confidence", None)):
-            if getattr(self, name, nothing) not in (nothing, None):
-                raise InputError(
-                    f"The '{name}' parameter of {owner} must be {nothing} with a target "
-                    "prevalence, because thresholds from weighted rows have no rank. "
-                    f"Got {getattr(self, name)!r} instead."
-                )
+def class_weights(method: MethodContract) -> FloatArray:
+    """Return the weight of a row of each class (K,); a class without rows has the largest."""
+    assert method.target_prevalence_ is not None
+    present = method.class_counts_ > 0
+    target = method.target_prevalence_ / method.target_prevalence_[present].sum()
+    weights = target * method.n_calibration_ / np.maximum(method.class_counts_, 1)
+    return np.where(present, weights, weights[present].max())
 
 
 def _bad_target(found: str) -> InputError:
@@ -122,7 +70,7 @@ def _bad_target(found: str) -> InputError:
 def target_shares(
     target: Any, n_classes: int, class_names: Sequence[str] | None = None
 ) -> FloatArray:
-    """The target as shares (K,) that sum to 1.
+    """Return the target as shares (K,) that sum to 1.
 
     >>> target_shares([3, 1], 2).tolist(), target_shares("uniform", 4).tolist()
     ([0.75, 0.25], [0.25, 0.25, 0.25, 0.25])
@@ -146,7 +94,7 @@ def target_shares(
 def weighted_thresholds(
     scores: FloatArray, weights: FloatArray, own_weights: FloatArray, alpha: Alpha
 ) -> FloatArray:
-    """The weighted conformal quantile for new rows of these weights.
+    """Compute the weighted conformal quantile for new rows of these weights.
 
     Parameters
     ----------
@@ -171,7 +119,7 @@ def weighted_p_values(
     own_weights: FloatArray,
     own_share: FloatArray,
 ) -> FloatArray:
-    """The weight of the scores that are at least `new` (n, J), and of the new row, as a share.
+    """Compute weighted p-values: the share of scores at least `new` (n, J), and of the row itself.
 
     `own_weights` (J,) are those of new rows of each class, of which `own_share` (n,) counts.
     """
@@ -180,17 +128,9 @@ def weighted_p_values(
     return np.asarray((at_least + own_share[:, None] * own_weights) / (sums[-1] + own_weights))
 
 
-def sorted_with(scores: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scores in increasing order, and their weights."""
-    order = np.lexsort((weights, scores))  # equal scores by weight, so that sums are the same bits
-    return scores[order], weights[order]
-
-
-def rows_of_group(group: int, n_in_group: int, group_of_row: IntArray) -> Array:
-    """Which rows (N,) a group's scores are of; a group as large as all is everyone."""
-    if n_in_group == len(group_of_row):
-        return np.ones(len(group_of_row), dtype=bool)
-    return group_of_row == group
+def sorted_weights(scores: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return weights in increasing order of the scores; equal scores by weight."""
+    return weights[np.lexsort((weights, scores))]
 
 
 # Of more numbers than this some rows are taken; an iteration ends when it moves no further.
@@ -214,7 +154,7 @@ class PrevalenceEstimate(NamedTuple):
 
 
 def estimate_prevalence(
-    predictor: BasePredictor, probabilities: Any, calibration: Any, labels: Any = None
+    predictor: MethodContract, probabilities: Any, calibration: Any, labels: Any = None
 ) -> PrevalenceEstimate:
     """Estimate the class frequencies of new rows without labels, for `target_prevalence`.
 
@@ -246,7 +186,7 @@ def estimate_prevalence(
     >>> found.prevalence.round(2).tolist(), found.is_shift
     ([0.85, 0.15], True)
     """
-    source = like_calibration(predictor, calibration, labels)
+    source = align_to_calibration(predictor, calibration, labels)
     require_labels(source, "The estimate of a prevalence")
     old, own, counts = _some_rows(predictor, source)
     if predictor.temperature != FIT and not np.array_equal(counts, predictor.class_counts_):
@@ -254,7 +194,7 @@ def estimate_prevalence(
             f"'calibration' must be the {predictor.n_calibration_} rows that calibrated the "
             f"predictor. Got {counts.sum()} rows with other class counts; pass those of 'fit'."
         )
-    new = _some_rows(predictor, like_calibration(predictor, probabilities))[0]
+    new = _some_rows(predictor, align_to_calibration(predictor, probabilities))[0]
     before = _shares(old, own)
     estimate = _estimate(old, before, new)
     rng, moves = np.random.default_rng(predictor.random_state), []
@@ -319,9 +259,9 @@ def _inverse(values: FloatArray) -> FloatArray:
     return np.divide(1, values, out=np.zeros_like(values), where=values > 0)
 
 
-def _some_rows(predictor: BasePredictor, source: Source) -> tuple[FloatArray, IntArray, IntArray]:
+def _some_rows(predictor: MethodContract, source: Source) -> tuple[FloatArray, IntArray, IntArray]:
     """Read the probabilities of evenly spaced rows and their labels; count those of all rows."""
-    scoring = predictor.scoring(source.logits)
+    scoring = predictor.bound_score(source.logits)
     every = 1
     if source.n_rows is not None:
         every = max(1, source.n_rows * source.n_classes // MOST_NUMBERS)

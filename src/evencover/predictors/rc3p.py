@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import ClassVar
@@ -11,16 +11,16 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block
-from evencover.predictors.explanation import CALIBRATION_ROWS, ways_out
+from evencover.predictors.base import BasePredictor
+from evencover.predictors.explanation import CALIBRATION_ROWS
 from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.groups import ByClassPredictor
-from evencover.predictors.rule import Scoring
-from evencover.predictors.state import Field
+from evencover.predictors.rule import BoundScore
+from evencover.predictors.state import kept
 from evencover.quantiles import GroupedScores, Thresholds, conformal_rank, exact_fraction
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RC3PPredictor(ByClassPredictor):
+class RC3PPredictor(BasePredictor):
     """Rank-calibrated class-conditional prediction (Shi, Ghosh, Belkhouja, Doppa, Yan 2024).
 
     C(x) = {y : rank_x(y) <= k_y and s(x, y) <= q_y}. k_y is the smallest rank beyond which
@@ -48,8 +48,8 @@ class RC3PPredictor(ByClassPredictor):
     """
 
     method: ClassVar[str] = "rc3p"
-    aims_at_average: ClassVar[bool] = False
-    minds_frequencies: ClassVar[bool] = False
+    targets_average: ClassVar[bool] = False
+    depends_on_prevalence: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold and one limit on the rank per class"
     guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha would be guaranteed for every class if the share of its labels "
@@ -58,47 +58,50 @@ class RC3PPredictor(ByClassPredictor):
     )
     needs: ClassVar[tuple[str, ...]] = ("ranks",)
     supports_exact: ClassVar[bool] = False
-    fate_of_missing_classes: ClassVar[str] = "rc3p puts them in every set"
+    cause: ClassVar[str] = (
+        "Each class has a threshold and a limit on its rank; from few calibration rows the two "
+        "together fall short."
+    )
+    missing_class_note: ClassVar[str] = "rc3p puts them in every set"
     origin: ClassVar[str] = (
         "A class is in a set if its score is at most the threshold and its rank is within a limit, "
         f"both found from the {CALIBRATION_ROWS} of this class."
     )
-    state: ClassVar[dict[str, Field]] = {
-        "own_ranks_": Field(int, "R"),
-        "rank_limits_": Field(int, "K"),
-    }
-
-    own_ranks_: IntArray = field(init=False)
-    rank_limits_: IntArray = field(init=False)
+    own_scores_: FloatArray = kept(float, "R")
+    own_offsets_: IntArray = kept(int, "L")
+    own_ranks_: IntArray = kept(int, "R")
+    rank_limits_: IntArray = kept(int, "K")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         assert rows.ranks is not None
+        own = GroupedScores.sort(rows.scores, rows.labels, self.n_classes_)
+        self.own_scores_, self.own_offsets_ = own
         ranks = GroupedScores.sort(rows.ranks.astype(np.float64), rows.labels, self.n_classes_)
         self.own_ranks_ = ranks.scores.astype(np.int64)
-        thresholds = super()._calibrate(rows)
-        assert thresholds.rank_limit is not None
-        self.rank_limits_ = thresholds.rank_limit
-        return thresholds
+        alpha = exact_fraction(self.alpha)
+        score_ranks = np.ones(self.n_classes_, dtype=np.int64)
+        self.rank_limits_ = np.full(self.n_classes_, self.n_classes_)
+        for y, n in enumerate(own.counts.tolist()):
+            if n == 0:
+                continue
+            _, seen = self._own(y)
+            limit = seen[n - ceil(alpha * n)]  # at most ceil(alpha n) - 1 rows are beyond
+            n_beyond = n - int(np.searchsorted(seen, limit, side="right"))
+            score_ranks[y] = conformal_rank(n, alpha - Fraction(n_beyond, n))
+            self.rank_limits_[y] = limit
+        return Thresholds(own.at_ranks(score_ranks), rank_limit=self.rank_limits_)
+
+    def _own(self, y: int) -> tuple[FloatArray, IntArray]:
+        """Return the sorted scores of a class, and its sorted ranks."""
+        own = slice(self.own_offsets_[y], self.own_offsets_[y + 1])
+        return self.own_scores_[own], self.own_ranks_[own]
 
     @property
     def limits_(self) -> Thresholds:
         """The thresholds and the limits on the rank."""
         return super().limits_._replace(rank_limit=self.rank_limits_)
 
-    def _kept_thresholds(self) -> Thresholds:
-        alpha, classes = exact_fraction(self.alpha), self.classes_
-        score_ranks = np.ones(self.n_classes_, dtype=np.int64)
-        rank_limits = np.full(self.n_classes_, self.n_classes_)
-        for y, n in enumerate(classes.counts.tolist()):
-            if n == 0:
-                continue
-            own = self.own_ranks_[self.own_offsets_[y] : self.own_offsets_[y + 1]]
-            rank_limits[y] = own[n - ceil(alpha * n)]  # at most ceil(alpha n) - 1 rows are beyond
-            n_beyond = n - int(np.searchsorted(own, rank_limits[y], side="right"))
-            score_ranks[y] = conformal_rank(n, alpha - Fraction(n_beyond, n))
-        return Thresholds(classes.at_ranks(score_ranks), rank_limit=rank_limits)
-
-    def _p_block(self, scoring: Scoring, block: Block, ids: Array | None) -> FloatArray:
+    def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
         scores, ranks = scoring.matrix(block, scoring.draws(block, ids)), scoring.ranks(block)
         return np.stack(
             [self._p_of_class(y, scores[:, y], ranks[:, y]) for y in range(self.n_classes_)],
@@ -106,20 +109,13 @@ class RC3PPredictor(ByClassPredictor):
         )
 
     def _p_of_class(self, y: int, scores: FloatArray, ranks: IntArray) -> FloatArray:
-        """The limit is the k-th rank for levels from eps_k (excluded) to eps_(k - 1)."""
-        own = self.classes_.of(y)
+        # The limit is the k-th rank for levels from eps_k (excluded) to eps_(k - 1).
+        own, seen = self._own(y)
         n = len(own)
         if n == 0:
             return np.ones(len(scores))
-        seen = self.own_ranks_[self.own_offsets_[y] : self.own_offsets_[y + 1]]
         n_less = np.searchsorted(seen, ranks)
         limit = seen[np.minimum(n_less, n - 1)]  # the first limit that admits the rank
         beyond = (n - np.searchsorted(seen, limit, side="right")) / n
         by_score = (n - np.searchsorted(own, scores) + 1) / (n + 1)
         return np.where(n_less == n, 0.0, np.minimum((n - n_less) / n, beyond + by_score))
-
-    def _cause(self, under: IntArray) -> str:
-        return (
-            "Each class has a threshold and a limit on its rank; from few calibration rows the "
-            f"two together fall short. {ways_out(self.class_counts_[under], self.row_needs())}"
-        )

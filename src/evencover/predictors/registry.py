@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -21,7 +20,7 @@ Registered = TypeVar("Registered", bound=type)
 
 
 def register(cls: Registered) -> Registered:
-    """Make a method or a score of your own known by its name; use it as a decorator or a call.
+    """Register your own method or score by its name, as a decorator or a call.
 
     From then on the commands, `compare`, the study, the report and the files know it.
 
@@ -47,15 +46,11 @@ def register(cls: Registered) -> Registered:
         raise InputError(
             f"The 'method' of {cls.__name__} must be its name in small letters. Got {name!r}."
         )
-    if _identity(PREDICTORS.get(name, cls)) != _identity(cls):
+    known = PREDICTORS.get(name, cls)  # a notebook may define the same class again
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise InputError(f"The method {name!r} is known already, as {PREDICTORS[name].__name__}.")
     PREDICTORS[name] = cls
     return cls
-
-
-def _identity(cls: type) -> tuple[str, str]:
-    """A class that is defined again, in a notebook say, may replace itself."""
-    return cls.__module__, cls.__qualname__
 
 
 @cache
@@ -71,23 +66,18 @@ def load_installed() -> None:
 
 
 def method_names() -> list[str]:
-    """The methods that learn from probabilities and labels alone."""
-    return methods_that(lambda cls: "row groups" not in cls.needs)
+    """Return the methods that need no more than probabilities and labels."""
+    load_installed()
+    return [name for name, cls in PREDICTORS.items() if "row groups" not in cls.needs]
 
 
 def methods_for_all() -> list[str]:
-    """What "all" methods are: those that need nothing more to make sense."""
+    """Return what "all" methods are: those that need no parameter from the user."""
     return [name for name in method_names() if not PREDICTORS[name].only_if_asked]
 
 
-def methods_that(fit: Callable[[type[BasePredictor]], bool]) -> list[str]:
-    """The names of the methods for which something holds."""
-    load_installed()
-    return [name for name, cls in PREDICTORS.items() if fit(cls)]
-
-
 def predictor_class(method: Any) -> type[BasePredictor]:
-    """The class of a method by its name."""
+    """Return the class of a method by its name."""
     name = method.lower() if isinstance(method, str) else None
     if name not in PREDICTORS:
         load_installed()
@@ -97,7 +87,7 @@ def predictor_class(method: Any) -> type[BasePredictor]:
 
 
 def make_predictor(method: BasePredictor | str, **parameters: Any) -> BasePredictor:
-    """A predictor from the method's name, or itself.
+    """Make a predictor from the method's name; return a predictor as it is.
 
     >>> make_predictor("classwise", alpha=0.05)
     ClasswisePredictor(alpha=0.05)

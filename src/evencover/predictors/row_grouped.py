@@ -16,20 +16,20 @@ from evencover.data.source import Block, Source
 from evencover.errors import InputError
 from evencover.predictors.fitting import CalibrationRows, require_fitted
 from evencover.predictors.grouped import OverGroups, name_groups
-from evencover.predictors.rule import Rule, Scoring
-from evencover.predictors.state import Field
+from evencover.predictors.rule import BoundScore, SetRule
+from evencover.predictors.state import kept
 from evencover.quantiles import Thresholds
 from evencover.sets import PredictionSets
 
 
 @dataclass(frozen=True)
-class RowGroupRule(Rule):
+class RowGroupRule(SetRule):
     """A rule whose limits depend on the group of each row, which is the same for all classes.
 
     ``of_groups`` holds the rule of each group, ``group_of_row`` (N,) the groups of the input.
     """
 
-    of_groups: tuple[Rule, ...] = ()
+    of_groups: tuple[SetRule, ...] = ()
     group_of_row: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def _few(self, rows: Array, ids: Array | None) -> PredictionSets:
@@ -53,7 +53,7 @@ class RowGroupRule(Rule):
 
     def _parts(
         self, block: Block, ids: Array | None
-    ) -> Iterator[tuple[Rule, Block, Array | None, IntArray]]:
+    ) -> Iterator[tuple[SetRule, Block, Array | None, IntArray]]:
         """For each group in a block: its rule, its rows, their keys, and where they stand."""
         keys = self.scoring.keys(block, ids, exact=self.is_randomized)
         for group, rows in rows_by_group(block, self.group_of_row):
@@ -72,7 +72,7 @@ def renumbering_bad_rows(rows: IntArray) -> Iterator[None]:
 
 
 def rows_by_group(block: Block, group_of_row: IntArray) -> list[tuple[int, IntArray]]:
-    """The groups in a block, and the rows of each."""
+    """Return the groups in a block, and the rows of each."""
     own = group_of_row[block.start : block.start + len(block.rows)]
     if len(own) != len(block.rows):
         raise InputError(f"'groups' must have one entry per row. Got only {len(group_of_row)}.")
@@ -119,8 +119,6 @@ class RowGroupedPredictor(OverGroups):
     [[0], []]
     """
 
-    over_groups: str = "classwise"
-
     method: ClassVar[str] = "row-grouped"
     summary: ClassVar[str] = "one threshold per group of rows, such as a hospital or a camera"
     guarantee: ClassVar[str] = (
@@ -133,23 +131,21 @@ class RowGroupedPredictor(OverGroups):
         "calibrations); no class is promised anything."
     )
     needs: ClassVar[tuple[str, ...]] = ("row groups",)
-    fate_of_missing_classes: ClassVar[str] = "the thresholds of the groups hold for them too"
+    missing_class_note: ClassVar[str] = "the thresholds of the groups hold for them too"
     origin: ClassVar[str] = (
         "A class is in a set if its score is at most the threshold of the row's group, whatever "
         "the class."
     )
-    state: ClassVar[dict[str, Field]] = {
-        "thresholds_": Field(float, "G"),
-        "lower_thresholds_": Field(float, "G", optional=True),
-        "upper_probability_": Field(float, "G", optional=True),
-    }
+    thresholds_: FloatArray = kept(float, "G")
+    lower_thresholds_: FloatArray | None = kept(float, "G", optional=True)
+    upper_probability_: FloatArray | None = kept(float, "G", optional=True)
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         self.group_names_, group_of_row = name_groups(rows.groups, self.n_calibration_, "row")
-        return self._learn_over_groups(rows, group_of_row)
+        return self._fit_groups(rows, group_of_row)
 
-    def rule(self, *, logits: bool | None = None, groups: Any = None) -> Rule:
-        """The rule for rows of these groups."""
+    def rule(self, *, logits: bool | None = None, groups: Any = None) -> SetRule:
+        """Build the rule for rows of these groups."""
         require_fitted(self)
         self._check_groups(groups)
         of_groups = [
@@ -163,7 +159,7 @@ class RowGroupedPredictor(OverGroups):
         )
 
     def _group_of_row(self, groups: Any) -> IntArray:
-        """Known groups as indices (N,)."""
+        """Return known groups as indices (N,)."""
         index = {name: place for place, name in enumerate(self.group_names_)}
         names = [str(value) for value in to_numpy(groups).ravel().tolist()]
         unknown = [name for name in names if name not in index]
@@ -177,11 +173,11 @@ class RowGroupedPredictor(OverGroups):
     def _p_function(
         self, source: Source, groups: Any
     ) -> Callable[[Block, Array | None], FloatArray]:
-        scoring = self.scoring(source.logits, self.score_)
+        scoring = self.bound_score(source.logits, self.score_)
         return partial(self._p_of_groups, scoring, self._group_of_row(groups))
 
     def _p_of_groups(
-        self, scoring: Scoring, group_of_row: IntArray, block: Block, ids: Array | None
+        self, scoring: BoundScore, group_of_row: IntArray, block: Block, ids: Array | None
     ) -> FloatArray:
         scores = scoring.matrix(block, scoring.draws(block, ids))
         own_share = self._own_share(scoring, block, ids)

@@ -1,4 +1,4 @@
-"""How rows are scored, wherever that is: for calibrating, for sets, in trials and reports."""
+"""Scores of rows, and the rule that turns them into sets: for fits, sets, trials and reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evencover.validation import are_probabilities, raise_bad_row, score_rows
 
 
 @dataclass(frozen=True)
-class Scoring:
+class BoundScore:
     """A score, what the numbers are, and where its random numbers come from.
 
     `assumed` logits are known from the model only, not from the input: rows that are probabilities
@@ -65,16 +65,16 @@ class Scoring:
         return {"logits": self.logits, "temperature": self.temperature}
 
     def draws(self, block: Block, ids: Array | None, **purpose: bool) -> Draws:
-        """The random numbers of a block's rows."""
+        """Describe the random numbers of a block's rows."""
         return self.score.draws(self.random_state, ids, block.start, **purpose)
 
     def keys(self, block: Block, ids: Array | None, **purpose: bool) -> Array | None:
-        """The keys of a block's rows, for rows that are taken out of their places."""
+        """Compute the keys of a block's rows, for rows that are taken out of their places."""
         draws = self.draws(block, ids, **purpose)
         return _kernels.row_keys(block.rows, draws) if draws.any else ids
 
     def coins(self, block: Block, ids: Array | None) -> FloatArray:
-        """The rows' coins (n,)."""
+        """Draw the rows' coins (n,)."""
         draws = self.draws(block, ids, exact=True)._replace(score_use=None)
         return _kernels.row_numbers(block.rows, draws)[1]
 
@@ -110,7 +110,7 @@ class Scoring:
 
 
 @dataclass(frozen=True)
-class Rule:
+class SetRule:
     """All that decides whether a class is in the set of a row; made once, used for every block.
 
     Parameters
@@ -125,7 +125,7 @@ class Rule:
         One per class, or None.
     """
 
-    scoring: Scoring
+    scoring: BoundScore
     limits: Thresholds
     allow_empty: bool
     class_names: Sequence[str] | None
@@ -136,7 +136,7 @@ class Rule:
         return self.limits.lower is not None
 
     def predict_set(self, rows: Any, ids: Any = None) -> PredictionSets:
-        """The sets of one row or a few that are at hand, a matrix (n, K): what a service asks for.
+        """Compute the sets of a few rows in memory (n, K), as a service needs them.
 
         The same sets as the predictor's, on this thread and without a copy of an array. `ids`
         (n,) are the rows' stable ids, if they have any.
@@ -193,7 +193,7 @@ class Rule:
             return self._coverage(block, ids)
 
     def tally(self, block: Block, ids: Array | None = None) -> tuple[Tally, Confusions]:
-        """The counts that every metric follows from."""
+        """Count what every metric follows from."""
         assert block.labels is not None
         sizes, is_covered, top_classes = self.coverage(block, ids)
         n_classes = block.rows.shape[1]

@@ -1,4 +1,4 @@
-"""Whether test rows look like the calibration rows: every promise is about rows that do."""
+"""Checks whether test rows look like the calibration rows, as every guarantee assumes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from evencover.data.source import Block, Source
 from evencover.errors import warn_caller
 from evencover.evaluation.report import Confusions, CoverageReport, Tally, most_confused, total
 from evencover.predictors.fitting import is_calibration_data
-from evencover.predictors.method import Method
-from evencover.predictors.rule import Rule
+from evencover.predictors.method import MethodContract
+from evencover.predictors.rule import SetRule
 
-# How rarely chance may raise each of these doubts about rows that are alike.
+# False-alarm rate of each warning.
 RATE = 1e-4
-# Differences that matter: so much of one kind of rows, beyond noise, would have to be others.
+# Differences that matter, as a share of the rows, beyond noise.
 NOTABLE, NOTABLE_COPIES = 0.05, 0.01
 N_BINS, ENOUGH = 32, 4096
-# Of large blocks every so-manieth row's score is looked at: enough to tell, and next to no work.
+# Of large blocks only every 16th row's score is counted, which costs next to nothing.
 EVERY, LARGE = 16, 2048
 
 
@@ -33,7 +33,7 @@ class ScoreBins(NamedTuple):
 
     @classmethod
     def of(cls, scores: FloatArray) -> ScoreBins:
-        """From the calibration scores; of many, evenly spaced ones tell as much as all."""
+        """Bin the calibration scores; of many, evenly spaced ones."""
         scores = np.sort(scores[:: max(1, len(scores) // ENOUGH)])
         ranks = (np.arange(1, N_BINS) * len(scores)) // N_BINS
         edges = scores[ranks]
@@ -44,47 +44,47 @@ class ScoreBins(NamedTuple):
 
     @staticmethod
     def histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
-        """Scores by bin; an edge belongs to the bin on its left."""
+        """Count scores by bin; an edge belongs to the bin on its left."""
         return np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
 
 
-class Seen(NamedTuple):
-    """What evaluation counts: coverage and sizes, confusions, and scores by `ScoreBins`."""
+class EvaluationCounts(NamedTuple):
+    """Counts of coverage, sizes and confusions, and of scores by `ScoreBins`."""
 
     tally: Tally
     confusions: Confusions
     histogram: IntArray
 
-    def shown(self) -> Seen:
-        """With a few confusions of each class, all that a report shows."""
-        return Seen(*most_confused((self.tally, self.confusions)), self.histogram)
+    def abridged(self) -> EvaluationCounts:
+        """Keep a few confusions of each class, which is all that a report shows."""
+        return EvaluationCounts(*most_confused((self.tally, self.confusions)), self.histogram)
 
 
 @dataclass(frozen=True)
-class Count:
-    """Counts one block; of the scores only a sample, by the edges of the calibration scores."""
+class CountBlock:
+    """Count one block; of the scores only a sample, by the edges of the calibration scores."""
 
-    rule: Rule
+    rule: SetRule
     edges: FloatArray | None
 
-    def __call__(self, block: Block, ids: Array | None) -> Seen:
-        """All counts of one block."""
+    def __call__(self, block: Block, ids: Array | None) -> EvaluationCounts:
+        """Count coverage, sizes, confusions and scores."""
         counts = self.rule.tally(block, ids)
         if self.edges is None:
-            return Seen(*counts, np.zeros(0, dtype=np.int64))
+            return EvaluationCounts(*counts, np.zeros(0, dtype=np.int64))
         assert block.labels is not None
+        labels = block.labels
         if len(block.rows) > LARGE:
             some = slice(None, None, EVERY)
-            block = block._replace(rows=block.rows[some], labels=block.labels[some])
-            ids = None if ids is None else ids[some]
+            labels, ids = labels[some], None if ids is None else ids[some]
+            block = block._replace(rows=block.rows[some], labels=labels)
         scoring = self.rule.scoring
-        assert block.labels is not None
-        scores = scoring.score.from_base(scoring.true_labels(block, ids), block.labels)
-        return Seen(*counts, ScoreBins.histogram(self.edges, scores))
+        scores = scoring.score.from_base(scoring.true_labels(block, ids), labels)
+        return EvaluationCounts(*counts, ScoreBins.histogram(self.edges, scores))
 
 
-def together(parts: Iterable[Seen]) -> Seen:
-    """The counts of all parts."""
+def merge_counts(parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
+    """Add the counts of all parts."""
     histogram: IntArray = np.zeros(1, dtype=np.int64)
 
     def counts() -> Iterable[tuple[Tally, Confusions]]:
@@ -93,16 +93,16 @@ def together(parts: Iterable[Seen]) -> Seen:
             histogram = histogram + part.histogram if part.histogram.size else part.histogram
             yield part.tally, part.confusions
 
-    return Seen(*total(counts()), histogram)
+    return EvaluationCounts(*total(counts()), histogram)
 
 
-# ---- doubts --------------------------------------------------------------------------------------
-
-
-def doubts(
-    method: Method, report: CoverageReport, source: Source, histogram: IntArray | None = None
+def shift_warnings(
+    method: MethodContract,
+    report: CoverageReport,
+    source: Source,
+    histogram: IntArray | None = None,
 ) -> list[str]:
-    """What in test rows, which were read, speaks against what the report says: sentences."""
+    """Return warnings about test rows that differ from the calibration rows."""
     if is_calibration_data(method, source):
         return [
             f"These {report.n_rows} rows were used for calibration, so coverage looks better than "
@@ -118,36 +118,32 @@ def doubts(
                 f"the calibration rows ({apart:.0%} of the rows would have to be others); promises "
                 "are for rows that are alike."
             )
-    if method.aims_at_average and not (other_labels and method.minds_frequencies):
+    if method.targets_average and not (other_labels and method.depends_on_prevalence):
         found += _about_shortfall(method, report)
     return found + about_copies(method, source)
 
 
-def _about_frequencies(method: Method, report: CoverageReport) -> tuple[list[str], bool]:
-    """The sentence, if it matters to the method, and whether frequencies differ at all."""
+def _about_frequencies(method: MethodContract, report: CoverageReport) -> tuple[list[str], bool]:
+    """Return the warning, if it matters to the method, and whether frequencies differ at all."""
     expected, kind = method.class_counts_, "calibration rows"
-    target = getattr(method, "target_prevalence_", None)
-    if target is not None:  # which is meant to be so, whatever the calibration rows are
+    target = method.target_prevalence_
+    if target is not None:
         expected, kind = np.round(target * 1e6).astype(np.int64), "target prevalence"
     apart = distance(expected, report.class_counts)
-    if apart is None or not method.minds_frequencies:
+    if apart is None or not method.depends_on_prevalence:
         return [], apart is not None
-    remedy = "" if target is not None else _for_other_frequencies(method)
-    said = (
+    takes_target = "target_prevalence" in method.parameter_names()
+    remedy = "; 'target_prevalence' takes others" if takes_target and target is None else ""
+    warning = (
         f"The class frequencies of these {report.n_rows} rows differ from those of the {kind} "
         f"({apart:.0%} of the rows would have to be of other classes); promises over all rows are "
         f"for the same frequencies{remedy}."
     )
-    return [said], True
+    return [warning], True
 
 
-def _for_other_frequencies(method: Method) -> str:
-    takes = "target_prevalence" in method.parameter_names()
-    return "; 'target_prevalence' takes others" if takes else ""
-
-
-def _about_shortfall(method: Method, report: CoverageReport) -> list[str]:
-    """Coverage over all rows that its law would give next to never."""
+def _about_shortfall(method: MethodContract, report: CoverageReport) -> list[str]:
+    """Warn of coverage over all rows far below its distribution."""
     covered = int(report.class_covered.sum())
     if chance_of_at_most(covered, report.n_rows, _level_rows(method, report), report.alpha) < RATE:
         return [
@@ -158,8 +154,8 @@ def _about_shortfall(method: Method, report: CoverageReport) -> list[str]:
     return []
 
 
-def _level_rows(method: Method, report: CoverageReport) -> float:
-    """How many calibration rows the average coverage depends on, as if they were one group."""
+def _level_rows(method: MethodContract, report: CoverageReport) -> float:
+    """Return the number of calibration rows behind the average coverage, as if in one group."""
     sharing = method._sharing()
     if sharing is None:
         return method._level_rows()
@@ -171,7 +167,7 @@ def _level_rows(method: Method, report: CoverageReport) -> float:
 
 
 def chance_of_at_most(covered: int, n_rows: int, n_calibration: float, alpha: float) -> float:
-    """P(at most so many of n rows covered), coverage being Beta by the luck of the calibration.
+    """Compute P(at most `covered` of n rows covered), coverage being Beta over calibrations.
 
     >>> round(chance_of_at_most(85, 100, 1e9, 0.1), 3)  # nearly binomial
     0.073
@@ -245,7 +241,7 @@ def _at_edges(first: IntArray, second: IntArray) -> float:
 
 
 def note_repeated_rows(source: Source) -> None:
-    """Rows that are there twice end up on both sides of a split."""
+    """Warn of duplicate rows, which end up on both sides of a split."""
     sample = np.zeros(0) if source.rows_read is None else source.rows_read.sample[:, 0]
     n_copies = len(sample) - len(np.unique(sample))
     if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
@@ -257,7 +253,7 @@ def note_repeated_rows(source: Source) -> None:
         )
 
 
-def about_copies(method: Method, source: Source) -> list[str]:
+def about_copies(method: MethodContract, source: Source) -> list[str]:
     """Report rows that are exact duplicates of calibration rows."""
     if source.rows_read is None or method.row_sample_ is None or method.row_sample_limit_ is None:
         return []

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from evencover.arrays import IntArray
-from evencover.predictors.explanation import ways_out
+from evencover.predictors.explanation import ONE_THRESHOLD
 from evencover.predictors.fitting import CalibrationRows
-from evencover.predictors.groups import Grouping, WeightedGroupPredictor
+from evencover.predictors.groups import Grouping, GroupPredictor
+from evencover.predictors.method import ClassValues
 
 
-class StandardPredictor(WeightedGroupPredictor):
+@dataclass(kw_only=True, eq=False, repr=False)
+class StandardPredictor(GroupPredictor):
     """One threshold for all classes: the conformal quantile of all calibration scores.
 
     Guarantee (Vovk et al. 2005): *marginal* coverage, P(Y in C(X)) >= 1 - alpha, for exchangeable
@@ -38,24 +40,20 @@ class StandardPredictor(WeightedGroupPredictor):
     [[0, 1], []]
     """
 
+    target_prevalence: ClassValues | None = None
+
     method: ClassVar[str] = "standard"
     summary: ClassVar[str] = "one threshold for all classes"
     guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha is guaranteed on average over all rows; no single class is "
         "promised anything."
     )
-
     confident_guarantee: ClassVar[str] = (
         "In at least {confidence} of all calibrations, coverage over all rows is at least "
         "1 - alpha; no single class is promised anything."
     )
+    cause: ClassVar[str] = ONE_THRESHOLD
 
     def _group(self, rows: CalibrationRows) -> Grouping:
         everyone = np.zeros(self.n_classes_, dtype=np.int64)
         return Grouping(rows.by(everyone), everyone, rows)
-
-    def _cause(self, under: IntArray) -> str:
-        return (
-            "One threshold serves all classes, so hard classes are covered less and easy ones "
-            f"more. {ways_out(self.class_counts_[under], self.row_needs())}"
-        )

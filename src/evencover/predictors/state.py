@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,23 +27,25 @@ class Field(NamedTuple):
         letter stands for the same size in all fields. None: a plain value.
     optional
         Whether it may be None.
-    for_p_values
-        Whether only p-values need it: workers that make sets are not sent it.
     """
 
     kind: type
     shape: str | None = None
     optional: bool = False
-    for_p_values: bool = False
+
+
+def kept(kind: type, shape: str | None = None, optional: bool = False, **options: Any) -> Any:
+    """Declare a fitted attribute of a method: a `Field` that `save` writes and `load` checks."""
+    return field(init=False, metadata={"kept": Field(kind, shape, optional)}, **options)
 
 
 def digest(predictor: Any) -> str:
-    """Text that differs between two predictors if anything that is saved of them does."""
+    """Hash all that is saved of a predictor."""
     return checksum(*content_of(predictor))
 
 
 def checksum(about: Any, arrays: dict[str, Array]) -> str:
-    """Text that differs between two contents if anything in them does; the order is no content."""
+    """Hash metadata and arrays, whatever their order."""
     text = json.dumps(json.loads(json.dumps(about)), sort_keys=True)
     content = hashlib.blake2b(text.encode(), digest_size=16)
     for name, values in sorted(arrays.items()):
@@ -52,28 +55,32 @@ def checksum(about: Any, arrays: dict[str, Array]) -> str:
 
 
 def content_of(predictor: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Parameters and plain values, ready for JSON, and arrays."""
-    state = {name: getattr(predictor, name) for name in predictor.all_state()}
-    is_array = {name: field.shape is not None for name, field in predictor.all_state().items()}
+    """Return parameters and plain values, ready for JSON, and arrays."""
+    values = {
+        name: (getattr(predictor, name), each.shape is not None)
+        for name, each in predictor.all_state().items()
+    }
     # A score by name is the same score: a model that was loaded must not differ from the saved one.
     parameters = {**predictor.get_params(), "score": make_score(predictor.score)}
+    for name, value in parameters.items():
+        if not isinstance(value, str):
+            parameters[name] = by_class(value, "parameter") or value
     about = {
         "method": predictor.method,
-        "parameters": {k: _plain(_named(v)) for k, v in parameters.items()},
-        "fitted": {name: _plain(value) for name, value in state.items() if not is_array[name]},
+        "parameters": {name: _plain(value) for name, value in parameters.items()},
+        "fitted": {
+            name: _plain(value) for name, (value, is_array) in values.items() if not is_array
+        },
     }
-    arrays = {name: v for name, v in state.items() if is_array[name] and v is not None}
-    return about, {name: np.ascontiguousarray(values) for name, values in arrays.items()}
-
-
-def _named(value: Any) -> Any:
-    """Values by class as a dictionary, whatever held them."""
-    named = None if isinstance(value, str) else by_class(value, "parameter")
-    return value if named is None else named
+    return about, {
+        name: np.ascontiguousarray(value)
+        for name, (value, is_array) in values.items()
+        if is_array and value is not None
+    }
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON holds without loss; fractions and decimals as text, NaN as null."""
+    """Return a value that JSON holds without loss; fractions as text, NaN as null."""
     if isinstance(value, Score):
         return value.to_dict()
     if isinstance(value, np.floating):
@@ -89,55 +96,33 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def wrong_field(predictor: Any) -> str | None:
-    """What is wrong with the type or shape of a field, if anything is."""
-    if type(predictor.n_classes_) is not int or predictor.n_classes_ < 2:
+def damage(predictor: Any) -> str | None:
+    """Describe what is wrong with the fitted state that was loaded, if anything is."""
+    n_classes, names = predictor.n_classes_, predictor.class_names_
+    if type(n_classes) is not int or n_classes < 2:
         return "it must have at least 2 classes"
-    sizes = {"K": predictor.n_classes_, "L": predictor.n_classes_ + 1}
-    for name, field in predictor.all_state().items():
+    sizes = {"K": n_classes, "L": n_classes + 1}
+    for name, each in predictor.all_state().items():
         value = getattr(predictor, name)
         if value is None:
-            if not field.optional:
+            if not each.optional:
                 return f"it lacks {name}"
-        elif field.shape is None:
-            if not isinstance(value, field.kind) or isinstance(value, bool) != (field.kind is bool):
-                return f"{name} must be of the type {field.kind.__name__}"
-        else:
-            problem = _wrong_array(name, value, field, sizes)
-            if problem:
-                return problem
-    return None
-
-
-def _wrong_array(name: str, values: Array, field: Field, sizes: dict[str, int]) -> str | None:
-    assert field.shape is not None
-    if values.dtype != (np.int64 if field.kind is int else np.float64):
-        return f"{name} has the type {values.dtype}"
-    if values.ndim != len(field.shape) or any(
-        letter != "?" and sizes.setdefault(letter, size) != size
-        for letter, size in zip(field.shape, values.shape, strict=True)
-    ):
-        return f"{name} has the shape {values.shape}"
-    return f"{name} holds NaN" if np.isnan(values).any() else None
-
-
-def wrong_value(predictor: Any) -> str | None:
-    """What is wrong with what every fit keeps, if anything is."""
-    names, counts = predictor.class_names_, predictor.class_counts_
-    edges, in_bins = predictor.score_edges_, predictor.score_counts_
-    if edges is not None and in_bins is not None:
-        if len(in_bins) != len(edges) + 1 or (np.diff(edges) <= 0).any() or (in_bins < 0).any():
-            return "its bins of scores are not sorted"
-    elif edges is not None or in_bins is not None:
-        return "its bins of scores are not whole"
+        elif each.shape is None:
+            if not isinstance(value, each.kind) or isinstance(value, bool) != (each.kind is bool):
+                return f"{name} must be of the type {each.kind.__name__}"
+        elif value.dtype != (np.int64 if each.kind is int else np.float64):
+            return f"{name} has the type {value.dtype}"
+        elif value.ndim != len(each.shape) or any(
+            letter != "?" and sizes.setdefault(letter, size) != size
+            for letter, size in zip(each.shape, value.shape, strict=True)
+        ):
+            return f"{name} has the shape {value.shape}"
+        elif np.isnan(value).any():
+            return f"{name} holds NaN"
     if not all(list(map(type, each)) == [str, int] for each in predictor.fingerprints_):
         return "its fingerprints are not whole"
-    if predictor.row_sample_ is not None and predictor.row_sample_.shape[1] != 2:
-        return "its sample of rows is not whole"
-    if (counts < 0).any() or counts.sum() != predictor.n_calibration_:
+    if predictor.class_counts_.sum() != predictor.n_calibration_:
         return "its classes do not add up to its calibration rows"
-    if names is not None and not (
-        len(names) == predictor.n_classes_ and all(isinstance(name, str) for name in names)
-    ):
-        return f"it must have {predictor.n_classes_} class names"
+    if names is not None and (len(names) != n_classes or {*map(type, names)} != {str}):
+        return f"it must have {n_classes} class names"
     return None

@@ -10,8 +10,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import IterableSource, Source
 from evencover.engine.blocks import known_ids
 from evencover.errors import InputError
-from evencover.randomness import Use, places, random_order
-from evencover.validation import real_number
+from evencover.randomness import RandomStream, places, random_order
 
 FIT = "fit"
 # A fifth of the rows, but no more than so many rows and numbers: one number is soon learnt.
@@ -19,19 +18,13 @@ SHARE, MOST_ROWS, MOST_NUMBERS = 5, 2000, 1 << 24
 COLDEST, HOTTEST = 1 / 20, 20.0
 
 
-def check_temperature(temperature: Any, owner: str) -> None:
-    """A number above 0, or "fit"."""
-    if not (isinstance(temperature, str) and temperature == FIT):
-        real_number(temperature, "temperature", owner, 0, open_low=True)
-
-
 def fitted_temperature(
     source: Source, ids: Any, logits: bool, random_state: int
 ) -> tuple[float, Array]:
-    """The likeliest temperature, and which rows (N,) it was learnt from.
+    """Return the likeliest temperature, and the rows (N,) it was fitted to.
 
-    Which rows these are follows from their ids, or their places, alone. So the others are as
-    exchangeable with new rows as all were, and every guarantee holds.
+    These rows follow from their ids, or their places, alone. So the others remain exchangeable with
+    new rows, and every guarantee holds.
     """
     if not logits:
         raise InputError(
@@ -51,7 +44,7 @@ def fitted_temperature(
     keys = known_ids(source, ids)
     keys = places(0, source.n_rows) if keys is None else keys
     chosen: Array = np.zeros(source.n_rows, dtype=bool)
-    chosen[random_order(random_state, Use.TEMPERATURE, keys)[:n]] = True
+    chosen[random_order(random_state, RandomStream.TEMPERATURE, keys)[:n]] = True
     rows, labels = [], []
     for block in source.blocks():
         assert block.labels is not None
@@ -62,7 +55,7 @@ def fitted_temperature(
 
 
 def likeliest_temperature(logits: FloatArray, labels: IntArray) -> float:
-    """The temperature at which the labels are the most likely, between 1/20 and 20.
+    """Find the temperature at which the labels are the most likely, between 1/20 and 20.
 
     The mean log likelihood is concave in b = 1/T, so b is the one place at which its slope, the
     mean over rows of (logit of the label - expected logit), is 0.

@@ -18,8 +18,8 @@ from evencover.evaluation.report import Confusions, CoverageReport, Tally
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import Sharing
-from evencover.predictors.fitting import like_calibration, require_labels
-from evencover.predictors.rule import Rule
+from evencover.predictors.fitting import align_to_calibration, require_labels
+from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import ScoreBins
 from evencover.quantiles import GroupedScores
 from evencover.report.page import percent
@@ -73,7 +73,7 @@ class Look:
     ``calibration_edges`` are those of the predictor's `ScoreBins`; none, if it keeps none.
     """
 
-    rule: Rule
+    rule: SetRule
     edges: FloatArray
     calibration_edges: FloatArray
     names: Array | None
@@ -154,7 +154,7 @@ def gather(
     taxonomy: Any = None,
 ) -> Gathered:
     """Read labelled rows once, in blocks, and keep only what the page needs."""
-    source = like_calibration(predictor, probabilities, labels)
+    source = align_to_calibration(predictor, probabilities, labels)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
     n_classes, edges = predictor.n_classes_, score_bins(predictor).edges

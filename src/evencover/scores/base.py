@@ -13,7 +13,7 @@ from evencover import _kernels
 from evencover._kernels import BadRow, Draws, Formula, Position
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.quantiles import Thresholds
-from evencover.randomness import Use, check_random_state, row_ids
+from evencover.randomness import RandomStream, check_random_state, row_ids
 from evencover.validation import class_labels, raise_bad_row, real_number, score_rows
 
 
@@ -31,11 +31,11 @@ class Score(ABC):
 
     @abstractmethod
     def formula(self, at: Position) -> Any:
-        """The score of classes from their positions; arrays that broadcast."""
+        """Compute the score of classes from their positions, arrays that broadcast."""
 
     @abstractmethod
     def maximum(self, n_classes: int) -> float:
-        """The largest value that the score can have."""
+        """Return the largest value that the score can have."""
 
     def with_counts(
         self, class_counts: IntArray, class_names: Sequence[str] | None = None
@@ -77,20 +77,17 @@ class Score(ABC):
         temperature: float = 1.0,
         calibrating: bool = True,
     ) -> FloatArray:
-        """Score of each row's true label (N,): one pass over the rows, no sort.
+        """Score each row's true label (N,): one pass over the rows, no sort.
 
         Agrees bit for bit with the label's entry of `matrix` for the same `random_state` and
         `ids`, if both are for the same purpose: the random numbers of calibration rows
         (`calibrating`) are others than those of rows whose sets are wanted. What a score takes
         from the labels is taken from these.
         """
-        temperature = real_number(temperature, "temperature", "true_label", 0, open_low=True)
         rows = score_rows(probabilities)
         labels = class_labels(labels, rows.shape[1], len(rows))
-        seed = check_random_state(random_state, "true_label")
-        draws = self.draws(seed, _ids(ids, len(rows)), calibrating=calibrating)
-        options: Any = {"logits": from_logits, "temperature": temperature}
-        scores = self._base_scores(_kernels.true_label_scores, rows, draws, labels, **options)
+        options = (random_state, ids, from_logits, temperature, calibrating)
+        scores = self._base_scores(_kernels.true_label_scores, rows, options, labels)
         counts = np.bincount(labels, minlength=rows.shape[1])
         return self.with_counts(counts).from_base(scores, labels)
 
@@ -104,27 +101,29 @@ class Score(ABC):
         temperature: float = 1.0,
         calibrating: bool = False,
     ) -> FloatArray:
-        """Score of every class in every row (N, K)."""
-        temperature = real_number(temperature, "temperature", "matrix", 0, open_low=True)
+        """Score every class in every row (N, K)."""
         rows = score_rows(probabilities)
-        seed = check_random_state(random_state, "matrix")
-        draws = self.draws(seed, _ids(ids, len(rows)), calibrating=calibrating)
-        options: Any = {"logits": from_logits, "temperature": temperature}
-        scores = self._base_scores(_kernels.score_matrix, rows, draws, **options)
+        options = (random_state, ids, from_logits, temperature, calibrating)
+        scores = self._base_scores(_kernels.score_matrix, rows, options)
         return self.from_base(scores, np.arange(rows.shape[1]))
 
     def _base_scores(
         self,
         kernel: Callable[..., FloatArray],
         rows: Array,
+        options: tuple[int, Any, bool, float, bool],
         *arguments: Any,
-        logits: bool,
-        temperature: float,
     ) -> FloatArray:
-        """What a kernel makes of the rows, or the sentence about the first bad one."""
-        formula = self.base.kernel
+        """Call a kernel on the rows; raise InputError for the first bad one."""
+        seed, ids, logits, temperature, calibrating = options
+        real_number(temperature, "temperature", self.name, 0, open_low=True)
+        check_random_state(seed, self.name)
+        draws = self.draws(
+            seed, None if ids is None else row_ids(ids, len(rows)), calibrating=calibrating
+        )
+        formula, scale = self.base.kernel, float(temperature)
         try:
-            return kernel(formula, rows, *arguments, logits=logits, temperature=temperature)
+            return kernel(formula, rows, draws, *arguments, logits=logits, temperature=scale)
         except BadRow as error:
             bad = error.row
         return raise_bad_row(rows[bad], bad, logits=logits)
@@ -138,19 +137,17 @@ class Score(ABC):
         calibrating: bool = False,
         exact: bool = False,
     ) -> Draws:
-        """The random numbers of rows, the first of which is the input's row `first`.
+        """Describe the random numbers of rows from the input's row `first` on.
 
         Where nothing is random u = 1, the class's whole own mass. Calibration rows and rows whose
         sets are wanted never share a number, whatever their ids.
         """
-        use = Use.CALIBRATION_SCORE if calibrating else Use.SCORE
+        use = RandomStream.CALIBRATION_SCORE if calibrating else RandomStream.SCORE
         score_use = int(use) if self.is_random else None
-        return Draws(int(random_state), score_use, int(Use.EXACT) if exact else None, ids, first)
+        return Draws(
+            int(random_state), score_use, int(RandomStream.EXACT) if exact else None, ids, first
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, as `make_score` takes them."""
         return {"name": self.name, **asdict(self)}
-
-
-def _ids(ids: Any, n_rows: int) -> Array | None:
-    return None if ids is None else row_ids(ids, n_rows)

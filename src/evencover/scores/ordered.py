@@ -123,7 +123,7 @@ class SAPS(Score):
         real_number(self.penalty, "penalty", "SAPS", 0)
 
     def formula(self, at: Position) -> Any:
-        """The top class's share of its mass, or the top mass and the price of the rank."""
+        """Return u p_max for the top class, else p_max and the price of the rank."""
         behind = at.top + self.penalty * (at.rank - 2 + at.u)
         return np.where(at.rank == 1, at.u * at.top, behind)
 

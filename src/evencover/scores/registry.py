@@ -58,7 +58,7 @@ def score_names() -> list[str]:
 
 
 def make_score(score: Score | str | dict[str, Any]) -> Score:
-    """A score from its name, its `to_dict`, or itself.
+    """Make a score from its name or its `to_dict`; return a score as it is.
 
     >>> make_score("raps")
     RAPS(randomize=True, penalty=0.01, k_reg=5)

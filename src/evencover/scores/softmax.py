@@ -116,7 +116,7 @@ class PAS(Score):
         return (scores - 1.0) / self._prevalence()[classes]
 
     def base_thresholds(self, thresholds: Thresholds) -> Thresholds:
-        """The largest softmax score of each class whose PAS is within the limit."""
+        """Return the largest softmax score of each class whose PAS is within the limit."""
         lower = None if thresholds.lower is None else self._base_limits(thresholds.lower)
         return thresholds._replace(upper=self._base_limits(thresholds.upper), lower=lower)
 

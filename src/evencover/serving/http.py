@@ -27,8 +27,8 @@ from evencover.monitoring.monitor import Counts
 from evencover.monitoring.store import read_state
 from evencover.persistence import load
 from evencover.predictors.base import BasePredictor, few_rows
-from evencover.predictors.fitting import like_calibration
-from evencover.predictors.rule import Rule
+from evencover.predictors.fitting import align_to_calibration
+from evencover.predictors.rule import SetRule
 from evencover.predictors.state import digest
 from evencover.randomness import row_ids
 from evencover.report.page import watch_html
@@ -384,7 +384,7 @@ class Loaded:
     stamp: tuple[int, int, int]
     counted: OrderedDict[int, None] = field(default_factory=OrderedDict)
     is_dirty: bool = False
-    rule: Rule | None = field(init=False)
+    rule: SetRule | None = field(init=False)
 
     def __post_init__(self) -> None:
         needs_groups = "row groups" in self.predictor.needs
@@ -394,7 +394,7 @@ class Loaded:
         """What `predict_set` gives, on this thread: a few rows are not worth starting others."""
         if few_rows(self.predictor, given.rows) is not None:
             return self.predictor.predict_set(given.rows, ids=given.ids, groups=given.groups)
-        source = like_calibration(self.predictor, given.rows)
+        source = align_to_calibration(self.predictor, given.rows)
         rule = self.rule or self.predictor.rule(groups=given.groups)
         if self.rule is not None:
             self.predictor._check_groups(given.groups)

@@ -24,8 +24,8 @@ from evencover.engine.blocks import known_ids
 from evencover.errors import InputError, needs
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.fitting import like_calibration
-from evencover.predictors.rule import Rule
+from evencover.predictors.fitting import align_to_calibration
+from evencover.predictors.rule import SetRule
 from evencover.validation import SUM_TOLERANCE
 
 # Only operations that IEEE arithmetic fixes to the last bit.
@@ -212,7 +212,7 @@ rint: Any = np.rint
 largest: Any = np.maximum
 
 
-def set_nodes(graph: Graph, rule: Rule, rows: str, item_size: int) -> dict[str, Any]:
+def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[str, Any]:
     """The outputs as symbols, from the name of the rows."""
     n_classes, limits = len(rule.limits.upper), rule.limits
     given = Symbol(graph, rows, "rows").cast("float64")
@@ -251,7 +251,7 @@ def set_nodes(graph: Graph, rule: Rule, rows: str, item_size: int) -> dict[str, 
     }
 
 
-def _is_member(graph: Graph, rule: Rule, scores: Any, classes: Any) -> Any:
+def _is_member(graph: Graph, rule: SetRule, scores: Any, classes: Any) -> Any:
     """`_kernels.is_member`, without the rank."""
     limits = rule.limits
     limit = graph.take(limits.upper, classes)
@@ -273,7 +273,7 @@ def _listed(graph: Graph, membership: Any, sizes: Any, classes: Any, n_classes: 
 
 
 def _probabilities(
-    graph: Graph, rule: Rule, rows: Any, n_classes: int, item_size: int
+    graph: Graph, rule: SetRule, rows: Any, n_classes: int, item_size: int
 ) -> tuple[Any, Any]:
     """`probabilities` of the kernels, and whether each row holds any (n, 1)."""
     if not rule.scoring.logits:
@@ -380,7 +380,7 @@ def onnx_inputs(
     predictor: BasePredictor, probabilities: Any, *, ids: Any = None
 ) -> dict[str, FloatArray]:
     """The random numbers (N,) that `predict_set` draws for rows, as inputs of the graph."""
-    rule, source = _rule_of(predictor), like_calibration(predictor, probabilities)
+    rule, source = _rule_of(predictor), align_to_calibration(predictor, probabilities)
     keys, found = known_ids(source, ids), []
     for block in source.blocks():
         own = None if keys is None else keys[block.start : block.start + len(block.rows)]
@@ -401,7 +401,7 @@ def _import_onnx() -> Any:
     return onnx
 
 
-def _rule_of(predictor: BasePredictor) -> Rule:
+def _rule_of(predictor: BasePredictor) -> SetRule:
     if "row groups" in predictor.needs:
         raise InputError(
             f"Only methods with one threshold per class can be exported. Got {predictor.method!r}, "
@@ -413,7 +413,7 @@ def _rule_of(predictor: BasePredictor) -> Rule:
 # ---- graphs ---------------------------------------------------------------------------------
 
 
-def _alone(rule: Rule, n_classes: int, dtype: str) -> Any:
+def _alone(rule: SetRule, n_classes: int, dtype: str) -> Any:
     from onnx import helper
 
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -435,7 +435,7 @@ def _alone(rule: Rule, n_classes: int, dtype: str) -> Any:
     return model
 
 
-def _appended(rule: Rule, n_classes: int, after: Any, after_output: str | None) -> Any:
+def _appended(rule: SetRule, n_classes: int, after: Any, after_output: str | None) -> Any:
     """The classifier, with the nodes of the sets after one of its outputs."""
     onnx = _import_onnx()
     from google.protobuf.message import DecodeError
@@ -498,7 +498,7 @@ def _output_of(model: Any, n_classes: int, wanted: str | None, name: str) -> Any
     return fitting[0]
 
 
-def _random_inputs(rule: Rule) -> tuple[list[Any], list[Any]]:
+def _random_inputs(rule: SetRule) -> tuple[list[Any], list[Any]]:
     """Inputs with one random number per row, and what they are if nobody gives them."""
     from onnx import TensorProto, helper, numpy_helper
 
@@ -513,11 +513,11 @@ def _random_inputs(rule: Rule) -> tuple[list[Any], list[Any]]:
     return inputs, values
 
 
-def _says(name: str, rule: Rule) -> str:
+def _says(name: str, rule: SetRule) -> str:
     return ABOUT[name].format(numbers="logits" if rule.scoring.logits else "probabilities")
 
 
-def _output_infos(rule: Rule, n_classes: int, names: dict[str, str]) -> list[Any]:
+def _output_infos(rule: SetRule, n_classes: int, names: dict[str, str]) -> list[Any]:
     from onnx import helper
 
     shapes: dict[str, list[Any]] = {name: ["N"] for name in OUTPUTS}
