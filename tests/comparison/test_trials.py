@@ -1,5 +1,7 @@
 """All trials in one pass give what each predictor alone would give."""
 
+from dataclasses import replace
+
 import numpy as np
 import oracle
 import pytest
@@ -158,12 +160,12 @@ def test_trials_keep_their_order_whatever_their_scores(data):
 
 def test_no_test_rows_in_a_block_are_no_problem(data):
     rows = scored(data, [Softmax()])
-    trials = [trial._replace(is_test=np.arange(300) == 299) for trial in trials_of(rows, data)]
+    trials = [replace(trial, is_test=np.arange(300) == 299) for trial in trials_of(rows, data)]
     assert [tally.rows.sum() for tally in rows.tally(trials)] == [1, 1]
 
 
-def test_what_cannot_be_read_twice_is_refused(data):
-    with pytest.raises(InputError, match="read twice"):
+def test_what_can_be_read_once_only_is_rejected(data):
+    with pytest.raises(InputError, match="iterator"):
         scored((iter([data.rows]), data.labels))
 
 
