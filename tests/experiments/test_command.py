@@ -67,7 +67,7 @@ def test_running_again_says_that_all_is_there(study, capsys):
         (["table", "{study}", "--n-avg", "ten"], "--n-avg must be whole numbers"),
         (["table", "{study}", "--n-avg", "50"], "have n_avg 10, 20. Got 50"),
         (["table", "{study}", "--format", "word"], "word"),
-        (["table", "{study}", "--exact"], "no randomised"),
+        (["table", "{study}", "--exact"], "no randomized"),
         (["figures", "{study}", "-o", "{tmp}", "--format", "gif"], "Unknown format 'gif'"),
         (["heatmap", "{study}", "-o", "{tmp}"], "no gamma x M grid"),
     ],

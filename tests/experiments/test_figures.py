@@ -56,7 +56,7 @@ def test_curves_are_the_means_and_bands_1_96_standard_errors(results, exact):
     np.testing.assert_allclose(floor.get_ydata(), [row["covgap_noise_floor"] for row in rows])
 
 
-def test_a_study_without_randomised_variants_has_no_figure_of_them(tuned):
+def test_a_study_without_randomized_variants_has_no_figure_of_them(tuned):
     assert draw_curves(tuned, "mine", exact=True) is None
 
 
@@ -93,9 +93,9 @@ def test_files_by_ending(small, tmp_path, ending, start):
     assert all(path.read_bytes().startswith(start) for path in paths)
 
 
-def test_randomised_variants_have_a_figure_of_their_own(make_grid, tmp_path):
+def test_randomized_variants_have_a_figure_of_their_own(make_grid, tmp_path):
     paths = write_figures(run(make_grid(scores=["softmax"], repetitions=2)), tmp_path)
-    assert [path.stem for path in paths] == ["mine", "mine-randomised", "mine-classes"]
+    assert [path.stem for path in paths] == ["mine", "mine-randomized", "mine-classes"]
 
 
 def test_heat_maps_are_written(tuned, tmp_path):

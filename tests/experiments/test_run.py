@@ -229,7 +229,7 @@ def test_a_method_of_one_s_own_is_in_the_table(make_grid):
             limits = super()._calibrate(rows)
             return Thresholds(np.full_like(limits.upper, np.inf))
 
-    # With both variants: what it does to the thresholds is done to the randomised ones, too.
+    # With both variants: what it does to the thresholds is done to the randomized ones, too.
     found = run(make_grid(methods=[Everything()], scores=["aps"]))
     assert all(row["avg_size"] == 12 for row in found.records)
     assert {row["method"] for row in found.records} == {"everything"}

@@ -203,5 +203,5 @@ def test_what_is_not_there_is_said(results, table):
         make_table(results, metrics=["size"])
     with pytest.raises(InputError, match="Unknown format 'word'"):
         table.render("word")
-    with pytest.raises(InputError, match=r"no randomised \(exact\) variants"):
+    with pytest.raises(InputError, match=r"no randomized \(exact\) variants"):
         make_table(study(record(0, 5.0, 2.0)), exact=True)
