@@ -95,7 +95,7 @@ def test_sets_and_tables(tmp_path):
     ("chains", "names", "sentence"),
     [
         ([("a", "x"), ("a", "y")], "ab", "one group. Got 'x' and 'y' for 'a'"),
-        ([("a", "x"), ("x", "y"), ("y", "x")], "ab", "no circles"),
+        ([("a", "x"), ("x", "y"), ("y", "x")], "ab", "no cycles"),
         ([("a", "b")], "ab", "must not be a group of other nodes. Got 'b'"),
         ([("p", "q")], "ab", "Got none of the 2 class names, such as 'a'"),
         ([("a", "x")], "aa", "a name twice"),
