@@ -146,14 +146,13 @@ class Taxonomy:
                     open_parts[place : place + 1] = finer
                     break
             else:
-                return self._at_most(most, [self._part(*each) for each in open_parts])
-
-    def _at_most(self, most: int, parts: list[Part]) -> list[Part]:
+                break
+        parts = [self._part(*each) for each in open_parts]
         if len(parts) <= most:
             return parts
         largest = sorted(parts, key=lambda part: -part.n_members)[: most - 1]
         kept = [part for part in parts if part in largest]
-        n_others = sum(part.n_members for part in parts) - sum(part.n_members for part in kept)
+        n_others = len(members) - sum(part.n_members for part in kept)
         return [*kept, Part("others" if kept else "classes", n_others, len(self.class_names))]
 
     def describe(self, classes: Iterable[int], most: int = MOST_PARTS) -> str:

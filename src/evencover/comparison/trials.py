@@ -50,32 +50,12 @@ class Trial:
 class ScoredRows:
     """Labeled rows with the scores of their true labels.
 
-    Parameters
-    ----------
-    source
-        The rows; read once here, once by every `tally`, and once by `costs`.
-    scores
-        The scores to compute.
-    from_logits, temperature, random_state
-        As for predictors.
-    with_ranks
-        Whether some method needs the ranks of the true labels.
-    known
-        `arrays` of the same rows and scores from an earlier reading; then nothing is read.
-    executor
-        Where the rows are read; by default this process's threads.
-
-    Attributes
-    ----------
-    labels
-        (N,) true classes.
-    calibration_scores, test_scores
-        For each score, the base scores of the true labels (N,), with the random numbers of
-        calibration and of prediction.
-    true_ranks
-        Their ranks (N,); empty unless asked for.
-    coins
-        The rows' draws (N,) for randomized thresholds.
+    The source is read once here, once by every `tally`, and once by `costs`; nothing is read here
+    if `known` holds the `arrays` of an earlier reading. An `executor` reads elsewhere than on this
+    process's threads. ``calibration_scores`` and ``test_scores`` hold, for each score, the base
+    scores of the true labels (N,), with the random numbers of calibration and of prediction;
+    ``true_ranks`` their ranks, empty unless `with_ranks`; ``coins`` the rows' draws for randomized
+    thresholds.
     """
 
     def __init__(

@@ -141,10 +141,10 @@ class Store:
             refuse_other_things(folder, "a folder of results")
             make_folder(folder, parents=True)
         with only_writer(folder):
-            store._begin(folder)
+            store._read(folder)
             yield store
 
-    def _begin(self, folder: Path) -> None:
+    def _read(self, folder: Path) -> None:
         known = _read_configuration(folder)
         if known is None:
             write_record(folder / "configuration.json", self.configuration, indent=None)

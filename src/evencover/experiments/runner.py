@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import evencover
 from evencover.arrays import IntArray
@@ -38,21 +38,11 @@ class Unit:
     cells: list[Cell]
 
 
-class Bar(Protocol):
-    """Shows progress (`console.WorkBar`)."""
-
-    def expect(self, n_numbers: int) -> None:
-        """So many numbers will be read."""
-
-    def watch(self, source: Source) -> Source:
-        """Count what is read of a source."""
-
-
 def run(
     grid: Grid,
     output: str | Path | None = None,
     *,
-    bar: Bar | None = None,
+    bar: Any = None,
     tell: Callable[[str], None] | None = None,
     executor: Any = None,
 ) -> Results:
@@ -66,7 +56,7 @@ def run(
         Folder for the results; by default they are kept in memory only. A folder with a part of
         the same study is completed, one of another study is rejected.
     bar, tell
-        Show progress: as a bar, and in sentences.
+        Show progress: as a bar (`console.WorkBar`), and in sentences.
     executor
         Where the rows are read: None for this process's threads, a `concurrent.futures` executor,
         or a `dask.distributed` client. The results are the same bytes.
@@ -127,7 +117,7 @@ def plan(grid: Grid) -> list[Unit]:
     ]
 
 
-def _open_sources(units: list[Unit], store: Store, bar: Bar | None) -> dict[str, Source]:
+def _open_sources(units: list[Unit], store: Store, bar: Any) -> dict[str, Source]:
     """Open all data sets before the work begins, so that errors show at once."""
     sources, n_numbers = {}, 0
     for dataset, group in groupby(units, key=lambda unit: unit.dataset):
