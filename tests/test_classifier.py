@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from depth import size
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
@@ -22,7 +22,6 @@ from evencover import (
     APS,
     PAS,
     ClasswisePredictor,
-    ClusteredPredictor,
     ConformalClassifier,
     EvencoverWarning,
     InputError,
@@ -206,19 +205,6 @@ def test_searches_score_every_fold_although_some_classes_are_in_one_only(scorer)
         assert scores.argmax() == 1
 
 
-def test_clone_keeps_parameters_and_fit_changes_none(data):
-    X, y = data
-    predictor = ClusteredPredictor(alpha=0.2, gamma=0.5, n_clusters=2)
-    model = ConformalClassifier(GaussianNB(), predictor, calibration_size=0.5, random_state=3)
-    copy = clone(model)
-    assert copy.get_params()["predictor__n_clusters"] == 2
-    assert copy.random_state == 3
-    assert copy.fit(X, y).predictor is not copy.predictor_
-    assert not hasattr(predictor, "thresholds_")
-    assert not hasattr(copy.predictor, "thresholds_")
-    assert not hasattr(copy.estimator, "classes_")
-
-
 # Which rows do what -----------------------------------------------------------------------------
 
 
@@ -226,21 +212,14 @@ def test_clone_keeps_parameters_and_fit_changes_none(data):
 def test_no_row_both_trains_and_calibrates(share):
     X, y = numbered(np.arange(200) % 4)
     model = ConformalClassifier(Recorder(), calibration_size=share).fit(X, y)
+    assert not hasattr(model.estimator, "trained_")  # a clone was fitted
+    other = ConformalClassifier(Recorder(), calibration_size=share, random_state=1).fit(X, y)
+    assert other.estimator_.asked_ != model.estimator_.asked_
     trained, calibrated = model.estimator_.trained_, model.estimator_.asked_
     assert not trained & calibrated
     assert trained | calibrated == set(X[:, 0])
     assert len(calibrated) == model.predictor_.n_calibration_ == 200 * share
     np.testing.assert_allclose(model.predictor_.class_counts_, 50 * share, atol=12)
-
-
-def test_the_seed_decides_which_rows_calibrate():
-    X, y = numbered(np.arange(200) % 4)
-
-    def calibrated(seed):
-        return ConformalClassifier(Recorder(), random_state=seed).fit(X, y).estimator_.asked_
-
-    assert calibrated(0) == calibrated(0)
-    assert calibrated(0) != calibrated(1)
 
 
 def test_a_class_that_no_row_is_left_of_trains_and_counts_as_missed():

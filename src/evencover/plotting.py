@@ -280,10 +280,9 @@ class ThresholdsDisplay(_Display):
         n_infinite = int((~finite).sum())
         if n_infinite:
             top = self.thresholds[finite].max() if finite.any() else 1.0
-            ax.plot(
-                self.counts[~finite], np.full(n_infinite, top * 1.05), "^", color=ORANGE,
-                label=f"in every set ({n_infinite} classes)",
-            )  # fmt: skip
+            label = f"in every set ({n_infinite} classes)"
+            at_top = np.full(n_infinite, top * 1.05)
+            ax.plot(self.counts[~finite], at_top, "^", color=ORANGE, label=label)
             ax.legend()
         ax.set(xlabel="calibration rows of the class", ylabel="threshold")
         ax.set_xscale("symlog")

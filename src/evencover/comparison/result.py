@@ -276,15 +276,9 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         points = {"pick": self.pick, "smallest": self.smallest, "most_even": self.most_even}
+        names = ("alpha", "confidence", "n_splits", "n_calibration", "n_test", "noise_floor")
         return {
-            "alpha": self.alpha,
-            "confidence": self.confidence,
-            "n_splits": self.n_splits,
-            "n_calibration": self.n_calibration,
-            "n_test": self.n_test,
-            "noise_floor": self.noise_floor,
-            "max_size": self.max_size,
-            "min_coverage": self.min_coverage,
+            **{name: getattr(self, name) for name in (*names, "max_size", "min_coverage")},
             "candidates": self.rows(),
             **{
                 name: None if point is None else {"method": point.method, "score": point.score}

@@ -492,11 +492,11 @@ def _html(table: Table) -> str:
     n_metrics = len(table.metrics)
     spans = "".join(f'<th colspan="{n_metrics}">n_avg = {n}</th>' for n in table.n_avg)
     heads = "".join(f"<th>{head}</th>" for head in table.heads)
-    body = []
+    body, first = [], ' class="first"'
     for line, dataset, score in table.groups():
         cells = "".join(f"<td>{_html_entry(entry)}</td>" for entry in line.entries)
         names = "".join(f"<th>{html.escape(name)}</th>" for name in (dataset, score, line.method))
-        body.append(f"<tr{' class=first' if score else ''}>{names}{cells}</tr>")
+        body.append(f"<tr{first if score else ''}>{names}{cells}</tr>")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{html.escape(table.title)}</title>
@@ -523,9 +523,10 @@ def _html_entry(entry: Entry | None) -> str:
     if entry is None:
         return "–"
     text = f"<b>{entry.text}</b>" if entry.is_best else entry.text
+    off = ' class="off"'
     if not entry.verdict:
         return text
-    return f"{text}<small{'' if entry.agrees else ' class=off'}>{entry.verdict}</small>"
+    return f"{text}<small{'' if entry.agrees else off}>{entry.verdict}</small>"
 
 
 FORMATS = {"text": _text, "markdown": _markdown, "latex": _latex, "html": _html}
