@@ -213,7 +213,8 @@ def test_no_row_both_trains_and_calibrates(share):
     X, y = numbered(np.arange(200) % 4)
     model = ConformalClassifier(Recorder(), calibration_size=share).fit(X, y)
     assert not hasattr(model.estimator, "trained_")  # a clone was fitted
-    other = ConformalClassifier(Recorder(), calibration_size=share, random_state=1).fit(X, y)
+    other = ConformalClassifier(Recorder(), "standard", calibration_size=share, random_state=1)
+    other.fit(X, y)
     assert other.estimator_.asked_ != model.estimator_.asked_
     trained, calibrated = model.estimator_.trained_, model.estimator_.asked_
     assert not trained & calibrated
