@@ -96,5 +96,5 @@ def test_pareto_front_joins_the_candidates_that_nothing_beats():
 def test_what_a_report_does_not_know_is_said(fitted):
     _, report, _, _ = fitted
     bare = type(report)(report.alpha, report.class_counts, report.class_covered, report.size_counts)
-    with pytest.raises(InputError, match="knows no calibration counts"):
+    with pytest.raises(InputError, match="'calibration_counts'"):
         CoverageByCountDisplay.from_report(bare)

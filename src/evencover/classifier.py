@@ -36,28 +36,27 @@ def _inner_has(name: str) -> Any:
 
 
 class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that also answers with prediction sets.
+    """Wrap a scikit-learn classifier to predict sets.
 
     Parameters
     ----------
     estimator
-        A classifier with ``predict_proba``. It is fitted on a part of the rows and
-        calibrated on the others, or cross-validated (`cv`); a fitted model in scikit-learn's
-        ``FrozenEstimator`` is kept as it is and calibrated on all rows.
+        A classifier with ``predict_proba``. It is fitted on some rows and calibrated on the others,
+        or cross-validated (`cv`). A fitted model in scikit-learn's ``FrozenEstimator`` is
+        calibrated on all rows.
     predictor
         The method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
-        None is the default of the commands, POOLED, at alpha = 0.1.
+        None is POOLED at alpha = 0.1, as in the commands.
     calibration_size
-        Share of the rows that calibrates, in (0, 1), without `cv`. The rows are drawn at random,
+        Fraction used for calibration, in (0, 1), without `cv`. The rows are drawn at random,
         whatever their class, so that they are exchangeable with new ones. A class all of whose
-        rows are drawn would be unknown to the model: its rows train it after all, and count in
-        calibration as rows of a class that the model does not know, so the promise holds.
+        rows are drawn would be unknown to the model: its rows train it after all, and calibrate
+        as rows of a class that the model does not know, so the guarantee holds.
     cv
-        Set no rows aside: a number of folds, or a splitter of scikit-learn. Each row is given the
-        probabilities of a model that did not see it, all of these calibrate, and the model is
-        then fitted on all rows. See the notes on what that promises.
+        Number of folds, or a splitter of scikit-learn. Each row gets the probabilities of a model
+        that was fitted without it, all rows calibrate, and the model is fitted again on all rows.
     random_state
-        Whole number that fixes which rows calibrate, or their folds.
+        Integer that fixes the calibration rows, or the folds.
 
     Attributes
     ----------
@@ -126,15 +125,21 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
             self.classes_ = self.estimator_.classes_
-            self._calibrate(method, self.estimator_.predict_proba(X), self._class_indices(y))
+            labels, unknown = self._labels_and_unknown(y)
+            if unknown:
+                row = int((labels >= len(self.classes_)).argmax())
+                raise InputError(
+                    "Every label must be a class that the model knows. "
+                    f"Got {y[row]!r} in row {row}."
+                )
+            self._calibrate(method, self.estimator_.predict_proba(X), labels)
         elif self.cv is not None:
             self._cross_validate(method, X, y, seed)
         else:
             self._hold_out(method, X, y, seed)
-        if hasattr(self.estimator_, "n_features_in_"):
-            self.n_features_in_ = self.estimator_.n_features_in_
-        if hasattr(self.estimator_, "feature_names_in_"):
-            self.feature_names_in_ = self.estimator_.feature_names_in_
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
         return self
 
     def _calibrate(self, method: BasePredictor, rows: FloatArray, labels: IntArray) -> None:
@@ -146,7 +151,14 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def _hold_out(self, method: BasePredictor, X: Any, y: Array, seed: int) -> None:
         """Train on some rows, calibrate on the others."""
         self.classes_, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
-        calibration, is_training = self._split(labels, seed)
+        share = self.calibration_size
+        if not isinstance(share, float | np.floating) or not 0 < share < 1:
+            raise InputError(
+                "The 'calibration_size' parameter of ConformalClassifier must be a number in "
+                f"(0, 1). Got {share!r} instead."
+            )
+        calibration = calibration_split(labels, seed, calibration_fraction=float(share))
+        is_training = other_rows(calibration, len(labels))
         drawn = np.bincount(labels[calibration], minlength=len(counts))
         unknown = drawn == counts  # to a model that is trained on the others
         is_training |= unknown[labels]
@@ -164,7 +176,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self._calibrate(method, rows, own)
 
     def _cross_validate(self, method: BasePredictor, X: Any, y: Array, seed: int) -> None:
-        """Give every row the probabilities of a model that did not see it; then fit on all."""
+        """Give every row the probabilities of a model fitted without it; then fit on all rows."""
         self.classes_, labels = np.unique(y, return_inverse=True)
         rows, folds = np.zeros((len(y), len(self.classes_))), np.full(len(y), -1)
         unseen, of_folds = self._unseen_rows(X, seed), []
@@ -175,7 +187,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             X_held, _ = _safe_split(model, X, y, held, training)
             rows[np.ix_(held, known)] = model.predict_proba(X_held)  # 0 for an unknown class
             folds[held] = number
-            of_folds += [] if unseen is None else [_top_class(model, unseen)]
+            if unseen is not None:
+                of_folds.append(_top_class(model, unseen))
         if (folds < 0).any():
             raise InputError(
                 "The folds of 'cv' must hold every row. "
@@ -207,7 +220,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return unseen
 
     def _folds(self, X: Any, y: Array, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
-        """Rows that train and rows that are held out, fold by fold."""
+        """Yield training and held-out rows, fold by fold."""
         if hasattr(self.cv, "split") and not isinstance(self.cv, str):
             yield from self.cv.split(X, y)
             return
@@ -226,13 +239,13 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     @available_if(_inner_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Array:
-        """The model's most probable class of each row."""
+        """Predict the model's most probable class of each row."""
         check_is_fitted(self)
         return np.asarray(self.estimator_.predict(X))
 
     @available_if(_inner_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
-        """The model's probabilities (N, K)."""
+        """Predict the model's probabilities (N, K)."""
         check_is_fitted(self)
         return np.asarray(self.estimator_.predict_proba(X))
 
@@ -243,7 +256,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return self.predictor_.predict_set(rows, ids=ids).indexed_like(X)
 
     def predict_p(self, X: Any, *, ids: Any = None) -> FloatArray:
-        """The conformal p-value of each class in each row (N, K)."""
+        """Compute the conformal p-value of each class in each row (N, K)."""
         check_is_fitted(self)
         return self.predictor_.predict_p(self.estimator_.predict_proba(X), ids=ids)
 
@@ -272,26 +285,6 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             calibration_counts=np.append(predictor.class_counts_, np.zeros(len(unknown), int)),
         )
 
-    def _split(self, labels: IntArray, seed: int) -> tuple[IntArray, Array]:
-        """Rows that calibrate, drawn whatever their class; and which rows (N,) train."""
-        share = self.calibration_size
-        if not isinstance(share, float | np.floating) or not 0 < share < 1:
-            raise InputError(
-                "The 'calibration_size' parameter of ConformalClassifier must be a number in "
-                f"(0, 1). Got {share!r} instead."
-            )
-        calibration = calibration_split(labels, seed, calibration_fraction=float(share))
-        return calibration, other_rows(calibration, len(labels))
-
-    def _class_indices(self, y: Array) -> IntArray:
-        indices, unknown = self._labels_and_unknown(y)
-        if unknown:
-            row = int((indices >= len(self.classes_)).argmax())
-            raise InputError(
-                f"Every label must be a class that the model knows. Got {y[row]!r} in row {row}."
-            )
-        return indices
-
     def _labels_and_unknown(self, y: Array) -> tuple[IntArray, list[str]]:
         """Find labels among `classes_`, then among the names of unknown ones, which follow."""
         indices = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
@@ -314,7 +307,7 @@ def _top_class(model: Any, X: Any) -> Array:
 
 
 def without_class(rows: FloatArray, labels: IntArray, places: IntArray) -> FloatArray:
-    """Probabilities (N, K) in which the rows at `places` know nothing of their own class.
+    """Remove the own class from the probabilities (N, K) of the rows at `places`.
 
     >>> without_class(np.array([[0.5, 0.25, 0.25], [1, 0, 0]]), np.array([1, 0]), np.arange(2))
     array([[0.66666667, 0.        , 0.33333333],

@@ -1,8 +1,7 @@
 """matplotlib displays of reports and comparisons, in scikit-learn's Display pattern.
 
 Each display holds plain numbers, made by a ``from_...`` constructor, and draws them with `plot`,
-on given axes or new ones. Reports, comparisons and predictors are only asked for their attributes,
-so nothing is imported from where they are made.
+on given axes or new ones.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from evencover.errors import InputError, needs
 from evencover.quantiles import GroupedScores, conformal_ranks, exact_fraction
 from evencover.validation import whole_number
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
+# Okabe and Ito's colors, which color-blind readers can tell apart.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8C8C8C"
 
 
 def new_axes(ax: Any) -> Any:
-    """The given axes, or those of a new figure."""
+    """Return the given axes, or those of a new figure."""
     if ax is not None:
         return ax
     try:
@@ -45,7 +44,7 @@ class _Display:
 
 @dataclass(eq=False)
 class ClassCoverageDisplay(_Display):
-    """Coverage of each class with its 95% interval, sorted; the aim as a line."""
+    """Coverage of each class with its 95% interval, sorted; the target as a line."""
 
     coverage: FloatArray
     interval: FloatArray
@@ -64,24 +63,22 @@ class ClassCoverageDisplay(_Display):
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Classes from the least to the best covered; those likely below the aim stand out."""
-        self.ax_ = new_axes(ax)
+        """Draw classes, least covered first; those likely below the target stand out."""
+        ax = self.ax_ = new_axes(ax)
         order = np.argsort(self.coverage, kind="stable")
         x = np.arange(len(order))
         low, high = self.interval[order].T
         likely_below = self.likely_below[order]
-        for chosen, colour, label in (
+        for chosen, color, label in (
             (~likely_below, BLUE, "class"),
             (likely_below, ORANGE, "class likely below the aim"),
         ):
             if chosen.any():
-                self.ax_.vlines(x[chosen], low[chosen], high[chosen], color=colour, alpha=0.25)
-                self.ax_.plot(
-                    x[chosen], self.coverage[order][chosen], ".", color=colour, label=label
-                )
-        self.ax_.axhline(self.aim, color=GREY, linestyle="--", label=f"aim {self.aim:g}")
-        self.ax_.set(xlabel="classes, least covered first", ylabel="coverage", ylim=(0, 1.02))
-        self.ax_.legend(loc="lower right")
+                ax.vlines(x[chosen], low[chosen], high[chosen], color=color, alpha=0.25)
+                ax.plot(x[chosen], self.coverage[order][chosen], ".", color=color, label=label)
+        ax.axhline(self.aim, color=GREY, linestyle="--", label=f"aim {self.aim:g}")
+        ax.set(xlabel="classes, least covered first", ylabel="coverage", ylim=(0, 1.02))
+        ax.legend(loc="lower right")
         return self
 
 
@@ -106,18 +103,18 @@ class CoverageByCountDisplay(_Display):
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """One point per class."""
-        self.ax_ = new_axes(ax)
-        self.ax_.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)
-        self.ax_.axhline(self.aim, color=GREY, linestyle="--")
-        self.ax_.set(xlabel="calibration rows of the class", ylabel="coverage", ylim=(0, 1.02))
-        self.ax_.set_xscale("symlog")
+        """Draw one point per class."""
+        ax = self.ax_ = new_axes(ax)
+        ax.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)
+        ax.axhline(self.aim, color=GREY, linestyle="--")
+        ax.set(xlabel="calibration rows of the class", ylabel="coverage", ylim=(0, 1.02))
+        ax.set_xscale("symlog")
         least, most = self.counts.min(), self.counts.max()
         steps = (1, 2, 5) if most <= 1000 * max(least, 1) else (1,)
         ticks = [0, *(step * 10**power for power in range(10) for step in steps)]
-        self.ax_.set_xticks([tick for tick in ticks if least <= tick <= most], minor=False)
-        self.ax_.minorticks_off()
-        self.ax_.xaxis.set_major_formatter("{x:,.0f}")
+        ax.set_xticks([tick for tick in ticks if least <= tick <= most], minor=False)
+        ax.minorticks_off()
+        ax.xaxis.set_major_formatter("{x:,.0f}")
         return self
 
 
@@ -142,18 +139,18 @@ class ParetoDisplay(_Display):
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """The Pareto front, where nothing is better in both, is joined by a line."""
-        self.ax_ = new_axes(ax)
+        """Draw the candidates, and join the Pareto front by a line."""
+        ax = self.ax_ = new_axes(ax)
         front = np.flatnonzero(self.on_front)
         front = front[np.argsort(self.avg_size[front])]
-        self.ax_.plot(self.avg_size[front], self.true_gap[front], "-", color=ORANGE, alpha=0.6)
-        self.ax_.plot(self.avg_size, self.true_gap, "o", color=BLUE)
+        ax.plot(self.avg_size[front], self.true_gap[front], "-", color=ORANGE, alpha=0.6)
+        ax.plot(self.avg_size, self.true_gap, "o", color=BLUE)
         for name, size, gap in zip(self.names, self.avg_size, self.true_gap, strict=True):
-            self.ax_.annotate(
+            ax.annotate(
                 name, (size, gap), xytext=(4, 4), textcoords="offset points", fontsize="small"
             )
-        self.ax_.set(xlabel="AvgSize (log scale)", ylabel="TrueGap in points")
-        self.ax_.set_xscale("log")
+        ax.set(xlabel="AvgSize (log scale)", ylabel="TrueGap in points")
+        ax.set_xscale("log")
         return self
 
 
@@ -169,14 +166,14 @@ class SetSizeDisplay(_Display):
         return cls(report.size_counts).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Bars up to the largest size that occurs, at most 50 of them."""
-        self.ax_ = new_axes(ax)
+        """Draw bars up to the largest size that occurs, at most 50 of them."""
+        ax = self.ax_ = new_axes(ax)
         largest = int(np.flatnonzero(self.size_counts)[-1])
         width = max(1, -(-(largest + 1) // 50))
         starts = np.arange(0, largest + 1, width)
         shares = np.add.reduceat(self.size_counts[: largest + 1], starts) / self.size_counts.sum()
-        self.ax_.bar(starts, shares, width=0.9 * width, align="edge", color=BLUE)
-        self.ax_.set(xlabel="classes in the set", ylabel="share of rows")
+        ax.bar(starts, shares, width=0.9 * width, align="edge", color=BLUE)
+        ax.set(xlabel="classes in the set", ylabel="share of rows")
         return self
 
 
@@ -211,18 +208,18 @@ class ScoreDistributionDisplay(_Display):
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Both empirical distribution functions, and the threshold."""
-        self.ax_ = new_axes(ax)
-        for values, colour, label in (
+        """Draw both empirical distribution functions, and the threshold."""
+        ax = self.ax_ = new_axes(ax)
+        for values, color, label in (
             (self.others, GREY, self.others_name),
             (self.own, BLUE, self.name),
         ):
             if len(values):
-                self.ax_.ecdf(values, color=colour, label=f"{label} ({len(values)} rows)")
+                ax.ecdf(values, color=color, label=f"{label} ({len(values)} rows)")
         if np.isfinite(self.threshold):
-            self.ax_.axvline(self.threshold, color=ORANGE, label="threshold")
-        self.ax_.set(xlabel="score", ylabel="share of rows at or below")
-        self.ax_.legend()
+            ax.axvline(self.threshold, color=ORANGE, label="threshold")
+        ax.set(xlabel="score", ylabel="share of rows at or below")
+        ax.legend()
         return self
 
 
@@ -245,19 +242,19 @@ class EmbeddingDisplay(_Display):
         return cls(groups.at_ranks(np.stack(ranks)).T, clusters).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """The null cluster is grey; classes with too few rows for a quantile are left out."""
-        self.ax_ = new_axes(ax)
+        """Draw clusters, the null cluster in gray; classes with too few rows are left out."""
+        ax = self.ax_ = new_axes(ax)
         known = np.isfinite(self.embedding).all(axis=1)
         lowest, highest = self.embedding.T
         null = known & (self.cluster_of_class < 0)
-        self.ax_.plot(lowest[null], highest[null], "x", color=GREY, label="null cluster")
+        ax.plot(lowest[null], highest[null], "x", color=GREY, label="null cluster")
         member = known & (self.cluster_of_class >= 0)
-        dots = self.ax_.scatter(
+        dots = ax.scatter(
             lowest[member], highest[member], c=self.cluster_of_class[member], cmap="viridis", s=16
         )
         if member.any():
-            self.figure_.colorbar(dots, ax=self.ax_, label="cluster, easiest first")
-        self.ax_.set(xlabel="median score", ylabel="score quantile at 1 - alpha or 0.9")
+            self.figure_.colorbar(dots, ax=ax, label="cluster, easiest first")
+        ax.set(xlabel="median score", ylabel="score quantile at 1 - alpha or 0.9")
         return self
 
 
@@ -270,24 +267,23 @@ class ThresholdsDisplay(_Display):
 
     @classmethod
     def from_predictor(cls, predictor: Any, *, ax: Any = None) -> Self:
-        """Draw what a calibrated predictor learnt."""
+        """Draw the thresholds of a calibrated predictor."""
         return cls(predictor.thresholds_, predictor.class_counts_).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """One point per class; infinite thresholds are marked at the top."""
-        self.ax_ = new_axes(ax)
+        """Draw one point per class; infinite thresholds are marked at the top."""
+        ax = self.ax_ = new_axes(ax)
         finite = np.isfinite(self.thresholds)
-        self.ax_.plot(
+        ax.plot(
             self.counts[finite], self.thresholds[finite], "o", color=BLUE, alpha=0.4, markersize=4
         )
         n_infinite = int((~finite).sum())
         if n_infinite:
             top = self.thresholds[finite].max() if finite.any() else 1.0
-            self.ax_.plot(
-                self.counts[~finite], np.full(n_infinite, top * 1.05), "^", color=ORANGE,
-                label=f"in every set ({n_infinite} classes)",
-            )  # fmt: skip
-            self.ax_.legend()
-        self.ax_.set(xlabel="calibration rows of the class", ylabel="threshold")
-        self.ax_.set_xscale("symlog")
+            label = f"in every set ({n_infinite} classes)"
+            at_top = np.full(n_infinite, top * 1.05)
+            ax.plot(self.counts[~finite], at_top, "^", color=ORANGE, label=label)
+            ax.legend()
+        ax.set(xlabel="calibration rows of the class", ylabel="threshold")
+        ax.set_xscale("symlog")
         return self

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, import_pyarrow, to_numpy
 from evencover.errors import InputError
-from evencover.validation import label_indices
+from evencover.validation import import_pandas, label_indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class PredictionSets:
     def from_sizes(
         cls, sizes: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
     ) -> PredictionSets:
-        """From the number of classes in each row; nothing is checked."""
+        """Make sets from the number of classes in each row, without checks."""
         indptr = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=indptr[1:])
         return cls.from_places(indptr, indices, n_classes, names)
@@ -73,15 +72,14 @@ class PredictionSets:
     def from_places(
         cls, indptr: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
     ) -> PredictionSets:
-        """From where each row's classes begin and end; nothing is checked."""
+        """Make sets from where each row's classes begin and end, without checks."""
         sets = object.__new__(cls)
-        values = {"indptr": indptr, "indices": indices, "n_classes": n_classes}
-        sets.__dict__.update(values, class_names=names)
+        sets.__dict__.update(indptr=indptr, indices=indices, n_classes=n_classes, class_names=names)
         return sets
 
     @classmethod
     def from_mask(cls, mask: Any, class_names: Sequence[str] | None = None) -> PredictionSets:
-        """From an (N, K) matrix that says which classes are in."""
+        """Make sets from an (N, K) boolean matrix."""
         mask = to_numpy(mask)
         if mask.ndim != 2 or mask.dtype != bool:
             raise InputError(
@@ -93,7 +91,7 @@ class PredictionSets:
 
     @classmethod
     def concatenate(cls, parts: Iterable[PredictionSets]) -> PredictionSets:
-        """Rows of all parts, one part after the other."""
+        """Join the rows of all parts, one part after the other."""
         parts = list(parts)
         return cls.from_sizes(
             np.concatenate([part.sizes for part in parts]),
@@ -106,7 +104,7 @@ class PredictionSets:
         return len(self.indptr) - 1
 
     def __getitem__(self, row: Any) -> Any:
-        """The classes of one row (an array), or the sets of several (PredictionSets)."""
+        """Return the classes of one row (an array), or the sets of several (PredictionSets)."""
         if isinstance(row, int | np.integer):
             if not -len(self) <= row < len(self):
                 raise IndexError(f"row {row} of {len(self)}")
@@ -150,7 +148,7 @@ class PredictionSets:
         )
 
     def _repr_html_(self) -> str:
-        """The first rows as a table, for notebooks."""
+        """Show the first rows as a table, for notebooks."""
         first = self[:SHOWN_ROWS]
         lists = first.to_lists(names=self.class_names is not None)
         cells = "".join(
@@ -171,7 +169,7 @@ class PredictionSets:
         return np.diff(self.indptr)
 
     def contains(self, labels: Any) -> Array:
-        """Whether each row's set holds that row's label, an index or a class name (N,).
+        """Test whether each row's set contains that row's label, an index or a class name (N,).
 
         >>> PredictionSets.from_mask([[True, False], [True, False]]).contains([0, 1])
         array([ True, False])
@@ -183,20 +181,19 @@ class PredictionSets:
         return found
 
     def to_mask(self) -> Array:
-        """The (N, K) boolean matrix."""
+        """Return the (N, K) boolean matrix."""
         mask = np.zeros((len(self), self.n_classes), dtype=bool)
         mask[np.repeat(np.arange(len(self)), self.sizes), self.indices] = True
         return mask
 
     def to_lists(self, *, names: bool = False) -> list[list[Any]]:
-        """Each row's classes as a list of indices, or of class names."""
+        """List each row's classes, as indices or class names."""
         if names and self.class_names is None:
             raise InputError("These sets have no class names; use names=False.")
         flat: list[Any] = self.indices.tolist()
         if names and self.class_names is not None:
             flat = [self.class_names[index] for index in flat]
-        bounds = self.indptr.tolist()
-        return [flat[a:b] for a, b in pairwise(bounds)]
+        return [flat[a:b] for a, b in pairwise(self.indptr.tolist())]
 
     def to_arrow(self) -> Any:
         """Build an Arrow table with one row per set; needs pyarrow.
@@ -215,11 +212,16 @@ class PredictionSets:
 
         It has the index of the frame that the sets were predicted from.
         """
-        return _import("pandas").DataFrame(self._columns(), index=self.index)
+        return import_pandas("to_pandas").DataFrame(self._columns(), index=self.index)
 
     def to_polars(self) -> Any:
         """Build a polars data frame with the columns of `to_arrow`."""
-        polars = _import("polars")
+        try:
+            import polars
+        except ImportError:
+            raise InputError(
+                "to_polars needs polars; install it with 'pip install polars'."
+            ) from None
         kind = polars.Int32 if self.class_names is None else polars.String
         return polars.DataFrame(self._columns(), schema_overrides={"set": polars.List(kind)})
 
@@ -234,7 +236,7 @@ class PredictionSets:
 
 
 def decreasing_within_rows(sizes: IntArray, values: FloatArray) -> IntArray:
-    """The order in which each row's values decrease; equal ones stay as they are.
+    """Find the order in which each row's values decrease; equal ones stay as they are.
 
     `values` are those of all rows, one row after the other, `sizes` how many each row has. Rows
     of about the same size are sorted together: 2 to 5 times as fast as all values at once.
@@ -259,17 +261,7 @@ SHOWN_ROWS, SHOWN_CLASSES = 10, 8  # of a notebook's table
 
 
 def _shown(members: list[Any]) -> str:
-    """The classes of a set, a few of many, as HTML. Names may have commas, so dots part them."""
+    """Show some classes of a set as HTML, separated by dots because names may have commas."""
     text = " · ".join(map(str, members[:SHOWN_CLASSES]))
     more = len(members) - SHOWN_CLASSES
     return escape(text) + (f" · {more} more" if more > 0 else "")
-
-
-def _import(library: str) -> Any:
-    """An optional library, or a sentence that says how to get it."""
-    try:
-        return import_module(library)
-    except ImportError:
-        raise InputError(
-            f"to_{library} needs {library}; install it with 'pip install {library}'."
-        ) from None

@@ -1,11 +1,13 @@
-"""A tree of classes, and sets in its words: "3 warblers, all owls" instead of twenty names."""
+"""Hierarchies of classes, and sets in their words: "3 warblers, all owls"."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +20,7 @@ MOST_PARTS = 4
 
 
 class Part(NamedTuple):
-    """A node of the tree that stands for some classes of a set, or all of its own.
-
-    ``n_members`` of its ``n_classes`` classes are in the set; a single class is a node of its own.
-    """
+    """A node of the hierarchy; ``n_members`` of its ``n_classes`` classes are in a set."""
 
     name: str
     n_members: int
@@ -29,14 +28,14 @@ class Part(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How it is read: a class by its name, a node as "3 warblers" or "all owls"."""
+        """A class by its name, a node as "3 warblers" or "all owls"."""
         if self.n_classes == 1:
             return self.name
         return f"{'all' if self.n_members == self.n_classes else self.n_members} {self.name}"
 
 
 class Taxonomy:
-    """A tree whose leaves are the classes.
+    """A hierarchy whose leaves are the classes.
 
     Parameters
     ----------
@@ -63,7 +62,6 @@ class Taxonomy:
         if len(set(self.class_names)) != len(self.class_names):
             raise InputError("A taxonomy needs classes whose names differ. Got a name twice.")
         self.parent = _parents(chains)
-        _refuse_cycles(self.parent)
         is_group = set(self.parent.values())
         inner = next((name for name in self.class_names if name in is_group), None)
         if inner is not None:
@@ -75,25 +73,21 @@ class Taxonomy:
             )
         # Each class's nodes from wide to narrow; the last is the class itself.
         self._paths = [_path(name, self.parent) for name in self.class_names]
-        self._sizes: dict[str, int] = {}
-        for path in self._paths:
-            for node in path:
-                self._sizes[node] = self._sizes.get(node, 0) + 1
+        self._sizes = Counter(node for path in self._paths for node in path)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], class_names: Sequence[str] | None) -> Taxonomy:
-        """From a table of text (.csv, .tsv): in each line a class, then its groups, narrow to wide.
+        """Read a text table (.csv, .tsv): in each line a class, then its groups, narrow to wide.
 
-        Empty cells at the end of a line are passed over. A first line that names no class is taken
-        for a header.
+        Empty cells are skipped. A first line that names no class is taken for a header.
         """
         if class_names is None:
             raise InputError("A taxonomy needs class names, and the data have none.")
         path = Path(path)
-        if not path.is_file():
-            raise InputError(f"Cannot read '{path}': there is no such file.")
         try:
             text = path.read_text("utf-8-sig")
+        except FileNotFoundError:
+            raise InputError(f"Cannot read '{path}': there is no such file.") from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"Cannot read '{path}': {error}.") from None
         tabs = path.suffix.lower() == ".tsv" or "\t" in text.partition("\n")[0]
@@ -140,7 +134,11 @@ class Taxonomy:
         members = sorted({int(index) for index in classes})
         open_parts = self._below(members, 0)
         while True:
-            places = [place for place, part in enumerate(open_parts) if self._splits(*part)]
+            places = [
+                place
+                for place, part in enumerate(open_parts)
+                if 1 < len(part[1]) < self._size(*part)
+            ]
             for place in sorted(places, key=lambda place: -self._size(*open_parts[place])):
                 depth, own = open_parts[place]
                 finer = self._below(own, depth + 1)
@@ -148,22 +146,21 @@ class Taxonomy:
                     open_parts[place : place + 1] = finer
                     break
             else:
-                return self._at_most(most, [self._part(*each) for each in open_parts])
-
-    def _at_most(self, most: int, parts: list[Part]) -> list[Part]:
+                break
+        parts = [self._part(*each) for each in open_parts]
         if len(parts) <= most:
             return parts
-        largest = sorted(range(len(parts)), key=lambda place: -parts[place].n_members)
-        kept = [parts[place] for place in sorted(largest[: most - 1])]
-        n_others = sum(part.n_members for part in parts) - sum(part.n_members for part in kept)
+        largest = sorted(parts, key=lambda part: -part.n_members)[: most - 1]
+        kept = [part for part in parts if part in largest]
+        n_others = len(members) - sum(part.n_members for part in kept)
         return [*kept, Part("others" if kept else "classes", n_others, len(self.class_names))]
 
     def describe(self, classes: Iterable[int], most: int = MOST_PARTS) -> str:
-        """The parts of one set in words; "nothing" if it is empty."""
+        """Describe one set in words; "nothing" if it is empty."""
         return ", ".join(part.text for part in self.parts(classes, most)) or "nothing"
 
     def describe_sets(self, sets: PredictionSets, most: int = MOST_PARTS) -> list[str]:
-        """Each row's set in words."""
+        """Describe each row's set in words."""
         if sets.n_classes != len(self.class_names):
             raise InputError(
                 f"The taxonomy has {len(self.class_names)} classes, and the sets {sets.n_classes}."
@@ -171,35 +168,28 @@ class Taxonomy:
         return [self.describe(members, most) for members in sets]
 
     def __repr__(self) -> str:
-        """Differs between taxonomies that differ: a folder of sets goes by it."""
+        """Include a digest: a folder of sets records it."""
         content = hashlib.blake2b(repr(self._paths).encode("utf-8", "replace"), digest_size=8)
         return f"<Taxonomy of {len(self.class_names)} classes, {content.hexdigest()}>"
 
-    # ---- the way down ------------------------------------------------------------------------
-
     def _below(self, members: list[int], depth: int) -> list[tuple[int, list[int]]]:
-        """Members by the node that they share at this depth, in the order of the classes."""
+        """Group members by the node that they share at this depth, in the order of the classes."""
         groups: dict[str, list[int]] = {}
         for index in members:
-            path = self._paths[index]
-            groups.setdefault(path[min(depth, len(path) - 1)], []).append(index)
+            groups.setdefault(self._node(depth, index), []).append(index)
         return [(depth, own) for own in groups.values()]
 
-    def _node(self, depth: int, own: list[int]) -> str:
-        path = self._paths[own[0]]
+    def _node(self, depth: int, index: int) -> str:
+        path = self._paths[index]
         return path[min(depth, len(path) - 1)]
 
     def _size(self, depth: int, own: list[int]) -> int:
-        return self._sizes[self._node(depth, own)]
-
-    def _splits(self, depth: int, own: list[int]) -> bool:
-        """Whether a part could be said more precisely."""
-        return 1 < len(own) < self._size(depth, own)
+        return self._sizes[self._node(depth, own[0])]
 
     def _part(self, depth: int, own: list[int]) -> Part:
         if len(own) == 1:
             return Part(self.class_names[own[0]], 1, 1)
-        return Part(self._node(depth, own), len(own), self._size(depth, own))
+        return Part(self._node(depth, own[0]), len(own), self._size(depth, own))
 
 
 def _parents(chains: Iterable[Sequence[str]]) -> dict[str, str]:
@@ -212,20 +202,12 @@ def _parents(chains: Iterable[Sequence[str]]) -> dict[str, str]:
                     f"Every node of a taxonomy has one group. Got {parent[child]!r} and {group!r} "
                     f"for {child!r}."
                 )
+    try:
+        tuple(TopologicalSorter({child: [group] for child, group in parent.items()}).static_order())
+    except CycleError as error:
+        node = error.args[1][0]
+        raise InputError(f"A taxonomy has no cycles. Got {node!r} among its own groups.") from None
     return parent
-
-
-def _refuse_cycles(parent: dict[str, str]) -> None:
-    done: set[str] = set()
-    for start in parent:
-        seen: list[str] = []
-        node = start
-        while node in parent and node not in done:
-            if node in seen:
-                raise InputError(f"A taxonomy has no circles. Got {node!r} among its own groups.")
-            seen.append(node)
-            node = parent[node]
-        done.update(seen)
 
 
 def _path(name: str, parent: dict[str, str]) -> list[str]:

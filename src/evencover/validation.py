@@ -462,10 +462,10 @@ def raise_unknown(kind: str, value: Any, known: Iterable[str]) -> NoReturn:
     raise InputError(f"Unknown {kind} {value!r}. Choose one of {', '.join(known)}{hint}")
 
 
-def import_pandas() -> Any:
-    """The optional dependency of `to_frame`, or a sentence that says how to get it."""
+def import_pandas(what: str = "to_frame") -> Any:
+    """Import pandas for a method, or raise with install instructions."""
     try:
         import pandas
     except ImportError:
-        raise InputError("to_frame needs pandas; install it with 'pip install pandas'.") from None
+        raise InputError(f"{what} needs pandas; install it with 'pip install pandas'.") from None
     return pandas

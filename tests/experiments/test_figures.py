@@ -56,11 +56,10 @@ def test_curves_are_the_means_and_bands_1_96_standard_errors(results, exact):
     np.testing.assert_allclose(floor.get_ydata(), [row["covgap_noise_floor"] for row in rows])
 
 
-def test_a_study_without_randomised_variants_has_no_figure_of_them(tuned):
+def test_the_heat_map_holds_every_gamma_and_m(tuned, tmp_path):
     assert draw_curves(tuned, "mine", exact=True) is None
-
-
-def test_the_heat_map_holds_every_gamma_and_m(tuned):
+    paths = write_heatmaps(tuned, tmp_path, metric="avg_size")
+    assert [path.name for path in paths] == ["mine-softmax-avg_size-heatmap.png"]
     figure = draw_heatmap(tuned, "mine", "softmax")
     first, second = figure.axes[:2]
     assert [ax.get_title() for ax in (first, second)] == ["n_avg = 20", "n_avg = 40"]
@@ -93,23 +92,18 @@ def test_files_by_ending(small, tmp_path, ending, start):
     assert all(path.read_bytes().startswith(start) for path in paths)
 
 
-def test_randomised_variants_have_a_figure_of_their_own(make_grid, tmp_path):
+def test_randomized_variants_have_a_figure_of_their_own(make_grid, tmp_path):
     paths = write_figures(run(make_grid(scores=["softmax"], repetitions=2)), tmp_path)
-    assert [path.stem for path in paths] == ["mine", "mine-randomised", "mine-classes"]
+    assert [path.stem for path in paths] == ["mine", "mine-randomized", "mine-classes"]
 
 
-def test_heat_maps_are_written(tuned, tmp_path):
-    paths = write_heatmaps(tuned, tmp_path, metric="avg_size")
-    assert [path.name for path in paths] == ["mine-softmax-avg_size-heatmap.png"]
-
-
-def test_what_cannot_be_drawn_is_said(small, tmp_path):
-    with pytest.raises(InputError, match="no gamma x M grid to draw"):
-        write_heatmaps(small, tmp_path)
-    with pytest.raises(InputError, match="Unknown metric"):
-        write_heatmaps(small, tmp_path, metric="size")
-    with pytest.raises(InputError, match="Unknown format 'gif'"):
-        write_figures(small, tmp_path, "gif")
+def test_unsuitable_figures_are_rejected(small, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="it is a file, not a folder"):
-        write_figures(small, tmp_path / "file")
+    for draw, arguments in (
+        (write_heatmaps, (tmp_path,)),
+        (write_heatmaps, (tmp_path, "png", "size")),
+        (write_figures, (tmp_path, "gif")),
+        (write_figures, (tmp_path / "file",)),
+    ):
+        with pytest.raises(InputError):
+            draw(small, *arguments)

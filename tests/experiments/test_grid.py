@@ -33,47 +33,55 @@ def test_the_paper_s_grid_is_the_paper_s():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "name"),
     [
-        ("datasets = ['languages']\ncolour = 1", "Unknown key in .* 'colour'"),
-        ("n_avg = [10]", "must have the key 'datasets'"),
-        ("datasets = [", "it is not TOML"),
-        ("datasets = 'languages'", "'datasets' of a grid must be a list"),
-        ("datasets = []", "'datasets' of a grid must be a list with entries"),
-        ("datasets = ['imagnet']", "Unknown data set 'imagnet'.*did you mean 'imagenet'"),
-        ("datasets = ['gone.npz']", "there is no such file"),
-        ("datasets = ['languages', 'languages']", "different names. Got 'languages' twice"),
-        ("datasets = [{twin = 'imagenet', rows = 3}]", "Unknown key of a data set 'rows'"),
-        ("datasets = [{name = 'x'}]", "must have the key 'path' or 'twin'"),
-        ("datasets = [{twin = 'x'}]", "Unknown twin 'x'"),
-        ("datasets = [3]", "must be a name, a path, a table"),
-        ("datasets = ['languages']\nmethods = ['clusterd']", "did you mean 'clustered'"),
-        ("datasets = ['languages']\nmethods = [{name = 'clustered', gama = 1}]", "'gama'"),
-        ("datasets = ['languages']\nmethods = [{name = 'clustered', alpha = 0.2}]", "decides"),
-        ("datasets = ['languages']\nmethods = ['standard', 'standard']", "twice"),
-        ("datasets = ['languages']\nscores = ['apps']", "Unknown score 'apps'"),
-        ("datasets = ['languages']\nscores = [{name = 'raps', lam = 1}]", "does not take"),
-        ("datasets = ['languages']\nn_avg = [0]", "'n_avg' parameter"),
-        ("datasets = ['languages']\nn_avg = 10", "'n_avg' of a grid must be a list"),
-        ("datasets = ['languages']\nalpha = 1", "'alpha' parameter of a grid"),
-        ("datasets = ['languages']\nrepetitions = 0", "'repetitions' parameter"),
-        ("datasets = ['languages']\nsampling = 'rndom'", "did you mean 'random'"),
-        ("datasets = ['languages']\nseed = -1", "'random_state' parameter of a grid"),
-        ("datasets = ['languages']\nexact = 'yes'", "'exact'"),
-        ("datasets = ['languages']\nscale = 0", "'scale' parameter"),
+        ("n_avg = [10]", "'datasets'"),
+        ("datasets = [", "TOML"),
+        *(
+            (f"datasets = {value}", name)
+            for value, name in [
+                ("'languages'", "'datasets'"),
+                ("[]", "'datasets'"),
+                ("['imagnet']", "'imagenet'"),
+                ("['gone.npz']", "gone.npz"),
+                ("['languages', 'languages']", "'languages' twice"),
+                ("[{twin = 'imagenet', rows = 3}]", "'rows'"),
+                ("[{name = 'x'}]", "'path' or 'twin'"),
+                ("[{twin = 'x'}]", "'x'"),
+                ("[3]", "int"),
+            ]
+        ),
+        *(
+            (f"datasets = ['languages']\n{line}", name)
+            for line, name in [
+                ("colour = 1", "'colour'"),
+                ("methods = ['clusterd']", "'clustered'"),
+                ("methods = [{name = 'clustered', gama = 1}]", "'gama'"),
+                ("methods = [{name = 'clustered', alpha = 0.2}]", "'alpha'"),
+                ("methods = ['standard', 'standard']", "twice"),
+                ("scores = ['apps']", "'apps'"),
+                ("scores = [{name = 'raps', lam = 1}]", "lam"),
+                ("n_avg = [0]", "'n_avg'"),
+                ("n_avg = 10", "'n_avg'"),
+                ("alpha = 1", "'alpha'"),
+                ("repetitions = 0", "'repetitions'"),
+                ("sampling = 'rndom'", "'random'"),
+                ("seed = -1", "'random_state'"),
+                ("exact = 'yes'", "'exact'"),
+                ("scale = 0", "'scale'"),
+            ]
+        ),
     ],
 )
-def test_what_is_wrong_is_said(text, message, tmp_path):
-    with pytest.raises(InputError, match=message) as caught:
+def test_bad_grids_are_rejected(text, name, tmp_path):
+    with pytest.raises(InputError, match=name):
         grid_of(text, tmp_path)
-    assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_grid_is_refused():
-    with pytest.raises(InputError, match=r"Unknown grid 'papr'.*did you mean 'paper'"):
-        Grid.from_toml("papr")
-    with pytest.raises(InputError, match="there is no such file"):
-        Grid.from_toml("nowhere.toml")
+@pytest.mark.parametrize("grid", ["papr", "nowhere.toml"])
+def test_an_unknown_grid_is_rejected(grid):
+    with pytest.raises(InputError, match=grid):
+        Grid.from_toml(grid)
 
 
 def test_paths_begin_at_the_grid_s_folder(tmp_path, data):

@@ -124,9 +124,9 @@ def test_without_pyarrow_there_is_the_csv(make_grid, tmp_path, monkeypatch):
 
 
 def test_another_configuration_is_refused(folder, make_grid):
-    with pytest.raises(InputError, match=r"another configuration \(its seed differs\)"):
+    with pytest.raises(InputError, match="its seed"):
         run(make_grid(seed=8), folder)
-    with pytest.raises(InputError, match="its n_avg and repetitions differ"):
+    with pytest.raises(InputError, match="n_avg and repetitions"):
         run(make_grid(n_avg=[10], repetitions=2), folder)
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_part_is_computed_again(make_grid, tmp_path, damage):
     whole = part.read_bytes()
     part.write_bytes(whole.replace(b"1", b"2") if damage is None else damage)
     scores.write_bytes(scores.read_bytes()[:100])
-    with pytest.raises(InputError, match=r"Cannot read '.*json': it is damaged; run the study"):
+    with pytest.raises(InputError, match="damaged"):
         Results.load(tmp_path / "out")
     run(grid, tmp_path / "out")
     assert part.read_bytes() == whole
@@ -163,18 +163,18 @@ def test_a_study_has_one_writer_at_a_time(make_grid, tmp_path):
 
 def test_folders_of_other_things_are_left_alone(make_grid, tmp_path):
     (tmp_path / "thesis.txt").write_text("all my work")
-    with pytest.raises(InputError, match="must be a new or empty folder, or a folder of results"):
+    with pytest.raises(InputError, match="empty folder"):
         run(make_grid(), tmp_path)
-    with pytest.raises(InputError, match="it is a file, not a folder"):
+    with pytest.raises(InputError, match="is a file"):
         run(make_grid(), tmp_path / "thesis.txt")
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_what_is_no_study_cannot_be_loaded(tmp_path):
-    with pytest.raises(InputError, match="must be a folder of results"):
-        Results.load(tmp_path)
-    (tmp_path / "configuration.json").write_text("{}")
-    with pytest.raises(InputError, match="not the configuration of a study"):
+@pytest.mark.parametrize("text", [None, "{}"])
+def test_folders_without_a_study_cannot_be_loaded(tmp_path, text):
+    if text is not None:
+        (tmp_path / "configuration.json").write_text(text)
+    with pytest.raises(InputError):
         Results.load(tmp_path)
 
 

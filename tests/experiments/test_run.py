@@ -43,24 +43,6 @@ def split(data, n_avg, repetition):
     return calibration, test
 
 
-@pytest.mark.parametrize("method", ["standard", "classwise", "clustered"])
-@pytest.mark.parametrize(("n_avg", "repetition"), [(10, 0), (20, 2)])
-def test_softmax_is_what_fit_and_evaluate_give(results, data, method, n_avg, repetition):
-    calibration, test = split(data, n_avg, repetition)
-    assert len(calibration) == n_avg * 12
-    predictor = make_predictor(method, random_state=SEED + repetition)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvencoverWarning)
-        predictor.fit(data.rows[calibration], data.labels[calibration], ids=calibration)
-    report = predictor.evaluate(data.rows[test], data.labels[test], ids=test)
-    row = find(
-        results, score="softmax", method=method, n_avg=n_avg, repetition=repetition, exact=False
-    )
-    assert report.metrics().items() <= row.items()
-    assert row["n_calibration"] == len(calibration)
-    assert row["n_validation"] == len(test)
-
-
 @pytest.mark.parametrize("score", list(SCORES))
 @pytest.mark.parametrize("method", ["standard", "classwise", "clustered"])
 @pytest.mark.parametrize("exact", [False, True])
@@ -198,7 +180,7 @@ def test_balanced_sampling_takes_as_many_of_each_class(make_grid, data):
 
 def test_too_large_sizes_are_left_out_with_a_note(make_grid):
     grid = make_grid(n_avg=[10, 75, 80], scores=["softmax"], methods=["standard"])
-    with pytest.warns(EvencoverWarning, match="900 rows of 12 classes.*n_avg = 75, 80, which is"):
+    with pytest.warns(EvencoverWarning, match="n_avg = 75, 80"):
         found = run(grid)
     assert {row["n_avg"] for row in found.records} == {10}
 
@@ -229,19 +211,10 @@ def test_a_method_of_one_s_own_is_in_the_table(make_grid):
             limits = super()._calibrate(rows)
             return Thresholds(np.full_like(limits.upper, np.inf))
 
-    # With both variants: what it does to the thresholds is done to the randomised ones, too.
+    # With both variants: what it does to the thresholds is done to the randomized ones, too.
     found = run(make_grid(methods=[Everything()], scores=["aps"]))
     assert all(row["avg_size"] == 12 for row in found.records)
     assert {row["method"] for row in found.records} == {"everything"}
-
-
-def test_the_frame_has_a_row_per_record(results):
-    assert len(results.to_frame()) == len(results.records)
-
-
-def test_grids_of_the_documentation_run():
-    grid = Grid(datasets=[{"twin": "cifar-100", "scale": 0.1}], n_avg=[10], repetitions=2)
-    assert all(row["simulated"] for row in run(grid).records)
 
 
 def test_labels_go_by_id_and_values_per_class_by_name(data, tmp_path):

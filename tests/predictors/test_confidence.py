@@ -142,7 +142,7 @@ def test_compare_gives_it_to_those_that_can(simulate):
     assert sure.pick.method == "standard"  # pooled makes no such promise
     assert sure.note(sure.candidates[1]) == "no confidence"
     assert "No guarantee for one calibration set: pooled with softmax." in sure.reason
-    with pytest.raises(InputError, match="no method here can promise"):
+    with pytest.raises(InputError, match="'confidence'"):
         compare(rows, labels, methods=["pooled"], scores=["softmax"], confidence=0.9)
 
 

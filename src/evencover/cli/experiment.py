@@ -79,7 +79,7 @@ def table(
     metrics
         Some of {study_metrics}, separated by commas; by default the paper's, the first two.
     exact
-        Show the randomised variants.
+        Show the randomized variants.
     output
         Write to this file instead of the terminal.
     force

@@ -1,4 +1,4 @@
-"""Which rows calibrate in one repetition; all others test, validate or train."""
+"""compare(): methods and scores on repeated random splits of one labeled data set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score, score_names
 from evencover.validation import align_classes, real_number, whole_number
 
-# What is compared unless something else is asked for; "all" is everything there is.
 DEFAULT_METHODS = ("standard", "classwise", "clustered", "pooled")
 DEFAULT_SCORES = ("softmax", "aps", "raps")
 
@@ -46,35 +45,35 @@ def compare(
     max_size: float | None = None,
     min_coverage: float | None = None,
 ) -> Comparison:
-    """Compare methods and scores on repeated random splits of one labelled data set.
+    """Compare methods and scores on repeated random splits of one labeled data set.
 
     Parameters
     ----------
     probabilities
-        (N, K) array-like or the path of a file; it is read twice.
+        (N, K) array-like or the path of a file; it is read three times for each temperature.
     labels
         (N,) class indices; may come with the file.
     methods, scores
-        What to compare: names, or predictors and scores with parameters of their own (a
-        predictor's alpha, score and random_state are replaced), or "all" there are.
+        Names, predictors and scores with parameters of their own (a predictor's alpha, score and
+        random_state are replaced), or "all".
     alpha
-        The level.
+        Target miscoverage.
     confidence
-        For methods that can promise it: coverage of at least 1 - alpha with this probability over
-        calibrations. The others stay as they are.
+        For methods that can guarantee it: coverage of at least 1 - alpha with this probability over
+        calibration sets. The others stay as they are.
     n_splits
-        How many times the rows are split; at least 2.
+        Number of splits, at least 2.
     calibration_fraction, n_per_class
-        How many rows calibrate: a share of all (one half by default), or this many of each class
-        (one number for all, or one per class, by name or in their order), leaving a row to test
-        on to every class that has two.
+        Calibration rows: a fraction of all (one half by default), or this many of each class (one
+        number for all, or one per class, by name or in their order). Every class that has two rows
+        keeps one to test on.
     from_logits, temperature, random_state
         As for predictors.
     temperatures
-        Several of them, for logits: every method and score is tried with each.
+        Temperatures to try with every method and score; for logits.
     max_size, min_coverage
-        Recommend only candidates whose sets have at most this many classes on average, and that
-        cover at least this share of all rows.
+        Recommend only candidates with at most this average set size, and at least this coverage of
+        all rows.
 
     >>> from evencover.data import load_languages
     >>> p, y, _ = load_languages()
@@ -82,19 +81,28 @@ def compare(
     >>> result.pick.method
     'clustered'
     """
-    level = exact_fraction(alpha, "compare")
+    level = float(exact_fraction(alpha, "compare"))
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
-    predictors = [make_predictor(each) for each in _all_if(methods, methods_for_all)]
-    predictors = _with_confidence(predictors, confidence)
-    scores = _all_if(scores, score_names)
-    if not predictors or not scores:
+    limits = {"max_size": max_size, "min_coverage": min_coverage}
+    for name, limit in limits.items():
+        if limit is not None:
+            limits[name] = real_number(limit, name, "compare", 0)
+    predictors = [make_predictor(each) for each in _listed(methods, methods_for_all)]
+    if confidence is not None:
+        predictors = _with_confidence(predictors, confidence)
+    known = [make_score(each) for each in _listed(scores, score_names)]
+    if not predictors or not known:
         raise InputError("There must be at least one method and one score to compare. Got none.")
     source = as_source(probabilities, labels)
-    known = [make_score(score) for score in scores]
-    every = _temperatures(temperature, temperatures, source, from_logits)
-    scored = {
-        each: ScoredRows(
+    if n_per_class is not None and not isinstance(n_per_class, int | np.integer):
+        names = source.class_names
+        n_per_class = align_classes(n_per_class, names, source.n_classes, "n_per_class")
+    splits: list[IntArray] = []
+    candidates: list[Candidate] = []
+    all_temperatures = _temperatures(temperature, temperatures, source, from_logits)
+    for each in all_temperatures:
+        rows = ScoredRows(
             source,
             known,
             from_logits=from_logits,
@@ -102,50 +110,33 @@ def compare(
             random_state=seed,
             with_ranks=any("ranks" in predictor.needs for predictor in predictors),
         )
-        for each in every
-    }
-    rows = scored[every[0]]
-    if n_per_class is not None and not isinstance(n_per_class, int | np.integer):
-        names = source.class_names
-        n_per_class = align_classes(n_per_class, names, source.n_classes, "n_per_class")
-    splits = [
-        calibration_split(
-            rows.labels,
-            seed,
-            place,
-            calibration_fraction=calibration_fraction,
-            n_per_class=n_per_class,
-        )
-        for place in range(n_splits)
-    ]
-    if min(len(rows.labels) - len(split) for split in splits) == 0:
-        raise InputError(
-            f"There must be rows left to test on. Got {len(rows.labels)} rows, which all calibrate."
-        )
-    note_repeated_rows(source)
-    candidates = [
-        candidate
-        for each, own in scored.items()
-        for candidate in _tried(
-            own, predictors, alpha, splits, seed, "" if len(every) == 1 else f" at T = {each:g}"
-        )
-    ]
+        if not splits:
+            share: dict[str, Any] = {
+                "calibration_fraction": calibration_fraction,
+                "n_per_class": n_per_class,
+            }
+            splits = [calibration_split(rows.labels, seed, n, **share) for n in range(n_splits)]
+            if max(map(len, splits)) == len(rows.labels):
+                raise InputError(
+                    "There must be rows left to test on. "
+                    f"Got {len(rows.labels)} rows, which all calibrate."
+                )
+            note_repeated_rows(source)
+        suffix = "" if len(all_temperatures) == 1 else f" at T = {each:g}"
+        candidates += _try_all(rows, predictors, alpha, splits, seed, suffix)
     n_calibration = int(np.mean([len(split) for split in splits]))
     return Comparison(
         tuple(candidates),
-        float(level),
+        level,
         n_splits,
         n_calibration,
         len(rows.labels) - n_calibration,
-        max_size if max_size is None else real_number(max_size, "max_size", "compare", 0),
-        min_coverage
-        if min_coverage is None
-        else real_number(min_coverage, "min_coverage", "compare", 0),
-        confidence if confidence is None else float(exact_fraction(confidence, "compare")),
+        **limits,
+        confidence=None if confidence is None else float(exact_fraction(confidence, "compare")),
     )
 
 
-def _tried(
+def _try_all(
     rows: ScoredRows,
     predictors: Sequence[BasePredictor],
     alpha: Alpha,
@@ -153,38 +144,41 @@ def _tried(
     seed: int,
     suffix: str,
 ) -> list[Candidate]:
-    """Every method with every score on the same splits; `suffix` is added to the score's name."""
-    all_scores, n_splits = list(rows.test_scores), len(splits)
-    pairs = list(product(all_scores, predictors))
-    name_of_method = dict(zip(predictors, _names(predictors, "method"), strict=True))
-    name_of_score = dict(zip(all_scores, _names(all_scores, "name"), strict=True))
+    """Try every method with every score on the same splits; `suffix` ends the score's name."""
+    scores, n_splits = list(rows.test_scores), len(splits)
+    methods = zip(predictors, _names(predictors, "method"), strict=True)
+    pairs = list(product(zip(scores, _names(scores, "name"), strict=True), methods))
     tests = [other_rows(split, len(rows.labels)) for split in splits]
 
     def trial(job: tuple[Score, BasePredictor, int]) -> Trial:
-        score, predictor, place = job
-        fitted = predictor.with_params(alpha=alpha, score=score, random_state=seed + place)
-        rows.calibrate(fitted, score, splits[place])
-        return Trial(score, fitted, tests[place])
+        score, predictor, number = job
+        fitted = predictor.with_params(alpha=alpha, score=score, random_state=seed + number)
+        rows.calibrate(fitted, score, splits[number])
+        return Trial(score, fitted, tests[number])
 
-    trials = fit_all(trial, [(*pair, place) for pair in pairs for place in range(n_splits)])
+    jobs = [(score, method, n) for (score, _), (method, _) in pairs for n in range(n_splits)]
+    trials = fit_all(trial, jobs)
     reports = [CoverageReport.from_tally(tally, alpha) for tally in rows.tally(trials)]
     found = costs(rows, trials, [report.avg_size for report in reports])
     return [
         Candidate(
-            name_of_method[predictor],
-            name_of_score[score] + suffix,
+            method,
+            score + suffix,
             tuple(reports[first : first + n_splits]),
             tuple(found[first : first + n_splits]),
             getattr(predictor, "confidence", None) is not None,
+            "marginal_coverage" if predictor.aims_at_average else "macro_coverage",
         )
-        for first, (score, predictor) in zip(range(0, len(trials), n_splits), pairs, strict=True)
+        for first, ((_, score), (predictor, method)) in zip(
+            range(0, len(trials), n_splits), pairs, strict=True
+        )
     ]
 
 
 def _temperatures(
     temperature: float, several: Sequence[float] | None, source: Source, from_logits: bool
 ) -> list[float]:
-    """The temperatures to try, each once."""
+    """Check the temperatures to try, each once."""
     if several is None:
         return [real_number(temperature, "temperature", "compare", 0, open_low=True)]
     if not (from_logits if source.logits is None else source.logits):
@@ -198,24 +192,20 @@ def _temperatures(
     return list(dict.fromkeys(found))
 
 
-def _all_if(wanted: Sequence[Any] | str, names: Callable[[], list[str]]) -> Sequence[Any]:
-    """The names there are for "all"; a single name is a list of one."""
+def _listed(wanted: Sequence[Any] | str, names: Callable[[], list[str]]) -> Sequence[Any]:
+    """List all names for "all", and a single name as one."""
     if wanted == "all":
         return names()
     return [wanted] if isinstance(wanted, str) else wanted
 
 
-def _with_confidence(
-    predictors: list[BasePredictor], confidence: Alpha | None
-) -> list[BasePredictor]:
-    """The predictors, with this confidence where they have one."""
-    if confidence is None:
-        return predictors
+def _with_confidence(predictors: list[BasePredictor], confidence: Alpha) -> list[BasePredictor]:
+    """Set this confidence where a method has the parameter."""
     able = [each for each in predictors if "confidence" in each.get_params()]
     if not able:
         raise InputError(
             "The 'confidence' parameter of compare must be None, because no method here can "
-            f"promise coverage for one calibration. Got {confidence!r} instead."
+            f"guarantee coverage for one calibration set. Got {confidence!r} instead."
         )
     return [
         each.with_params(confidence=confidence) if each in able else each for each in predictors

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from math import ceil, sqrt
 from typing import Any
 
@@ -28,7 +26,6 @@ from evencover.validation import class_labels, whole_number
 SIZE_NUMBERS = 1 << 24
 # The paper's boundaries, in examples per class at alpha = 0.1.
 VERY_FEW, MANY, PLENTY = 10, 75, 100
-BALANCED = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,16 +35,14 @@ class Recommendation:
     Attributes
     ----------
     method, score
-        What to use.
-    regime
-        Where the data stand in the paper's scheme: "extremely low", "low", "high" or
-        "extremely high".
-    paper_method
-        What the paper, which knows STANDARD, CLASSWISE and CLUSTERED, advises there.
+        The recommended ones.
+    regime, paper_method
+        The paper's regime of the data, from "extremely low" to "extremely high", and its advice
+        there among STANDARD, CLASSWISE and CLUSTERED.
     why, expect, would_change
-        The reason, what it will be like, and what would change the advice.
+        Reasons, expectations, and conditions for other advice.
     n_rows, n_classes, examples_per_class, smallest_class, class_balance
-        What the labels look like; the balance is the paper's metric, 1 for equal classes.
+        A summary of the labels; the balance is the paper's metric, 1 for equal classes.
     expected_sizes
         Mean set sizes to expect by method, where probabilities were given.
     """
@@ -67,7 +62,7 @@ class Recommendation:
     expected_sizes: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, ready for JSON."""
+        """Return every field, ready for JSON."""
         return asdict(self)
 
     def _repr_html_(self) -> str:
@@ -100,18 +95,18 @@ def recommend(
     Parameters
     ----------
     probabilities
-        (N, K) array-like or the path of a file with the calibration rows. With them the advice
-        says how large sets will be. The labels alone will do, too, in their place.
+        (N, K) array-like or the path of a file with the calibration rows; with them the advice
+        includes set sizes. The labels alone may take their place.
     labels
         (N,) class indices of the calibration rows; may come with the file.
     n_classes
         The number of classes K, if only labels are given; by default one more than the largest.
     alpha
-        The level. The paper's boundaries hold for 0.1; they move with 1/alpha, because what
-        counts is the number of rows that a class may miss.
+        Target miscoverage. The paper's boundaries hold for 0.1; they move with 1/alpha, because
+        what counts is the number of rows that a class may miss.
     confidence
-        If coverage is to be at least 1 - alpha with this probability over calibrations, the advice
-        is a method that can promise it.
+        Recommend a method that guarantees coverage of at least 1 - alpha with this probability over
+        calibration sets.
     from_logits
         The rows hold logits.
 
@@ -130,25 +125,30 @@ def recommend(
     else:
         source = as_source(probabilities, labels)
         require_labels(source, "Advice")
-        rows, indices = _some_rows(source)
         n_classes = source.n_classes
-        read = partial(as_source, logits=source.logits)
-        sizes = _sizes(rows, indices, alpha, confidence, from_logits, read)
+        indices, sizes = _labels_and_sizes(source, alpha, confidence, from_logits)
     counts = np.bincount(indices, minlength=n_classes)
     regime = _regime(counts, level)
     paper_method = _paper_method(counts, alpha, regime)
-    method = "classwise" if regime == "extremely high" else "pooled"
-    why, expect = _why(counts, regime, paper_method), _expect(counts, level, method)
-    if confidence is not None:
+    if confidence is None:
+        method = "classwise" if regime == "extremely high" else "pooled"
+        why, expect = _why(counts, regime, paper_method), _expect(counts, level, method)
+    else:
         method = paper_method
-        why, expect = _confidently(counts, alpha, confidence, method)
+        why, expect = _with_confidence(counts, alpha, confidence, method)
+    if sizes:
+        others = ", ".join(f"{name} {size:.1f}" for name, size in sizes.items() if name != method)
+        expect += (
+            f" Sets will hold about {sizes[method]:.1f} of the {n_classes} classes ({others}), as "
+            "calibrating on half of these rows showed."
+        )
     return Recommendation(
         method=method,
         score="softmax",
         regime=regime,
         paper_method=paper_method,
         why=why,
-        expect=expect + _expect_sizes(sizes, method, n_classes),
+        expect=expect,
         would_change=_would_change(counts, level, regime),
         n_rows=len(indices),
         n_classes=n_classes,
@@ -168,60 +168,40 @@ def _are_labels(values: Any) -> bool:
 
 def _checked(labels: Any, n_classes: int | None) -> tuple[IntArray, int]:
     values = to_numpy(labels)
-    if n_classes is None:
-        n_classes = int(values.max()) + 1 if values.size and values.dtype.kind in "iu" else 2
-    n_classes = max(whole_number(n_classes, "n_classes", "recommend", 1), 2)
-    indices = class_labels(values, n_classes, None)
-    if len(indices) == 0:
+    if not values.size:
         raise InputError("There must be at least one label. Got none.")
-    return indices, n_classes
+    if n_classes is None:
+        n_classes = int(values.max()) + 1 if values.dtype.kind in "iu" else 2
+    n_classes = max(whole_number(n_classes, "n_classes", "recommend", 1), 2)
+    return class_labels(values, n_classes, None), n_classes
 
 
-def _some_rows(source: Source) -> tuple[Array, IntArray]:
-    """All labels, and the first rows, which are enough to tell how large sets will be."""
-    rows: list[Array] = []
-    labels: list[Array] = []
+def _labels_and_sizes(
+    source: Source, alpha: Alpha, confidence: Alpha | None, from_logits: bool
+) -> tuple[IntArray, dict[str, float]]:
+    """Read all labels; mean set sizes by method, where half of the first rows calibrate."""
+    first_rows: list[Array] = []
+    all_labels: list[Array] = []
     for block in source.blocks():
         assert block.labels is not None
-        labels.append(block.labels)
-        if sum(map(len, rows)) * source.n_classes < SIZE_NUMBERS:
-            rows.append(np.array(block.rows))
-    return np.concatenate(rows), np.concatenate(labels)
-
-
-def _sizes(
-    rows: Array,
-    labels: IntArray,
-    alpha: Alpha,
-    confidence: Alpha | None,
-    from_logits: bool,
-    read: Callable[[Array], Source],
-) -> dict[str, float]:
-    """Mean set sizes on rows that did not calibrate: half of these rows calibrate at a time."""
-    known, found = labels[: len(rows)], {}
+        all_labels.append(block.labels)
+        if sum(map(len, first_rows)) * source.n_classes < SIZE_NUMBERS:
+            first_rows.append(np.array(block.rows))
+    rows, labels = np.concatenate(first_rows), np.concatenate(all_labels)
     if len(rows) < 4:
-        return {}
-    first = calibration_split(known, 0)
-    others = np.flatnonzero(other_rows(first, len(rows)))
-    with warnings.catch_warnings():  # what a half lacks is no news
+        return labels, {}
+    calibration = calibration_split(labels[: len(rows)], 0)
+    own = as_source(rows[calibration], logits=source.logits)
+    others = as_source(rows[other_rows(calibration, len(rows))], logits=source.logits)
+    more = {} if confidence is None else {"confidence": confidence}
+    sizes = {}
+    with warnings.catch_warnings():  # about classes that half of the rows lack
         warnings.simplefilter("ignore", EvencoverWarning)
-        for method in ("standard", "classwise", "pooled" if confidence is None else "clustered"):
-            own = {} if confidence is None else {"confidence": confidence}
-            predictor = make_predictor(method, alpha=alpha, from_logits=from_logits, **own)
-            predictor.fit(read(rows[first]), known[first])
-            found[method] = float(predictor.predict_set(read(rows[others])).sizes.mean())
-    return found
-
-
-def _expect_sizes(sizes: dict[str, float], method: str, n_classes: int) -> str:
-    """What half of the rows led to, as a sentence."""
-    if not sizes:
-        return ""
-    others = ", ".join(f"{name} {size:.1f}" for name, size in sizes.items() if name != method)
-    return (
-        f" Sets will hold about {sizes[method]:.1f} of the {n_classes} classes ({others}), as "
-        "calibrating on half of these rows showed."
-    )
+        for method in ("standard", "classwise", "clustered" if more else "pooled"):
+            predictor = make_predictor(method, alpha=alpha, from_logits=from_logits, **more)
+            predictor.fit(own, labels[calibration])
+            sizes[method] = float(predictor.predict_set(others).sizes.mean())
+    return labels, sizes
 
 
 def _regime(counts: IntArray, alpha: float) -> str:
@@ -265,14 +245,16 @@ def _why(counts: IntArray, regime: str, paper_method: str) -> str:
     )
 
 
-def _confidently(counts: IntArray, alpha: Alpha, confidence: Alpha, method: str) -> tuple[str, str]:
-    """Why, and what to expect, where a promise for one calibration is asked for."""
+def _with_confidence(
+    counts: IntArray, alpha: Alpha, confidence: Alpha, method: str
+) -> tuple[str, str]:
+    """Why, and what to expect, where a guarantee for one calibration set is asked for."""
     share = f"{float(100 * exact_fraction(confidence, 'recommend', 'confidence')):g}%"
     least = least_rows(alpha, confidence)
     few = int((counts < least).sum())
     whom = {"standard": "all rows together", "classwise": "each class", "clustered": "each cluster"}
     why = (
-        f"a promise for one calibration needs a method that makes one; of those, {method} suits "
+        f"of the methods that can guarantee coverage for one calibration set, {method} suits "
         f"{counts.mean():.3g} calibration rows per class."
     )
     expect = (

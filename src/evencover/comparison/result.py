@@ -1,91 +1,19 @@
-"""Put the result of a comparison in words: the recommendation, alternatives, and exclusions."""
+"""The result of a comparison: the recommendation, alternatives, and exclusions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from math import isfinite, log10
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import FloatArray
-from evencover.evaluation.metrics import Metric, shown_in
+from evencover.evaluation.metrics import shown_in
 from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import root_and_error, squared_gaps
 from evencover.validation import import_pandas
-
-
-def advice(found: Any) -> str:
-    """Describe a `Comparison`: the recommended candidate, the alternatives, and who is excluded."""
-    pick, n_classes = found.pick, found.n_classes
-    sentences = [_nothing_allowed(found) if pick is None else _pick(found, pick)]
-    if found.costs_too_much(found.best):
-        sentences.append(
-            f"Sets of all {n_classes} classes would cost no more; more calibration rows or a "
-            "better model would help."
-        )
-    for title, other in (("Smallest sets", found.smallest), ("Most even", found.most_even)):
-        if other is not pick:
-            sentences.append(f"{title}: {other.name} ({_against(other, pick)}).")
-    for problem, applies in {
-        f"Coverage significantly below {1 - found.alpha:.0%}": found.covers_too_little,
-        "No guarantee for one calibration set": lambda each: not found.promises_enough(each),
-        f"Cost no lower than that of all {n_classes} classes": found.costs_too_much,
-    }.items():
-        names = [each.name for each in found.candidates if applies(each) and each is not pick]
-        if names:
-            sentences.append(f"{problem}: {_listed(names)}.")
-    return " ".join(sentences)
-
-
-def _has(found: Any, candidate: Any) -> str:
-    return (
-        f"average set size {candidate.mean('avg_size'):.1f}; class coverage typically deviates "
-        f"from {1 - found.alpha:.0%} by {candidate.mean('true_gap'):.1f} points"
-    )
-
-
-def _pick(found: Any, pick: Any) -> str:
-    has = _has(found, pick)
-    others = [each for each in found.allowed if each is not pick]
-    if not others:
-        return f"Use {pick.name}: {has}."
-    n_tied = sum(not found.difference_to_best(each).is_clear for each in others)
-    tied = f"tied with {n_tied} of {len(others)}" if n_tied else "significantly below all others"
-    return (
-        f"Use {pick.name}: it has the lowest cost ({pick.mean('cost'):.1f} labels per row, "
-        f"{tied}); {has}."
-    )
-
-
-def _against(other: Any, pick: Any) -> str:
-    """Compare an alternative with the recommended candidate."""
-    size = other.mean("avg_size") - pick.mean("avg_size")
-    gap = other.mean("true_gap") - pick.mean("true_gap")
-    return (
-        f"{abs(size):.1f} {'more' if size >= 0 else 'fewer'} classes, "
-        f"{abs(gap):.1f} points {'more' if gap > 0 else 'less'} deviation"
-    )
-
-
-def _nothing_allowed(found: Any) -> str:
-    asked = [f"coverage of {1 - found.alpha:.0%}"]
-    if found.max_size is not None:
-        asked.append(f"sets of at most {found.max_size:g} classes on average")
-    if found.min_coverage is not None:
-        asked.append(f"coverage of at least {found.min_coverage:g}")
-    if found.confidence is not None:
-        asked.append("a guarantee for one calibration set")
-    return (
-        f"No candidate has {' and '.join(asked)}. The lowest cost otherwise is that of "
-        f"{found.best.name}: {_has(found, found.best)}."
-    )
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 class Difference(NamedTuple):
@@ -100,7 +28,8 @@ class Difference(NamedTuple):
 class Candidate:
     """One method with one score: its report and its cost on each split.
 
-    ``is_confident``: whether it guarantees coverage for one calibration set.
+    ``is_confident``: whether it guarantees coverage for one calibration set. ``target`` is the
+    coverage that the method targets: of all rows, or the mean over classes ("macro_coverage").
     """
 
     method: str
@@ -108,6 +37,7 @@ class Candidate:
     reports: tuple[CoverageReport, ...]
     costs: tuple[float, ...]
     is_confident: bool = False
+    target: str = "marginal_coverage"
 
     @property
     def name(self) -> str:
@@ -135,14 +65,16 @@ class Candidate:
         return float(values.std(ddof=1) / np.sqrt(len(values)))
 
     def _true_gap(self) -> tuple[float, float]:
-        squares = np.array([_mean_square(report) for report in self.reports])
+        squares = np.array(
+            [
+                np.nanmean(squared_gaps(report.class_covered, report.class_counts, report.alpha))
+                if (report.class_counts >= 2).any()
+                else np.nan
+                for report in self.reports
+            ]
+        )
         error = float(squares.std(ddof=1) / np.sqrt(len(squares)))
         return root_and_error(float(np.nanmean(squares)), error)
-
-
-def _mean_square(report: CoverageReport) -> float:
-    squares = squared_gaps(report.class_covered, report.class_counts, report.alpha)
-    return float(np.nanmean(squares)) if (report.class_counts >= 2).any() else np.nan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -187,17 +119,22 @@ class Comparison:
         return candidate.mean("cost") >= self.n_classes
 
     def covers_too_little(self, candidate: Candidate) -> bool:
-        """Whether its coverage over all rows is significantly below 1 - alpha.
+        """Whether the coverage that it targets is significantly below 1 - alpha.
 
         By more than two standard deviations of one split's coverage, its calibration's included.
         """
-        variance = self.alpha * (1 - self.alpha) * (1 / self.n_calibration + 1 / self.n_test)
-        shortfall = 1 - self.alpha - candidate.mean("marginal_coverage")
-        return bool(shortfall > 2 * np.sqrt(variance))
+        if candidate.target == "marginal_coverage":
+            test_variance = 1 / self.n_test
+        else:  # of a mean over classes, which have as many rows in calibration as in the test
+            counts = candidate.reports[0].class_counts[candidate.reports[0].evaluated]
+            test_variance = float((1 / counts).sum()) / len(counts) ** 2
+        variance = test_variance * (1 + self.n_test / self.n_calibration)
+        shortfall = 1 - self.alpha - candidate.mean(candidate.target)
+        return bool(shortfall > 2 * np.sqrt(self.alpha * (1 - self.alpha) * variance))
 
-    def promises_enough(self, candidate: Candidate) -> bool:
-        """Whether it guarantees coverage for one calibration set, if that was asked for."""
-        return self.confidence is None or candidate.is_confident
+    def lacks_confidence(self, candidate: Candidate) -> bool:
+        """Whether it lacks a guarantee for one calibration set that was asked for."""
+        return self.confidence is not None and not candidate.is_confident
 
     @cached_property
     def allowed(self) -> list[Candidate]:
@@ -206,7 +143,7 @@ class Comparison:
             candidate
             for candidate in self.candidates
             if not self.covers_too_little(candidate)
-            and self.promises_enough(candidate)
+            and not self.lacks_confidence(candidate)
             and (self.max_size is None or candidate.mean("avg_size") <= self.max_size)
             and (
                 self.min_coverage is None
@@ -271,25 +208,77 @@ class Comparison:
             for other in self.candidates
         )
 
+    # ---- the recommendation in words ---------------------------------------------------------
+
     @property
     def reason(self) -> str:
-        """State the recommendation and the reasons, in sentences."""
-        return advice(self)
+        """State the recommendation, the alternatives, and which candidates are excluded."""
+        pick = self.pick
+        sentences = [self._no_pick() if pick is None else self._use(pick)]
+        if self.costs_too_much(self.best):
+            sentences.append(
+                f"Sets of all {self.n_classes} classes would cost no more; more calibration rows "
+                "or a better model would help."
+            )
+        for title, other in (("Smallest sets", self.smallest), ("Most even", self.most_even)):
+            if pick is not None and other is not None and other is not pick:
+                size = other.mean("avg_size") - pick.mean("avg_size")
+                gap = other.mean("true_gap") - pick.mean("true_gap")
+                sentences.append(
+                    f"{title}: {other.name} ({abs(size):.1f} {'more' if size >= 0 else 'fewer'} "
+                    f"classes, {abs(gap):.1f} points {'more' if gap > 0 else 'less'} deviation)."
+                )
+        for problem, applies in {
+            f"Coverage significantly below {1 - self.alpha:.0%}": self.covers_too_little,
+            "No guarantee for one calibration set": self.lacks_confidence,
+            f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
+        }.items():
+            names = [each.name for each in self.candidates if applies(each) and each is not pick]
+            if names:
+                more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+                sentences.append(f"{problem}: {', '.join(names[:4])}{more}.")
+        return " ".join(sentences)
+
+    def _use(self, pick: Candidate) -> str:
+        others = [each for each in self.allowed if each is not pick]
+        if not others:
+            return f"Use {pick.name}: {self._size_and_gap(pick)}."
+        n_tied = sum(not self.difference_to_best(each).is_clear for each in others)
+        tied = (
+            f"tied with {n_tied} of {len(others)}" if n_tied else "significantly below all others"
+        )
+        return (
+            f"Use {pick.name}: it has the lowest cost ({pick.mean('cost'):.1f} labels per row, "
+            f"{tied}); {self._size_and_gap(pick)}."
+        )
+
+    def _no_pick(self) -> str:
+        asked = [f"coverage of {1 - self.alpha:.0%}"]
+        if self.max_size is not None:
+            asked.append(f"sets of at most {self.max_size:g} classes on average")
+        if self.min_coverage is not None:
+            asked.append(f"coverage of at least {self.min_coverage:g}")
+        if self.confidence is not None:
+            asked.append("a guarantee for one calibration set")
+        return (
+            f"No candidate has {' and '.join(asked)}. The lowest cost otherwise is that of "
+            f"{self.best.name}: {self._size_and_gap(self.best)}."
+        )
+
+    def _size_and_gap(self, candidate: Candidate) -> str:
+        return (
+            f"average set size {candidate.mean('avg_size'):.1f}; class coverage typically deviates "
+            f"from {1 - self.alpha:.0%} by {candidate.mean('true_gap'):.1f} points"
+        )
 
     # ---- ways to read it ---------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         points = {"pick": self.pick, "smallest": self.smallest, "most_even": self.most_even}
+        names = ("alpha", "confidence", "n_splits", "n_calibration", "n_test", "noise_floor")
         return {
-            "alpha": self.alpha,
-            "confidence": self.confidence,
-            "n_splits": self.n_splits,
-            "n_calibration": self.n_calibration,
-            "n_test": self.n_test,
-            "noise_floor": self.noise_floor,
-            "max_size": self.max_size,
-            "min_coverage": self.min_coverage,
+            **{name: getattr(self, name) for name in (*names, "max_size", "min_coverage")},
             "candidates": self.rows(),
             **{
                 name: None if point is None else {"method": point.method, "score": point.score}
@@ -323,7 +312,7 @@ class Comparison:
         """What the table notes about a candidate."""
         if self.covers_too_little(candidate):
             return "covers too little"
-        if not self.promises_enough(candidate):
+        if self.lacks_confidence(candidate):
             return "no confidence"
         names = {"pick": self.pick, "most even": self.most_even, "smallest": self.smallest}
         roles = [name for name, point in names.items() if point is candidate]
@@ -352,7 +341,7 @@ class Comparison:
             [
                 candidate.method.upper(),
                 candidate.score,
-                *(_cell(metric, candidate) for metric in metrics),
+                *(metric.text(candidate.mean(metric.name)) for metric in metrics),
                 f"{candidate.mean('cost'):.1f}",
                 self.note(candidate),
             ]
@@ -382,84 +371,11 @@ class Comparison:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         titles, cells = self.table()
         rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
         head = "".join(f"<th>{escape(title)}</th>" for title in titles)
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return (
             f"<table><caption>{escape(self.heading())}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{picture(self)}<p>{escape(self.reason)}</p>"
+            f"<tbody>{body}</tbody></table><p>{escape(self.reason)}</p>"
         )
-
-
-def _cell(metric: Metric, candidate: Candidate) -> str:
-    return metric.text(candidate.mean(metric.name))
-
-
-WIDTH, HEIGHT = 560, 250
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 14, 40  # room for the axes
-TICKS = [digit * 10**power for power in range(-1, 6) for digit in (1, 2, 5)]
-INK = 'fill="currentColor" font-size="12"'
-
-
-def picture(found: Any) -> str:
-    """True gap against AvgSize of every candidate; the points that the advice names have names.
-
-    Colours follow the notebook's, and pointing at a mark tells its name and numbers.
-    """
-    shown = [c for c in found.candidates if isfinite(c.mean("true_gap")) and c.mean("avg_size") > 0]
-    if len(shown) < 2:
-        return ""
-    sizes, gaps = [c.mean("avg_size") for c in shown], [c.mean("true_gap") for c in shown]
-    low, high = log10(min(sizes)) - 0.05, log10(max(sizes)) + 0.05
-    top = 1.1 * max(*gaps, 1.0)
-
-    def x(size: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (log10(size) - low) / (high - low)
-
-    def y(gap: float) -> float:
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * gap / top
-
-    parts = [
-        f'<text x="{x(tick):.0f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle" {INK}>'
-        f"{tick:g}</text>"
-        for tick in TICKS
-        if low <= log10(tick) <= high
-    ]
-    step = next((tick for tick in TICKS if top / tick < 6), top)
-    for place in range(int(top / step) + 1):
-        height = f"{y(place * step):.0f}"
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height}" y2="{height}" '
-            'stroke="currentColor" stroke-opacity="0.15"/>'
-            f'<text x="{LEFT - 6}" y="{height}" dy="4" text-anchor="end" {INK}>'
-            f"{place * step:g}</text>"
-        )
-    named = (found.pick, found.smallest, found.most_even)
-    for candidate, size, gap in zip(shown, sizes, gaps, strict=True):
-        is_pick = candidate is found.pick
-        colour = "#4682b4" if is_pick else "currentColor"
-        tip = f"{escape(candidate.name)}: {gap:.1f} points, {size:.1f} classes"
-        parts.append(
-            f'<circle cx="{x(size):.0f}" cy="{y(gap):.0f}" r="{6 if is_pick else 4}" '
-            f'fill="{colour}" fill-opacity="{1 if is_pick else 0.6}">'
-            f"<title>{tip}</title></circle>"
-        )
-        if any(candidate is each for each in named):
-            fits = x(size) > LEFT + 7 * len(candidate.name)  # to its lower left nothing is better
-            parts.append(
-                f'<text x="{x(size) + (-6 if fits else 9):.0f}" '
-                f'y="{y(gap) + (16 if fits else -7):.0f}" '
-                f'text-anchor="{"end" if fits else "start"}" {INK}>'
-                f"{escape(candidate.name)}</text>"
-            )
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" style="max-width:100%" role="img" '
-        f'aria-label="TrueGap against AvgSize of {len(shown)} candidates">{"".join(parts)}'
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle" {INK}>'
-        "AvgSize: classes in a set</text>"
-        f'<text transform="rotate(-90)" x="{-(TOP + HEIGHT - BOTTOM) / 2:.0f}" y="12" '
-        f'text-anchor="middle" {INK}>TrueGap, points</text></svg>'
-    )

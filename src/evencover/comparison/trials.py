@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,59 +30,33 @@ from evencover.scores import Score
 from evencover.threads import map_on_threads
 from evencover.validation import whole_number
 
-ROWS_AT_ONCE = 2048  # whose set sizes are counted by one task
-USES = ("calibration", "test")  # what a row can be for, with random numbers of its own
+ROWS_AT_ONCE = 2048  # whose set sizes one task counts
 
 
-class Trial(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Trial:
     """A predictor calibrated on some rows, to be tested on others (``is_test``, (N,))."""
 
     score: Score
     predictor: BasePredictor
     is_test: Array
 
-    @property
+    @cached_property
     def thresholds(self) -> Thresholds:
-        """What the predictor learnt, as limits of the base score."""
+        """The predictor's thresholds on the base score."""
         return self.predictor.rule().limits
 
 
 class ScoredRows:
-    """Labelled rows with the scores of their true labels.
+    """Labeled rows with the scores of their true labels.
 
-    Parameters
-    ----------
-    source
-        The rows; read once here, and once by every `tally`.
-    scores
-        The scores to compute.
-    from_logits, temperature, random_state
-        As for predictors.
-    with_ranks
-        Whether some method needs the ranks of the true labels.
-    known
-        `arrays` of the same rows and scores from an earlier reading; then nothing is read.
-    executor
-        Where the rows are read; by default this process's threads.
-
-    Attributes
-    ----------
-    labels
-        (N,) true classes.
-    calibration_scores, test_scores
-        For each score, the base scores of the true labels (N,): of rows that calibrate, and of rows
-        whose sets are wanted. They differ in their random numbers.
-    true_ranks
-        Their ranks (N,); empty unless asked for.
-    coins
-        The rows' draws (N,) for randomized thresholds.
+    The source is read once here, once by every `tally`, and once by `costs`; nothing is read here
+    if `known` holds the `arrays` of an earlier reading. An `executor` reads elsewhere than on this
+    process's threads. ``calibration_scores`` and ``test_scores`` hold, for each score, the base
+    scores of the true labels (N,), with the random numbers of calibration and of prediction;
+    ``true_ranks`` their ranks, empty unless `with_ranks`; ``coins`` the rows' draws for randomized
+    thresholds.
     """
-
-    labels: IntArray
-    calibration_scores: dict[Score, FloatArray]
-    test_scores: dict[Score, FloatArray]
-    true_ranks: IntArray
-    coins: FloatArray
 
     def __init__(
         self,
@@ -97,7 +72,7 @@ class ScoredRows:
     ) -> None:
         if isinstance(source, IterableSource):
             raise InputError(
-                "The rows are read twice. Got an iterator, which can be read once; "
+                "The rows are read several times. Got an iterator, which can be read once; "
                 "pass an array or the path of a file."
             )
         require_labels(source, "A comparison")
@@ -106,20 +81,25 @@ class ScoredRows:
         bases = list(dict.fromkeys(score.base for score in scores))
         about = (logits, temperature, random_state, source.logits is None)
         self.scorings = {base: BoundScore(base, *about) for base in bases}
-        read = TrueLabels(list(self.scorings.values()), with_ranks)
-        self.arrays = self._read(read) if known is None or set(known) != set(read.names) else known
-        self.labels, self.true_ranks = self.arrays["labels"], self.arrays["ranks"]
-        self.coins = self.arrays["coins"]
-        place = {score: bases.index(score.base) for score in scores}
-        self.calibration_scores = {
-            score: self.arrays[f"calibration_score_{at}"] for score, at in place.items()
-        }
-        self.test_scores = {score: self.arrays[f"test_score_{at}"] for score, at in place.items()}
+        names = ["labels", "ranks", "coins"]
+        for number in range(len(bases)):
+            names += [f"calibration_score_{number}", f"test_score_{number}"]
+        if known is None or set(known) != set(names):
+            read = ScoreTrueLabels(list(self.scorings.values()), with_ranks)
+            known = dict(zip(names, self._read(read), strict=True))
+        self.arrays = known
+        self.labels: IntArray = known["labels"]
+        self.true_ranks: IntArray = known["ranks"]
+        self.coins: FloatArray = known["coins"]
+        self.calibration_scores: dict[Score, FloatArray] = {}
+        self.test_scores: dict[Score, FloatArray] = {}
+        for score in scores:
+            number = bases.index(score.base)
+            self.calibration_scores[score] = known[f"calibration_score_{number}"]
+            self.test_scores[score] = known[f"test_score_{number}"]
 
-    def _read(self, read: TrueLabels) -> dict[str, Array]:
-        """All that is ever needed of the rows but their sets' sizes, by names for a file."""
-        columns = joined(map_source(self.source, None, read, joined, self.executor))
-        return dict(zip(read.names, columns, strict=True))
+    def _read(self, read: ScoreTrueLabels) -> tuple[Array, ...]:
+        return joined(map_source(self.source, None, read, joined, self.executor))
 
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
@@ -132,106 +112,78 @@ class ScoredRows:
 
     def tally(self, trials: Sequence[Trial]) -> list[Tally]:
         """Count coverage and set sizes of every trial on its test rows."""
-        limits = [trial.thresholds for trial in trials]
-        covered = self._class_tallies(trials, limits)
-        sizes = self._size_counts(trials, limits, covered)
-        return [Tally(*pair, counts) for pair, counts in zip(covered, sizes, strict=True)]
+        covered = self._count_covered(trials)
+        bases = dict.fromkeys(trial.score.base for trial in trials)
+        counters = [SizeCounter.of(base, self.scorings[base], trials) for base in bases]
+        sizes: dict[int, IntArray] = {}
+        for counter, (by_size, filled) in zip(counters, self._count_sizes(counters), strict=True):
+            sizes |= zip(counter.numbers, by_size, strict=True)
+            for column, more in zip(counter.never_empty, filled, strict=True):
+                hits = covered[counter.numbers[column]][1]
+                hits += more
+        return [Tally(*pair, sizes[number]) for number, pair in enumerate(covered)]
 
-    # ---- coverage: from the true labels' scores, all rows at once ----------------------------
-
-    def _class_tallies(
-        self, trials: Sequence[Trial], limits: Sequence[Thresholds]
-    ) -> list[tuple[IntArray, IntArray]]:
-        """Test rows, and those covered, by class (K,) for each trial."""
-        by_class = RowsByClass(self.labels, self.source.n_classes)
-        coin = by_class.arrange(self.coins)
-        scores = {
-            score: by_class.arrange(self.test_scores[score])
-            for score in {trial.score for trial in trials}
-        }
-        ranks = by_class.arrange(self.true_ranks) if len(self.true_ranks) else None
+    def _count_covered(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
+        """Count test rows, and those covered, by class (K,), from the true labels' scores."""
+        n_classes = self.source.n_classes
+        ranks = self.true_ranks if len(self.true_ranks) else None
         # Trials on the same split share its array.
-        tests = {id(trial.is_test): by_class.arrange(trial.is_test) for trial in trials}
-        n_tests = {key: by_class.sums(is_test) for key, is_test in tests.items()}
+        splits = {id(trial.is_test): trial.is_test for trial in trials}
+        n_tests = {
+            key: np.bincount(self.labels[is_test], minlength=n_classes)
+            for key, is_test in splits.items()
+        }
 
-        def count(job: tuple[Trial, Thresholds]) -> tuple[IntArray, IntArray]:
-            trial, limit = job
-            limits = by_class.spread(limit)
-            covered = _kernels.is_member(scores[trial.score], limits, coin, ranks)
-            split = id(trial.is_test)
-            return n_tests[split].copy(), by_class.sums(covered & tests[split])
+        def count(trial: Trial) -> tuple[IntArray, IntArray]:
+            limits = trial.thresholds.of_classes(self.labels)
+            hit = _kernels.is_member(self.test_scores[trial.score], limits, self.coins, ranks)
+            covered = np.bincount(self.labels[hit & trial.is_test], minlength=n_classes)
+            return n_tests[id(trial.is_test)], covered
 
-        return list(map_on_threads(count, zip(trials, limits, strict=True)))
+        return list(map_on_threads(count, trials))
 
-    # ---- sizes: one pass over the rows for all trials ----------------------------------------
+    def _count_sizes(self, counters: list[SizeCounter]) -> Counts:
+        """Apply the counters to all rows in one pass.
 
-    def _size_counts(
-        self,
-        trials: Sequence[Trial],
-        limits: Sequence[Thresholds],
-        class_tallies: list[tuple[IntArray, IntArray]],
-    ) -> Array:
-        """How many test rows have a set of each size (number of trials, K + 1).
-
-        Where a trial gives empty sets their most probable class, coverage is mended.
-        """
-        split_of = {id(trial.is_test): trial.is_test for trial in trials}
-        place_of = {key: place for place, key in enumerate(split_of)}
-        count = SizeCount(
-            [
-                SizePass(self.scorings[base], own, trials, limits)
-                for base in dict.fromkeys(trial.score.base for trial in trials)
-                for own in [[p for p, trial in enumerate(trials) if trial.score.base == base]]
-            ],
-            np.array([place_of[id(trial.is_test)] for trial in trials]),
-            np.stack(list(split_of.values())),
-        )
-        totals = np.zeros((len(trials), self.source.n_classes + 1), dtype=np.int64)
-        for counts, mended in self._map_sizes(count):
-            for places_of_pass, part in counts:
-                totals[places_of_pass] += part
-            for place, labels in mended:
-                np.add.at(class_tallies[place][1], labels, 1)
-        return totals
-
-    def _map_sizes(self, count: SizeCount) -> Iterator[Sizes]:
-        """The counts, part by part; on threads, of one score and some rows at a time.
-
-        There are few blocks, and some scores take longer than others: cores would stand idle.
+        There are few blocks, and some scores take longer than others. So on threads one task is one
+        counter and some rows.
         """
         if self.executor is not None:
-            return map_source(self.source, None, count, total_sizes, self.executor)
-        counts = [replace(count, passes=[each]) for each in count.passes]
+            count = partial(count_sizes, counters)
+            return add_counts(map_source(self.source, None, count, add_counts, self.executor))
         blocks = blocks_of(self.source, known_ids(self.source, None))
-        jobs = ((one, *some) for block in blocks for some in _pieces(*block) for one in counts)
-        return map_on_threads(lambda job: job[0](*job[1:]), jobs)
+        tasks = (
+            (counter, *piece)
+            for block in blocks
+            for piece in _pieces(*block)
+            for counter in counters
+        )
+        found = map_on_threads(lambda task: task[0].count(*task[1:]), tasks)
+        return add_counts(list(each) for each in zip(*[found] * len(counters), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
-class TrueLabels:
-    """Of a block: labels, ranks (none unless asked for), draws, and the labels' scores."""
+class ScoreTrueLabels:
+    """Of a block: labels, ranks (empty unless asked for), coins, and the labels' scores."""
 
     scorings: list[BoundScore]
     with_ranks: bool
 
-    @property
-    def names(self) -> list[str]:
-        """What the arrays are called."""
-        kinds = [f"{use}_score_{at}" for at in range(len(self.scorings)) for use in USES]
-        return ["labels", "ranks", "coins", *kinds]
-
     def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
-        """One pass over the rows."""
+        """Score one block, for calibration and for tests."""
         assert block.labels is not None
-        any_scoring, ranks = self.scorings[0], np.empty(0, dtype=np.int64)
-        values = [score for scoring in self.scorings for score in _scores(scoring, block, ids)]
-        if self.with_ranks:
-            ranks = any_scoring.true_ranks(block)
-        return block.labels, ranks, any_scoring.coins(block, ids), *values
+        scores: list[FloatArray] = []
+        for scoring in self.scorings:
+            calibrating = scoring.true_labels(block, ids, calibrating=True)
+            is_random = scoring.score.is_random
+            scores += [calibrating, scoring.true_labels(block, ids) if is_random else calibrating]
+        first = self.scorings[0]
+        ranks = first.true_ranks(block) if self.with_ranks else np.empty(0, dtype=np.int64)
+        return block.labels, ranks, first.coins(block, ids), *scores
 
 
 def _pieces(block: Block, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:
-    """Some rows of a block at a time."""
+    """Split a block into pieces of some rows."""
     assert block.labels is not None
     for at in range(0, len(block.rows), ROWS_AT_ONCE):
         some = slice(at, at + ROWS_AT_ONCE)
@@ -240,138 +192,86 @@ def _pieces(block: Block, ids: Array | None) -> Iterator[tuple[Block, Array | No
         yield piece, None if ids is None else ids[some]
 
 
-def _scores(scoring: BoundScore, block: Block, ids: Array | None) -> list[FloatArray]:
-    """The scores of the rows if they calibrate, and if their sets are wanted."""
-    calibrating = scoring.true_labels(block, ids, calibrating=True)
-    if not scoring.score.is_random:
-        return [calibrating, calibrating]
-    return [calibrating, scoring.true_labels(block, ids)]
+# For each counter: test rows by set size (trials, K + 1); and, for the trials that leave no set
+# empty, rows by class (never_empty, K) that are covered because of that.
+Counts = list[tuple[IntArray, IntArray]]
 
 
-# For each pass the places of its trials and their counts by size; and for trials that leave no
-# set empty, their places and the labels that are covered by that.
-Sizes = tuple[list[tuple[list[int], IntArray]], list[tuple[int, IntArray]]]
+def count_sizes(counters: list[SizeCounter], block: Block, ids: Array | None) -> Counts:
+    """Apply all counters to a block."""
+    return [counter.count(block, ids) for counter in counters]
+
+
+def add_counts(parts: Iterable[Counts]) -> Counts:
+    """Add up the counts of several blocks."""
+    parts = iter(parts)
+    totals = next(parts)
+    for part in parts:
+        for total, more in zip(totals, part, strict=True):
+            for array, values in zip(total, more, strict=True):
+                array += values
+    return totals
 
 
 @dataclass(frozen=True, eq=False)
-class SizeCount:
-    """Of a block: how many of the test rows have a set of each size, for every trial."""
+class SizeCounter:
+    """Counts the set sizes of all trials of one base score.
 
-    passes: list[SizePass]
-    split_of_trial: IntArray
-    is_test: Array
-
-    def __call__(self, block: Block, ids: Array | None) -> Sizes:
-        """One pass over the rows for each score."""
-        is_test = self.is_test[:, block.start : block.start + len(block.rows)]
-        counts, mended = [], []
-        for each in self.passes:
-            tested = is_test[self.split_of_trial[each.places]].T
-            sizes = each.sizes(block, ids)
-            mended += _mend(each, sizes, block, tested)
-            width = block.rows.shape[1] + 1
-            sizes += np.arange(0, width * sizes.shape[1], width)
-            by_size = np.bincount(sizes[tested], minlength=width * sizes.shape[1])
-            counts.append((each.places, by_size.reshape(-1, width)))
-        return counts, mended
-
-
-def _mend(
-    each: SizePass, sizes: IntArray, block: Block, tested: Array
-) -> list[tuple[int, IntArray]]:
-    """Give empty sets their most probable class, where a trial wants that."""
-    assert block.labels is not None
-    mended = []
-    for column in each.never_empty:
-        empty = sizes[:, column] == 0
-        sizes[empty, column] = 1
-        rows = np.flatnonzero(empty & tested[:, column])
-        labels = block.labels[rows]
-        top_is_true = block.rows[rows].argmax(axis=1) == labels
-        mended.append((each.places[column], labels[top_is_true]))
-    return mended
-
-
-def total_sizes(parts: Iterable[Sizes]) -> Sizes:
-    """The counts of consecutive blocks together."""
-    counts: list[tuple[list[int], IntArray]] = []
-    mended: list[tuple[int, IntArray]] = []
-    for part, more in parts:
-        counts = (
-            part
-            if not counts
-            else [(own, total + here) for (own, total), (_, here) in zip(counts, part, strict=True)]
-        )
-        mended += more
-    return counts, mended
-
-
-class SizePass:
-    """The trials of one score, with their limits arranged for the kernel.
-
-    ``places`` are the trials' places among all, those with a limit on ranks last.
+    ``numbers`` are the trials' places among all, those with a limit on ranks last, because the
+    kernel takes the others together (``tables``).
     """
 
-    def __init__(
-        self,
-        scoring: BoundScore,
-        places: list[int],
-        trials: Sequence[Trial],
-        limits: Sequence[Thresholds],
-    ) -> None:
-        by_rank = [place for place in places if limits[place].rank_limit is not None]
-        plain = [place for place in places if limits[place].rank_limit is None]
-        self.scoring, self.places = scoring, [*plain, *by_rank]
-        self.parts: list[ThresholdTable | list[Thresholds]] = [
-            *ThresholdTable.parts([limits[place] for place in plain])
-        ]
-        if by_rank:
-            self.parts.append([limits[place] for place in by_rank])
-        self.exact = any(limits[place].lower is not None for place in places)
-        self.never_empty = [
-            column
-            for column, place in enumerate(self.places)
-            if not trials[place].predictor.allow_empty
-        ]
+    scoring: BoundScore
+    numbers: list[int]
+    tests: list[Array]
+    tables: list[ThresholdTable | list[Thresholds]]
+    exact: bool
+    never_empty: list[int]
 
-    def sizes(self, block: Block, ids: Array | None) -> IntArray:
-        """The size of each row's set under every trial (n, trials)."""
-        scoring = self.scoring
-        draws = scoring.draws(block, ids, exact=self.exact)
-        formula, options = scoring.score.kernel, scoring.options
+    @classmethod
+    def of(cls, base: Score, scoring: BoundScore, trials: Sequence[Trial]) -> SizeCounter:
+        """Arrange the thresholds of a base score's trials for the kernel."""
+        own = [number for number, trial in enumerate(trials) if trial.score.base == base]
+        own.sort(key=lambda number: trials[number].thresholds.rank_limit is not None)
+        limits = [trials[number].thresholds for number in own]
+        by_rank = [each for each in limits if each.rank_limit is not None]
+        tables: list[ThresholdTable | list[Thresholds]] = [
+            *ThresholdTable.parts(limits[: len(limits) - len(by_rank)])
+        ]
+        return cls(
+            scoring,
+            own,
+            [trials[number].is_test for number in own],
+            [*tables, by_rank] if by_rank else tables,
+            any(each.lower is not None for each in limits),
+            [at for at, number in enumerate(own) if not trials[number].predictor.allow_empty],
+        )
+
+    def count(self, block: Block, ids: Array | None) -> tuple[IntArray, IntArray]:
+        """Count one block; see `Counts`."""
+        assert block.labels is not None
+        n_rows, n_classes = block.rows.shape
+        formula, options = self.scoring.score.kernel, self.scoring.options
+        draws = self.scoring.draws(block, ids, exact=self.exact)
         parts = [
-            _kernels.set_sizes(formula, block.rows, draws, part, **options) for part in self.parts
+            _kernels.set_sizes(formula, block.rows, draws, table, **options)
+            for table in self.tables
         ]
-        return np.concatenate(parts, axis=1)
-
-
-class RowsByClass:
-    """Rows in the order of their classes, so that a class's numbers lie side by side."""
-
-    def __init__(self, labels: IntArray, n_classes: int) -> None:
-        kind = np.uint16 if n_classes < 2**16 else np.int64  # short ones are sorted by radix
-        self._order = np.argsort(labels.astype(kind), kind="stable")
-        self._counts = np.bincount(labels, minlength=n_classes)
-        self._classes = np.repeat(np.arange(n_classes), self._counts)
-        self._present = np.flatnonzero(self._counts)
-        self._starts = (np.cumsum(self._counts) - self._counts)[self._present]
-
-    def arrange(self, values: Array) -> Array:
-        """Values of the rows in that order."""
-        return values[self._order]
-
-    def spread(self, thresholds: Thresholds) -> Thresholds:
-        """The limits of each row's own class, in that order."""
-        return thresholds.of_classes(self._classes)
-
-    def sums(self, flags: Array) -> IntArray:
-        """How many rows of each class (K,) are flagged."""
-        result = np.zeros(len(self._counts), dtype=np.int64)
-        result[self._present] = np.add.reduceat(flags, self._starts, dtype=np.int64)
-        return result
-
-
-# ---- splits --------------------------------------------------------------------------------------
+        sizes = np.concatenate(parts, axis=1)
+        is_test = np.stack([each[block.start : block.start + n_rows] for each in self.tests], 1)
+        filled = np.zeros((len(self.never_empty), n_classes), dtype=np.int64)
+        for counts, column in zip(filled, self.never_empty, strict=True):
+            empty = sizes[:, column] == 0
+            sizes[empty, column] = 1
+            rows = np.flatnonzero(empty & is_test[:, column])
+            labels = block.labels[rows]
+            counts += np.bincount(
+                labels[block.rows[rows].argmax(axis=1) == labels], minlength=n_classes
+            )
+        width = n_classes + 1
+        sizes += np.arange(0, width * len(self.tests), width)
+        by_size = np.bincount(sizes[is_test], minlength=width * len(self.tests))
+        return by_size.reshape(-1, width), filled
 
 
 def calibration_split(
@@ -382,17 +282,11 @@ def calibration_split(
     calibration_fraction: float | None = None,
     n_per_class: int | Sequence[int] | IntArray | None = None,
 ) -> IntArray:
-    """The rows that calibrate in one repetition, in increasing order.
+    """Draw the rows that calibrate in one repetition, in increasing order.
 
-    Parameters
-    ----------
-    labels
-        (N,) class indices.
-    random_state, repetition
-        Every repetition has a random order of its own.
-    calibration_fraction, n_per_class
-        A share of all rows (one half by default), or so many of each class: one number for all,
-        or one per class. A class that has two rows or more keeps one of them.
+    They are a fraction of all rows (one half by default), or `n_per_class` of each class: one
+    number for all, or one per class. A class that has two rows or more keeps one of them. Every
+    repetition has a random order of its own.
 
     >>> labels = np.array([0, 0, 0, 0, 1, 1, 2])
     >>> len(calibration_split(labels, 0))
@@ -402,7 +296,6 @@ def calibration_split(
     """
     if calibration_fraction is not None and n_per_class is not None:
         raise InputError("Give 'calibration_fraction' or 'n_per_class', not both.")
-    # Every repetition has its own range of ids, and so its own random order.
     ids = places(0, len(labels)) + np.uint64(repetition << 40)
     if n_per_class is not None:
         return _rows_of_each_class(labels, random_state, ids, n_per_class)
@@ -416,7 +309,7 @@ def calibration_split(
 
 
 def random_rows(random_state: int, ids: Array, n: int) -> IntArray:
-    """So many rows out of all, without replacement, by their ids; in increasing order."""
+    """Draw n of all rows without replacement, by their ids; in increasing order."""
     if n >= len(ids):
         return np.arange(len(ids))
     bits = _kernels.random_bits(int(random_state), int(RandomStream.DATA), ids)
@@ -424,7 +317,7 @@ def random_rows(random_state: int, ids: Array, n: int) -> IntArray:
 
 
 def other_rows(rows: IntArray, n_rows: int) -> Array:
-    """All rows but these, as flags (N,)."""
+    """Flag all rows but these (N,)."""
     flags: Array = np.ones(n_rows, dtype=bool)
     flags[rows] = False
     return flags
@@ -433,16 +326,16 @@ def other_rows(rows: IntArray, n_rows: int) -> Array:
 def _rows_of_each_class(
     labels: IntArray, random_state: int, ids: Array, n_per_class: Any
 ) -> IntArray:
-    counts = np.bincount(labels)
-    if np.ndim(n_per_class) == 0:
+    counts, wanted = np.bincount(labels), np.asarray(n_per_class)
+    if wanted.ndim == 0:
         whole_number(n_per_class, "n_per_class", "compare", 1)
-    wanted = np.asarray(n_per_class)
-    if wanted.ndim and (len(wanted) < len(counts) or wanted.dtype.kind not in "iu"):
+        wanted = np.full(len(counts), wanted)
+    if len(wanted) < len(counts) or wanted.dtype.kind not in "iu":
         raise InputError(
             "The 'n_per_class' parameter of compare must be one whole number, or one per class. "
             f"Got type {wanted.dtype} and shape {wanted.shape} instead."
         )
-    wanted = np.minimum(wanted[: len(counts)] if wanted.ndim else wanted, np.maximum(counts - 1, 1))
+    wanted = np.minimum(wanted[: len(counts)], np.maximum(counts - 1, 1))
     order = random_order(random_state, RandomStream.DATA, ids)
     order = order[np.argsort(labels[order], kind="stable")]
     place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -450,17 +343,14 @@ def _rows_of_each_class(
 
 
 Job = TypeVar("Job")
-
-
 Fit = TypeVar("Fit")
 
 
 def fit_all(fit: Callable[[Job], Fit], jobs: Iterable[Job]) -> list[Fit]:
-    """``fit(job)`` of every job, in their order.
+    """Return ``fit(job)`` of every job, in order, without warnings about single splits.
 
-    Nothing is said of what a split lacks: it is in the table, not news. Libraries of linear
-    algebra start no threads of their own meanwhile. Their limit is one for the whole process, and
-    each k-means sets it and puts it back, so it is set here before the first and until the last.
+    Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each
+    k-means sets it and puts it back, so it is set here before the first and until the last.
     """
     from threadpoolctl import threadpool_limits
 

@@ -1,4 +1,4 @@
-"""The one list of metrics: their formulas, what they are called and mean, and where they are shown.
+"""The one list of metrics: formulas, names, meanings, and where they are shown.
 
 To add one, write its formula as a property of `CoverageMetrics` and its entry in `METRICS`. Report,
 comparison, study, pages, JSON and the table in docs/methods.md follow from the list.
@@ -15,7 +15,6 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.evaluation import statistics
-from evencover.evaluation.statistics import TrueGap, true_gap
 from evencover.quantiles import exact_fraction
 from evencover.validation import raise_unknown
 
@@ -68,8 +67,8 @@ class CoverageMetrics:
         return {metric.name: metric.of(self) for metric in METRICS}
 
     @cached_property
-    def _true_gap(self) -> TrueGap:
-        return true_gap(self.class_covered, self.class_counts, self.alpha)
+    def _true_gap(self) -> statistics.TrueGap:
+        return statistics.true_gap(self.class_covered, self.class_counts, self.alpha)
 
     @property
     def true_gap_interval(self) -> tuple[float, float]:
@@ -81,7 +80,7 @@ class CoverageMetrics:
         """Which classes are likely covered less than 1 - alpha (K,).
 
         Exact binomial tests of all classes, with the false discovery rate held at 5% (Benjamini
-        and Hochberg 1995): of the classes named, at most one in twenty is expected to be innocent.
+        and Hochberg 1995): of the classes named, at most one in twenty by chance, on average.
         """
         return statistics.likely_below(self.class_covered, self.class_counts, self.alpha)
 
@@ -132,8 +131,7 @@ class CoverageMetrics:
         """Mean over classes of the mean size of their rows' sets; NaN if that was not counted."""
         if self.size_sums is None:
             return float("nan")
-        own = self.size_sums[self.evaluated] / self.class_counts[self.evaluated]
-        return float(own.mean())
+        return float((self.size_sums[self.evaluated] / self.class_counts[self.evaluated]).mean())
 
     @property
     def frac_undercovered(self) -> float:
@@ -175,23 +173,21 @@ class CoverageMetrics:
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is called, what it means, and where it is shown.
+    """Name, meaning and format of a metric, and where it is shown.
 
     Parameters
     ----------
     name, title
-        The attribute of a report and key in JSON; what people read.
+        The attribute of a report and key in JSON; the title for people.
     meaning, formula
-        One plain phrase, in which ``{aim}`` stands for 1 - alpha; how it is computed, for the
+        One plain phrase, in which ``{aim}`` stands for 1 - alpha; the formula for the
         documentation, c_y being the coverage of class y.
-    unit, digits
-        What it is measured in, and how many decimals are shown.
     better
         Which values are good: lower or higher ones, those near 1 - alpha ("aim"), or neither.
     shown
-        Where it is shown, and at which place in the row there.
+        Where it is shown, and its position there.
     detail
-        Says more than the meaning does where there is one report to speak of.
+        A longer meaning for one report.
     """
 
     name: str
@@ -205,28 +201,24 @@ class Metric:
     detail: Callable[[CoverageMetrics], str] | None = None
 
     def of(self, report: CoverageMetrics) -> float:
-        """Its value."""
+        """Return its value."""
         return float(getattr(report, self.name))
 
     def text(self, value: float) -> str:
-        """A value as people read it."""
+        """Format a value."""
         return f"{value:.{self.digits}f}"
 
     def say(self, aim: str, report: CoverageMetrics | None = None) -> str:
-        """What it means, in the words of a page or a table for 1 - alpha."""
+        """Describe it; `aim` stands for 1 - alpha."""
         if report is not None and self.detail is not None:
             return self.detail(report)
         return self.meaning.format(aim=aim)
 
     def loss(self, values: FloatArray, alpha: float) -> FloatArray:
-        """Values turned so that the lowest is the best."""
+        """Turn values so that the lowest is the best."""
         if self.better == "aim":
             return np.abs(values - (1 - alpha))
         return -values if self.better == "higher" else values
-
-
-def _of_the_rows(report: CoverageMetrics) -> str:
-    return f"of all rows; the aim is {1 - report.alpha:g}"
 
 
 def _with_interval(report: CoverageMetrics) -> str:
@@ -235,147 +227,84 @@ def _with_interval(report: CoverageMetrics) -> str:
     return f"typical distance of a class's coverage from {1 - report.alpha:g}{interval}"
 
 
-def _how_many_under(report: CoverageMetrics) -> str:
-    n_classes = report.n_classes_evaluated
-    return f"{report.n_undercovered} of {n_classes} classes are 10 points or more below"
-
-
 def _usual_sizes(report: CoverageMetrics) -> str:
     sizes, over_classes = report.size_quantiles, report.avg_size_over_classes
     more = "" if np.isnan(over_classes) else f"; mean over classes {over_classes:.2f}"
     return f"classes in a set; median {sizes['50']}, 95% have at most {sizes['95']}{more}"
 
 
+# fmt: off
 METRICS: tuple[Metric, ...] = (
     Metric(
-        name="marginal_coverage",
-        title="coverage",
-        meaning="share of rows whose set holds their label",
-        unit="share",
-        digits=3,
-        better="aim",
-        shown={"report": -1, "comparison": 7, "comparison table": 4},
-        detail=_of_the_rows,
+        "marginal_coverage", "coverage", "share of rows whose set holds their label",
+        "share", 3, "aim", {"report": -1, "comparison": 7, "comparison table": 4},
+        detail=lambda report: f"of all rows; the aim is {1 - report.alpha:g}",
     ),
     Metric(
-        name="covgap",
-        title="CovGap",
-        meaning="mean distance of a class's coverage from {aim}",
+        "covgap", "CovGap", "mean distance of a class's coverage from {aim}",
+        "points", 2, "lower", {"report": 2, "comparison": 1, "comparison table": 2, "study": 1},
         formula="100 · mean over classes of abs(c_y - (1 - alpha))",
-        unit="points",
-        digits=2,
-        better="lower",
-        shown={"report": 2, "comparison": 1, "comparison table": 2, "study": 1},
     ),
     Metric(
-        name="covgap_noise_floor",
-        title="noise floor",
-        meaning="CovGap that test noise alone would give",
+        "covgap_noise_floor", "noise floor", "CovGap that test noise alone would give",
+        "points", 2, "neither", {"report": 3},
         formula="what to expect of exactly 1 - alpha everywhere, from the size of the test set",
-        unit="points",
-        digits=2,
-        better="neither",
-        shown={"report": 3},
     ),
     Metric(
-        name="true_gap",
-        title="TrueGap",
-        meaning="typical distance of a class's coverage from {aim}, test noise removed",
+        "true_gap", "TrueGap",
+        "typical distance of a class's coverage from {aim}, test noise removed",
+        "points", 2, "lower", {"report": 1, "comparison": 0, "comparison table": 1, "study": 4},
         formula="root of the mean over classes of an unbiased estimate of (c_y - (1 - alpha))²",
-        unit="points",
-        digits=2,
-        better="lower",
-        shown={"report": 1, "comparison": 0, "comparison table": 1, "study": 4},
         detail=_with_interval,
     ),
     Metric(
-        name="avg_size",
-        title="AvgSize",
-        meaning="mean number of classes in a set",
-        unit="classes",
-        digits=2,
-        better="lower",
-        shown={"report": 0, "comparison": 2, "comparison table": 0, "study": 2},
+        "avg_size", "AvgSize", "mean number of classes in a set",
+        "classes", 2, "lower", {"report": 0, "comparison": 2, "comparison table": 0, "study": 2},
         detail=_usual_sizes,
     ),
     Metric(
-        name="frac_undercovered",
-        title="FracUnderCov",
-        meaning="share of classes 10 points or more below {aim}",
+        "frac_undercovered", "FracUnderCov", "share of classes 10 points or more below {aim}",
+        "share", 3, "lower", {"report": 4, "comparison": 3, "study": 3},
         formula="c_y <= 1 - alpha - 0.1",
-        unit="share",
-        digits=3,
-        better="lower",
-        shown={"report": 4, "comparison": 3, "study": 3},
-        detail=_how_many_under,
+        detail=lambda report: f"{report.n_undercovered} of {report.n_classes_evaluated} classes "
+        "are 10 points or more below",
     ),
     Metric(
-        name="frac_below_half",
-        title="FracBelow50",
-        meaning="share of classes covered less than half of the time",
-        formula="c_y < 1/2",
-        unit="share",
-        digits=3,
-        better="lower",
-        shown={"report": 5, "comparison": 4},
+        "frac_below_half", "FracBelow50", "share of classes covered less than half of the time",
+        "share", 3, "lower", {"report": 5, "comparison": 4}, formula="c_y < 1/2",
     ),
     Metric(
-        name="macro_coverage",
-        title="MacroCov",
-        meaning="mean coverage of a class",
-        formula="mean of c_y",
-        unit="share",
-        digits=3,
-        better="aim",
-        shown={"report": 7, "comparison": 6},
+        "macro_coverage", "MacroCov", "mean coverage of a class",
+        "share", 3, "aim", {"report": 7, "comparison": 6}, formula="mean of c_y",
     ),
     Metric(
-        name="undercov_gap",
-        title="UnderCovGap",
-        meaning="mean shortfall of a class from {aim}",
+        "undercov_gap", "UnderCovGap", "mean shortfall of a class from {aim}",
+        "points", 2, "lower", {"report": 6, "comparison": 5},
         formula="100 · mean over classes of max(0, 1 - alpha - c_y)",
-        unit="points",
-        digits=2,
-        better="lower",
-        shown={"report": 6, "comparison": 5},
     ),
     Metric(
-        name="overcov_gap",
-        title="OverCovGap",
-        meaning="mean excess of a class over {aim}",
+        "overcov_gap", "OverCovGap", "mean excess of a class over {aim}", "points", 2, "lower",
         formula="100 · mean over classes of max(0, c_y - (1 - alpha))",
-        unit="points",
-        digits=2,
-        better="lower",
     ),
     Metric(
-        name="empty_share",
-        title="empty",
-        meaning="share of rows whose set is empty",
-        unit="share",
-        digits=3,
-        better="neither",
-        shown={"report": 8, "comparison": 8},
+        "empty_share", "empty", "share of rows whose set is empty",
+        "share", 3, "neither", {"report": 8, "comparison": 8},
     ),
     Metric(
-        name="max_gap",
-        title="MaxGap",
-        meaning="largest distance of a class's coverage from {aim}",
-        formula="100 · largest abs(c_y - (1 - alpha))",
-        unit="points",
-        digits=2,
-        better="lower",
+        "max_gap", "MaxGap", "largest distance of a class's coverage from {aim}",
+        "points", 2, "lower", formula="100 · largest abs(c_y - (1 - alpha))",
     ),
 )
+# fmt: on
 
 
 def metric_names() -> list[str]:
-    """All metrics, by the names of their attributes."""
+    """List all metrics by the names of their attributes."""
     return [metric.name for metric in METRICS]
 
 
 def shown_in(place: Place) -> list[Metric]:
-    """The metrics of a table, in its order."""
+    """List the metrics of a table, in its order."""
     return sorted(
         (metric for metric in METRICS if place in metric.shown),
         key=lambda metric: metric.shown[place],
@@ -383,7 +312,7 @@ def shown_in(place: Place) -> list[Metric]:
 
 
 def find_metric(name: str, place: Place) -> Metric:
-    """One of the metrics of a table."""
+    """Find a metric of a table by its name."""
     known = {metric.name: metric for metric in shown_in(place)}
     if name not in known:
         raise_unknown("metric", name, known)
@@ -393,7 +322,7 @@ def find_metric(name: str, place: Place) -> Metric:
 def descriptions(
     place: Place, aim: str, report: CoverageMetrics | None = None
 ) -> list[dict[str, Any]]:
-    """What a page needs to know of the metrics it shows, ready for JSON."""
+    """Describe the metrics of a page, ready for JSON."""
     return [
         {
             "name": metric.name,

@@ -1,4 +1,4 @@
-"""Tally: the counts that decide every metric."""
+"""evaluate() and CoverageReport: coverage and set size from counts (Tally, Confusions)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Tally(NamedTuple):
 
     @classmethod
     def zeros(cls, n_classes: int) -> Tally:
-        """The tally of no rows."""
+        """Return the tally of no rows."""
         lengths = (n_classes, n_classes, n_classes + 1, n_classes)
         return cls(*(np.zeros(n, dtype=np.int64) for n in lengths))
 
@@ -46,7 +46,7 @@ class Tally(NamedTuple):
 
     @classmethod
     def of_rows(cls, labels: IntArray, is_covered: Array, sizes: IntArray, n_classes: int) -> Tally:
-        """Count rows by what is known of their sets."""
+        """Count rows from whether they are covered and their set sizes."""
         return cls(
             np.bincount(labels, minlength=n_classes),
             np.bincount(labels[is_covered], minlength=n_classes),
@@ -62,7 +62,7 @@ class Tally(NamedTuple):
 
 
 def total(parts: Iterable[tuple[Tally, Confusions]]) -> tuple[Tally, Confusions]:
-    """The counts of all parts together; memory does not grow with their number."""
+    """Add up all parts; memory does not grow with their number."""
     tally: Tally | None = None
     confusions: list[Confusions] = []
     for part, confused in parts:
@@ -75,7 +75,7 @@ def total(parts: Iterable[tuple[Tally, Confusions]]) -> tuple[Tally, Confusions]
 
 
 def most_confused(counts: tuple[Tally, Confusions]) -> tuple[Tally, Confusions]:
-    """What a report shows: a few confusions of each class, so O(K) numbers in all."""
+    """Keep the confusions that a report shows: O(K) numbers in all."""
     tally, confusions = counts
     return tally, confusions.most_frequent()
 
@@ -92,9 +92,8 @@ class Confusions(NamedTuple):
 
     @classmethod
     def none(cls, n_classes: int) -> Confusions:
-        """No counts yet."""
-        nothing = np.zeros(0, dtype=np.int64)
-        return cls(nothing, nothing, n_classes)
+        """Return empty counts."""
+        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), n_classes)
 
     @classmethod
     def of(cls, labels: IntArray, first: IntArray, n_classes: int) -> Confusions:
@@ -105,7 +104,7 @@ class Confusions(NamedTuple):
 
     @classmethod
     def total(cls, parts: list[Confusions]) -> Confusions:
-        """The counts of all parts together."""
+        """Add up the counts of all parts."""
         pairs, inverse = np.unique(
             np.concatenate([part.pairs for part in parts]), return_inverse=True
         )
@@ -114,7 +113,7 @@ class Confusions(NamedTuple):
         return cls(pairs, counts, parts[0].n_classes)
 
     def most_frequent(self, most: int = 5) -> Confusions:
-        """Only the pairs that `of_class` shows: O(K) of them, where there may be K**2."""
+        """Keep only the pairs that `of_class` shows: O(K) of them, where there may be K**2."""
         true = self.pairs // self.n_classes
         order = np.lexsort((self.pairs, -self.counts, true))
         starts = np.searchsorted(true, true)  # pairs ascend, and so do their true classes
@@ -122,15 +121,14 @@ class Confusions(NamedTuple):
         return Confusions(self.pairs[kept], self.counts[kept], self.n_classes)
 
     def of_class(self, true: int, most: int = 5) -> list[tuple[int, int]]:
-        """The classes that most often stand first in rows of `true`, with their counts.
+        """List the classes that most often stand first in rows of `true`, with their counts.
 
         >>> seen = Confusions.of(np.array([0, 0, 0, 1]), np.array([2, 2, 1, 1]), n_classes=3)
         >>> seen.of_class(0), seen.of_class(1)
         ([(2, 2), (1, 1)], [])
         """
-        start, stop = np.searchsorted(
-            self.pairs, [true * self.n_classes, (true + 1) * self.n_classes]
-        )
+        bounds = [true * self.n_classes, (true + 1) * self.n_classes]
+        start, stop = np.searchsorted(self.pairs, bounds)
         counts = self.counts[start:stop]
         order = np.argsort(-counts, kind="stable")[:most]
         first = self.pairs[start:stop][order] - true * self.n_classes
@@ -216,10 +214,10 @@ def evaluate(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CoverageReport(CoverageMetrics):
-    """What evaluation found. Metrics over classes skip those without test rows.
+    """Coverage and set sizes on test rows. Metrics over classes skip those without test rows.
 
     Gaps are in percentage points, as in the paper. `to_dict` lists every number. ``doubts`` are
-    sentences about what speaks against the rows being like the calibration rows.
+    data warnings: signs that the rows are not like the calibration rows.
     """
 
     alpha: float
@@ -236,7 +234,7 @@ class CoverageReport(CoverageMetrics):
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Alpha, **about_classes: Any) -> CoverageReport:
-        """From counts, wherever they were taken."""
+        """Make a report from counts."""
         for name in ("calibration_counts", "cluster_of_class"):
             if about_classes.get(name) is not None:
                 about_classes[name] = np.asarray(about_classes[name])
@@ -259,7 +257,7 @@ class CoverageReport(CoverageMetrics):
     def by_group(
         self, group_of_class: Any, names: Sequence[str] | None = None
     ) -> list[GroupCoverage]:
-        """Coverage of groups of classes, leaving out group -1 and classes without test rows."""
+        """Measure coverage of groups of classes, without group -1 and classes without test rows."""
         groups = np.asarray(group_of_class)
         if groups.shape != (self.n_classes,):
             raise InputError(
@@ -283,7 +281,7 @@ class CoverageReport(CoverageMetrics):
         return table
 
     def by_cluster(self) -> list[GroupCoverage]:
-        """Coverage per cluster of a clustered predictor; the null cluster comes last."""
+        """Measure coverage per cluster of a clustered predictor; the null cluster comes last."""
         if self.cluster_of_class is None:
             raise InputError("This report knows no clusters; pass 'cluster_of_class' to evaluate.")
         clusters = self.cluster_of_class
@@ -292,23 +290,21 @@ class CoverageReport(CoverageMetrics):
         return self.by_group(np.where(clusters < 0, last, clusters), names)
 
     def by_calibration_count(self) -> list[GroupCoverage]:
-        """Coverage of the classes by how many calibration rows they had."""
+        """Measure coverage of the classes by how many calibration rows they had."""
         if self.calibration_counts is None:
             raise InputError(
                 "This report knows no calibration counts; pass 'calibration_counts' to evaluate."
             )
         edges = np.array([0, 1, 10, 20, 50, 100, 200, 500, 1000])
-        names = ["no rows"]
-        names += [f"{a} to {b - 1} rows" for a, b in pairwise(edges[1:])]
-        names += [f"{edges[-1]} rows or more"]
+        between = [f"{a} to {b - 1} rows" for a, b in pairwise(edges[1:])]
+        names = ["no rows", *between, f"{edges[-1]} rows or more"]
         bins = np.searchsorted(edges, self.calibration_counts, side="right") - 1
         return self.by_group(bins, names)
 
     def worst_classes(self, k: int = 10) -> list[ClassView]:
-        """The k classes with the lowest upper limits of coverage.
+        """List the k classes with the lowest upper confidence limits of coverage, lowest first.
 
-        Ranked by the upper confidence limit of their coverage, lowest first: a class comes early
-        if even the kindest reading of its test rows leaves it short, not if it merely had few.
+        A class with low coverage on few test rows comes late.
         """
         whole_number(k, "k", "worst_classes", 1)
         high = np.where(self.evaluated, self.class_coverage_interval[:, 1], np.inf)
@@ -316,7 +312,7 @@ class CoverageReport(CoverageMetrics):
         return [self.class_view(int(index)) for index in order[: min(k, self.n_classes_evaluated)]]
 
     def class_view(self, index: int) -> ClassView:
-        """All that is known about one class."""
+        """Collect all that is known about one class."""
 
         def own(values: Any) -> Any:
             return None if values is None else np.asarray(values)[index].item()
@@ -338,11 +334,13 @@ class CoverageReport(CoverageMetrics):
     # ---- ways to read it ---------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Every number under its attribute's name, ready for JSON (NaN becomes None)."""
-        result: dict[str, Any] = {"alpha": self.alpha, "n_rows": self.n_rows}
-        result |= {"n_classes": self.n_classes, "n_classes_evaluated": self.n_classes_evaluated}
-        result |= {name: _json_number(value) for name, value in self.metrics().items()}
-        result |= {
+        """Return every number under its attribute's name, ready for JSON (NaN becomes None)."""
+        result: dict[str, Any] = {
+            "alpha": self.alpha,
+            "n_rows": self.n_rows,
+            "n_classes": self.n_classes,
+            "n_classes_evaluated": self.n_classes_evaluated,
+            **{name: _json_number(value) for name, value in self.metrics().items()},
             "true_gap_interval": [_json_number(limit) for limit in self.true_gap_interval],
             "size_quantiles": self.size_quantiles,
             "class_coverage": [_json_number(value) for value in self.class_coverage.tolist()],
@@ -365,30 +363,27 @@ class CoverageReport(CoverageMetrics):
         return result
 
     def to_frame(self) -> Any:
-        """One row per class, as a pandas data frame."""
-        columns: dict[str, Any] = {
+        """Return one row per class, as a pandas data frame."""
+        columns = {
             "class": np.arange(self.n_classes),
             "test_rows": self.class_counts,
             "coverage": self.class_coverage,
             "coverage_low": self.class_coverage_interval[:, 0],
             "coverage_high": self.class_coverage_interval[:, 1],
-        }
-        extra = {
             "name": self.class_names,
             "calibration_rows": self.calibration_counts,
             "cluster": self.cluster_of_class,
         }
-        return import_pandas().DataFrame(
-            columns | {k: v for k, v in extra.items() if v is not None}
-        )
+        known = {name: values for name, values in columns.items() if values is not None}
+        return import_pandas().DataFrame(known)
 
     def summary(self) -> list[tuple[str, str, str]]:
-        """The metrics as (name, value, meaning) for people."""
+        """List the metrics as (name, value, meaning) for people."""
         rows = [
             (metric.title, metric.text(metric.of(self)), metric.say("the aim", self))
             for metric in shown_in("report")
         ]
-        rows.append(("likely below", str(int(self.likely_below.sum())), self._who_is_below()))
+        rows.append(("likely below", str(int(self.likely_below.sum())), self._name_below()))
         few = int(self.too_few_to_judge.sum())
         if few:
             rows.append(("not judged", str(few), "classes with too few test rows to be named"))
@@ -397,8 +392,8 @@ class CoverageReport(CoverageMetrics):
             rows.append(("skipped", str(missing), "classes without test rows"))
         return rows
 
-    def _who_is_below(self) -> str:
-        """The classes that are likely below the aim, lowest coverage first."""
+    def _name_below(self) -> str:
+        """Name the classes that are likely below the target, lowest coverage first."""
         below = np.flatnonzero(self.likely_below)
         if not len(below):
             return "classes are below the aim by more than chance explains"

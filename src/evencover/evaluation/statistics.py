@@ -1,4 +1,4 @@
-"""What a finite number of test rows can tell of a coverage: exact limits, and the noise floor."""
+"""Coverage from few test rows: confidence intervals, the noise floor, tests, and TrueGap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evencover.quantiles import exact_fraction
 
 
 def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> FloatArray:
-    """Exact binomial confidence limits (..., 2); (0, 1) for no trials.
+    """Compute exact binomial confidence limits (..., 2); (0, 1) for no trials.
 
     >>> clopper_pearson([8], [10]).round(3).tolist()
     [[0.444, 0.975]]
@@ -26,7 +26,7 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> Fl
 
 
 def likely_below(covered: IntArray, counts: IntArray, alpha: float, rate: float = 0.05) -> Array:
-    """Which classes are likely covered less than 1 - alpha (K,), false discoveries held at `rate`.
+    """Find classes likely covered less than 1 - alpha (K,), false discoveries held at `rate`.
 
     Benjamini and Hochberg (1995) on P(Binomial(n, 1 - alpha) <= covered). These p-values are of
     separate rows, so the procedure holds as it stands, and discreteness makes it stricter.
@@ -61,7 +61,7 @@ def too_few_to_judge(named: Array, counts: IntArray, alpha: float, rate: float =
 
 
 def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:
-    """100 x the mean over classes of E|B/n - (1 - alpha)|, B binomial (n, 1 - alpha).
+    """Compute 100 x the mean over classes of E|B/n - (1 - alpha)|, B binomial (n, 1 - alpha).
 
     De Moivre's formula: E|B - np| = 2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1.
 
@@ -79,16 +79,13 @@ def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:
 
 
 def class_balance(class_counts: IntArray) -> float:
-    """The paper's metric: rows of the rarest 5% of classes over those of a uniform distribution.
+    """Divide the rows of the rarest 5% of classes by those of a uniform distribution (the paper).
 
     >>> class_balance(np.full(100, 7)), class_balance(np.arange(100))
     (1.0, 0.04040404040404041)
     """
     n_rare = max(1, len(class_counts) // 20)
     return float(np.sort(class_counts)[:n_rare].sum() / (class_counts.mean() * n_rare))
-
-
-CONFIDENCE = 0.95
 
 
 class TrueGap(NamedTuple):
@@ -101,7 +98,7 @@ class TrueGap(NamedTuple):
 
 
 def squared_gaps(covered: IntArray, counts: IntArray, alpha: float) -> FloatArray:
-    """The unbiased estimate of (coverage - (1 - alpha))^2 of each class (K,), in squared points.
+    """Estimate (coverage - (1 - alpha))^2 of each class (K,) without bias, in squared points.
 
     With k of n rows covered and t = 1 - alpha it is ((k - n t)^2 - k (1 - t)^2 - (n - k) t^2) /
     (n (n - 1)), the mean over pairs of different rows of (hit - t)(other hit - t); it may be
@@ -137,7 +134,7 @@ def true_gap(covered: IntArray, counts: IntArray, alpha: float) -> TrueGap:
     mean = float(squares.mean())
     if n == 1:
         return TrueGap(_root(mean), np.nan, np.nan, 1)
-    t = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    t = float(stdtrit(n - 1, 0.975))
     noise = 1e4 * alpha * (1 - alpha)  # the variance of one row
     if_none = t**2 * (2 * noise**2 / (rows * (rows - 1))).sum() / n**2
     growth = t**2 * (4 * noise / rows).sum() / n**2

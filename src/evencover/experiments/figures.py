@@ -1,4 +1,4 @@
-"""Figures of a study: metrics by calibration size, heat maps, and the classes below the aim."""
+"""Figures of a study: metrics by calibration size, heat maps, and undercovered classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evencover.output.atomic import atomic_path
 from evencover.plotting import BLUE, GREY, ORANGE, new_axes
 from evencover.validation import raise_unknown
 
-# Okabe and Ito's colours; the paper's methods always look the same.
+# Okabe and Ito's colors; the paper's methods always look the same.
 GREEN, PURPLE, SKY, YELLOW = "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 LOOKS = {"standard": (BLUE, "s"), "classwise": (ORANGE, "^"), "clustered": (GREEN, "o")}
 OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GREY, "*")]
@@ -24,11 +24,11 @@ N_CLASSES_SHOWN = 12
 
 
 def write_figures(results: Results, folder: str | Path, ending: str = "png") -> list[Path]:
-    """Draw all figures of a study but the heat maps; their paths."""
+    """Draw all figures of a study but the heat maps; return their paths."""
     figures: dict[str, Any] = {}
     for dataset in dict.fromkeys(row["dataset"] for row in results.records):
         for exact in (False, True):
-            name = f"{dataset}-randomised" if exact else dataset
+            name = f"{dataset}-randomized" if exact else dataset
             figures[name] = draw_curves(results, dataset, exact=exact)
         figures[f"{dataset}-classes"] = draw_classes(results, dataset)
     return _write(figures, folder, ending)
@@ -37,7 +37,7 @@ def write_figures(results: Results, folder: str | Path, ending: str = "png") -> 
 def write_heatmaps(
     results: Results, folder: str | Path, ending: str = "png", metric: str = "covgap"
 ) -> list[Path]:
-    """Draw one heat map per data set and score; their paths."""
+    """Draw one heat map per data set and score; return their paths."""
     pairs = dict.fromkeys((row["dataset"], row["score"]) for row in results.records)
     figures = {
         f"{dataset}-{score}-{metric}-heatmap": draw_heatmap(results, dataset, score, metric)
@@ -47,7 +47,7 @@ def write_heatmaps(
 
 
 def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
-    """The metrics of a study (CovGap first) against n_avg for every score, with 1.96 SE bands.
+    """Draw the metrics of a study against n_avg for every score, with bands of 1.96 SE.
 
     Returns a matplotlib figure, or None if the study has no such variants.
     """
@@ -68,62 +68,53 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
                 own = [row for row in rows if row["score"] == score and _method(row) == method]
                 _draw_curve(ax, own, metric, method, looks[method])
             if metric.name == "covgap":
-                _draw_noise_floor(ax, [row for row in rows if row["score"] == score])
-            _finish_curve(ax, metric, score if i == 0 else "", metric.title if j == 0 else "")
+                floor = {r["n_avg"]: r["covgap_noise_floor"] for r in rows if r["score"] == score}
+                line = {"color": GREY, "linestyle": "--", "linewidth": 1}
+                ax.plot(*np.array(sorted(floor.items())).T, **line, label="noise floor of CovGap")
+            if metric.unit == "classes":
+                _use_log_scale(ax)
+            else:
+                ax.set_ylim(bottom=0)
+            ax.grid(True, color="#E5E5E5", linewidth=0.7)
+            ax.set_axisbelow(True)
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.set(title="" if i else score, ylabel="" if j else metric.title)
             if i == len(metrics) - 1:
                 ax.set_xlabel("calibration rows per class")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False
     )
-    twin = ", simulated twin" if rows[0]["simulated"] else ""
-    kind = ", randomised to cover exactly" if exact else ""
-    figure.suptitle(f"{dataset}{twin}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
+    kind = ", randomized to cover exactly" if exact else ""
+    figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
     return figure
 
 
 def _draw_curve(
     ax: Any, rows: list[dict[str, Any]], metric: Metric, name: str, look: tuple[str, str]
 ) -> None:
-    colour, marker = look
+    color, marker = look
     n_avg = [row["n_avg"] for row in rows]
     mean = np.array([row[metric.name] for row in rows])
     error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in rows])
     low = mean - error
     if metric.unit == "classes":
         low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
-    ax.plot(n_avg, mean, color=colour, marker=marker, markersize=4, linewidth=1.4, label=name)
-    ax.fill_between(n_avg, low, mean + error, color=colour, alpha=0.2, linewidth=0)
+    ax.plot(n_avg, mean, color=color, marker=marker, markersize=4, linewidth=1.4, label=name)
+    ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
 
 
-def _draw_noise_floor(ax: Any, rows: list[dict[str, Any]]) -> None:
-    """What the CovGap would be on these validation rows if every class were covered as aimed."""
-    floor = {row["n_avg"]: row["covgap_noise_floor"] for row in rows}
-    sizes = sorted(floor)
-    ax.plot(
-        sizes, [floor[n] for n in sizes], color=GREY, linestyle="--", linewidth=1,
-        label="noise floor of CovGap",
-    )  # fmt: skip
-
-
-def _finish_curve(ax: Any, metric: Metric, title: str, ylabel: str) -> None:
+def _use_log_scale(ax: Any) -> None:
     from matplotlib.ticker import LogLocator, ScalarFormatter
 
-    if metric.unit == "classes":
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter(ScalarFormatter())
-        ax.yaxis.set_minor_locator(LogLocator(subs=()))
-    else:
-        ax.set_ylim(bottom=0)
-    ax.grid(True, color="#E5E5E5", linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.set(title=title, ylabel=ylabel)
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(ScalarFormatter())
+    ax.yaxis.set_minor_locator(LogLocator(subs=()))
 
 
 def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covgap") -> Any:
-    """A metric of CLUSTERED for every gamma and M, one panel per n_avg, the same colours."""
+    """Draw a metric of CLUSTERED for every gamma and M, one panel per n_avg."""
     shown = find_metric(metric, "study")
     rows = [
         row
@@ -145,18 +136,22 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
     width = 0.48 * len(numbers) + 0.7
     size = (width * len(sizes) + 1.2, 0.42 * len(gammas) + 1.5)
     figure, grid = _new_figure(1, len(sizes), size, sharey=True)
+    from matplotlib.patches import Rectangle
+
     low, high = np.nanmin(panels), np.nanmax(panels)
     for ax, n, panel in zip(grid[0], sizes, panels, strict=True):
         image = ax.imshow(
             panel, cmap="viridis_r", vmin=low, vmax=high, origin="lower", aspect="auto"
         )
-        _write_values(
-            ax,
-            panel,
-            shown.loss(panel, rows[0]["alpha"]),
-            (low + high) / 2,
-            2 if shown.unit == "share" else 1,
-        )
+        for (i, j), value in np.ndenumerate(panel):
+            if np.isfinite(value):
+                text = f"{value:.{2 if shown.unit == 'share' else 1}f}"
+                color = "white" if value > (low + high) / 2 else "black"
+                ax.text(j, i, text, ha="center", va="center", color=color, fontsize=7)
+        loss = shown.loss(panel, rows[0]["alpha"])
+        i, j = np.unravel_index(np.nanargmin(loss), loss.shape)
+        frame = Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2)
+        ax.add_patch(frame)
         ax.set_xticks(range(len(numbers)), [f"{number:g}" for number in numbers])
         ax.set_yticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
         ax.set(title=f"n_avg = {n}", xlabel="clusters M")
@@ -164,29 +159,16 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
         ax.spines[:].set_visible(False)
     grid[0][0].set_ylabel("share for clustering γ")
     figure.colorbar(image, ax=grid[0], label=shown.title, pad=0.01)
-    twin = ", simulated twin" if rows[0]["simulated"] else ""
     method = rows[0]["method"].upper()
-    figure.suptitle(f"{method} on {dataset}{twin}, {score}: {shown.title} (framed: best)")
+    figure.suptitle(f"{method} on {_title(rows[0])}, {score}: {shown.title} (framed: best)")
     return figure
 
 
-def _write_values(ax: Any, panel: FloatArray, loss: FloatArray, middle: float, digits: int) -> None:
-    best = np.unravel_index(np.nanargmin(loss), loss.shape)
-    for (i, j), value in np.ndenumerate(panel):
-        if np.isfinite(value):
-            colour = "white" if value > middle else "black"
-            ax.text(j, i, f"{value:.{digits}f}", ha="center", va="center", color=colour, fontsize=7)
-    from matplotlib.patches import Rectangle
-
-    corner = (best[1] - 0.5, best[0] - 0.5)
-    ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ORANGE, linewidth=2))
-
-
 def draw_classes(results: Results, dataset: str, method: str = "standard") -> Any:
-    """The most under- and over-covered classes under a method, for every score.
+    """Draw the most under- and overcovered classes under a method, for every score.
 
-    Coverage over all repetitions at the largest n_avg; to the right, how the coverage of all
-    classes is spread. Returns a figure, or None if the study lacks the method.
+    Coverage over all repetitions at the largest n_avg; below, the distribution over all classes.
+    Returns a figure, or None if the study lacks the method.
     """
     rows = [
         row
@@ -207,9 +189,8 @@ def draw_classes(results: Results, dataset: str, method: str = "standard") -> An
         _draw_extremes(grid[0][j], coverage, aim, names, row["score"])
         _draw_spread(grid[1][j], coverage, aim)
     grid[1][0].set_ylabel("classes")
-    twin = ", simulated twin" if rows[0]["simulated"] else ""
     figure.suptitle(
-        f"{dataset}{twin}: classes that {method.upper()} covers least and most (n_avg = {n_avg})"
+        f"{_title(rows[0])}: classes that {method.upper()} covers least and most (n_avg = {n_avg})"
     )
     return figure
 
@@ -223,9 +204,9 @@ def _draw_extremes(
     chosen = np.concatenate([order[:shown], order[len(order) - shown :]])
     place = np.concatenate([np.arange(shown), np.arange(shown) + shown + 1])[::-1]
     below = coverage[chosen] < aim
-    for mask, colour in ((below, ORANGE), (~below, BLUE)):
-        ax.hlines(place[mask], aim, coverage[chosen][mask], color=colour, linewidth=1.6)
-        ax.plot(coverage[chosen][mask], place[mask], "o", color=colour, markersize=4.5)
+    for mask, color in ((below, ORANGE), (~below, BLUE)):
+        ax.hlines(place[mask], aim, coverage[chosen][mask], color=color, linewidth=1.6)
+        ax.plot(coverage[chosen][mask], place[mask], "o", color=color, markersize=4.5)
     labels = [f"class {c}" if names is None else _short(names[c]) for c in chosen.tolist()]
     ax.set_yticks(place, labels, fontsize=7)
     ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
@@ -240,8 +221,8 @@ def _draw_spread(ax: Any, coverage: FloatArray, aim: float) -> None:
     edges = aim + step * np.arange(np.floor((low - aim) / step), np.ceil((1.0 - aim) / step) + 1)
     counts, _ = np.histogram(known, edges)
     middle = (edges[1:] + edges[:-1]) / 2
-    colours = [ORANGE if centre < aim else BLUE for centre in middle]
-    ax.bar(middle, counts, width=0.9 * np.diff(edges), color=colours)
+    colors = [ORANGE if center < aim else BLUE for center in middle]
+    ax.bar(middle, counts, width=0.9 * np.diff(edges), color=colors)
     ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set(xlabel="coverage of the class", xlim=(low, 1.01))
@@ -249,6 +230,10 @@ def _draw_spread(ax: Any, coverage: FloatArray, aim: float) -> None:
 
 def _short(name: str) -> str:
     return name if len(name) <= 22 else f"{name[:21]}…"
+
+
+def _title(row: dict[str, Any]) -> str:
+    return row["dataset"] + (", simulated twin" if row["simulated"] else "")
 
 
 def _method(row: dict[str, Any]) -> str:
@@ -268,7 +253,7 @@ def _looks(methods: list[str]) -> dict[str, tuple[str, str]]:
 def _new_figure(
     n_rows: int, n_columns: int, size: tuple[float, float], **options: Any
 ) -> tuple[Any, Any]:
-    """A figure outside pyplot, which would keep it in memory."""
+    """Make a figure outside pyplot, which would keep it in memory."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -286,14 +271,9 @@ def _write(figures: dict[str, Any], folder: str | Path, ending: str) -> list[Pat
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures.items():
-        if figure is None:
-            continue
-        path = folder / f"{_file_name(name)}.{ending}"
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=ending, dpi=110)
-        paths.append(path)
+        if figure is not None:
+            file_name = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+            paths.append(folder / f"{file_name}.{ending}")
+            with atomic_path(paths[-1]) as temporary:
+                figure.savefig(temporary, format=ending, dpi=110)
     return paths
-
-
-def _file_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)

@@ -1,8 +1,9 @@
-"""Which rows calibrate in a repetition; all others validate."""
+"""What a study tries: data sets, scores, methods, calibration sizes, and which rows calibrate."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import tomllib
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import evencover
-from evencover.arrays import Array, IntArray
+from evencover.arrays import IntArray
 from evencover.comparison.trials import calibration_split, random_rows
 from evencover.data.location import Location
 from evencover.data.open import as_source
@@ -28,41 +29,33 @@ from evencover.randomness import check_random_state, places
 from evencover.scores import Score, make_score
 from evencover.validation import flag, raise_unknown, real_number, whole_number
 
+KEYS = ("name", "path", "labels", "logits", "twin", "scale", "random_state")
+# A file is known by its size and this many pieces of it: enough to tell files apart, fast to read.
+N_PIECES, PIECE = 64, 1 << 16
+PAPER_N_AVG = (10, 20, 30, 40, 50, 75, 100, 150)
+SAMPLINGS = ("random", "balanced")
+# Parameters that the study sets for every predictor.
+DECIDED = ("alpha", "score", "exact", "random_state")
+
 
 def sample(labels: IntArray, n_classes: int, n_avg: int, repetition: int, seed: int) -> IntArray:
-    """n_avg x K rows out of all, without replacement, as in the paper; in increasing order."""
-    return random_rows(seed, _ids(len(labels), n_avg, repetition), n_avg * n_classes)
+    """Draw n_avg x K rows out of all, without replacement, as in the paper; in increasing order."""
+    # Every calibration size and repetition has a range of ids, and so an order, of its own.
+    ids = places(0, len(labels)) + np.uint64((n_avg << 48) + (repetition << 32))
+    return random_rows(seed, ids, n_avg * n_classes)
 
 
 def sample_balanced(labels: IntArray, n_avg: int, repetition: int, seed: int) -> IntArray:
-    """n_avg rows of each class; of a class that has no more, all but one."""
+    """Draw n_avg rows of each class; of a class that has no more, all but one."""
     return calibration_split(labels, seed, (n_avg << 8) + repetition, n_per_class=n_avg)
-
-
-def _ids(n_rows: int, n_avg: int, repetition: int) -> Array:
-    """Every calibration size and repetition has a range of ids, and so an order, of its own."""
-    return places(0, n_rows) + np.uint64((n_avg << 48) + (repetition << 32))
-
-
-KEYS = ("name", "path", "labels", "logits", "twin", "scale", "random_state")
-# A file is known by its size and so many pieces of it: enough to tell files apart, quick to read.
-N_PIECES, PIECE = 64, 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
     """Rows with labels, opened when they are needed.
 
-    Attributes
-    ----------
-    name
-        What tables call it; the paper's names find the published numbers.
-    identity
-        Tells these rows from others: part of a study's configuration.
-    open_source
-        Gives the rows.
-    simulated
-        Whether it is a simulated twin.
+    ``name`` is shown in tables; the paper's names find the published numbers. ``identity`` tells
+    these rows from others: it is part of a study's configuration.
     """
 
     name: str
@@ -72,7 +65,7 @@ class DataSet:
 
 
 def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) -> DataSet:
-    """A data set from what a grid says of it.
+    """Make a data set from an entry of a grid.
 
     Parameters
     ----------
@@ -81,61 +74,46 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
         keys path, name, labels and logits, or twin, name, scale and random_state; or a triple
         (name, probabilities, labels).
     scale
-        Share of the classes of twins.
+        Fraction of the classes of twins.
     folder
         Where relative paths begin.
     """
+    from evencover.data.simulated import TWINS
+
     if isinstance(entry, DataSet):
         return entry
     if isinstance(entry, tuple | list) and len(entry) == 3 and isinstance(entry[0], str):
         return _arrays(*entry)
-    if isinstance(entry, dict):
-        return _from_table(entry, scale, folder)
     if isinstance(entry, str | os.PathLike):
-        return _named(str(entry), scale, folder)
-    raise InputError(
-        "A data set of a grid must be a name, a path, a table, or (name, probabilities, labels). "
-        f"Got {type(entry).__name__} instead."
-    )
-
-
-def _named(name: str, scale: float, folder: Path | None) -> DataSet:
-    from evencover.data.simulated import TWINS
-
-    if name in TWINS:
-        return _twin(name, name, scale, 0)
-    if name == "languages":
-        return DataSet("languages", "languages", _languages)
-    if not Path(name).suffix and not (folder or Path()).joinpath(name).is_dir():
-        raise_unknown("data set", name, [*TWINS, "languages", "the path of a file or folder"])
-    return _file(Path(name).stem, name, folder)
-
-
-def _from_table(table: dict[str, Any], scale: float, folder: Path | None) -> DataSet:
-    for key in table:
+        name = str(entry)
+        if name == "languages":
+            return DataSet(name, name, _languages)
+        is_path = Path(name).suffix or (folder or Path()).joinpath(name).is_dir()
+        if name not in TWINS and not is_path:
+            raise_unknown("data set", name, [*TWINS, "languages", "the path of a file or folder"])
+        entry = {"twin" if name in TWINS else "path": name}
+    if not isinstance(entry, dict):
+        raise InputError(
+            "A data set of a grid must be a name, a path, a table, or (name, probabilities, "
+            f"labels). Got {type(entry).__name__} instead."
+        )
+    for key in entry:
         if key not in KEYS:
             raise_unknown("key of a data set", key, KEYS)
-    if ("path" in table) == ("twin" in table):
-        raise InputError(f"A data set must have the key 'path' or 'twin'. Got {table} instead.")
-    if "twin" in table:
-        from evencover.data.simulated import TWINS
-
-        if table["twin"] not in TWINS:
-            raise_unknown("twin", table["twin"], TWINS)
-        name = table.get("name", table["twin"])
-        return _twin(name, table["twin"], table.get("scale", scale), table.get("random_state", 0))
-    path = str(table["path"])
-    name = table.get("name", Path(path).stem)
-    return _file(name, path, folder, labels=table.get("labels"), logits=table.get("logits"))
+    if ("path" in entry) == ("twin" in entry):
+        raise InputError(f"A data set must have the key 'path' or 'twin'. Got {entry} instead.")
+    return _file(entry, folder) if "path" in entry else _twin(entry, scale)
 
 
-def _twin(name: str, twin_name: str, scale: float, random_state: int) -> DataSet:
-    from evencover.data.simulated import twin
+def _twin(table: dict[str, Any], scale: float) -> DataSet:
+    from evencover.data.simulated import TWINS, twin
 
-    identity = f"twin {twin_name}, scale {scale}, random_state {random_state}"
-    return DataSet(
-        name, identity, lambda: twin(twin_name, scale=scale, random_state=random_state), True
-    )
+    name = table["twin"]
+    if name not in TWINS:
+        raise_unknown("twin", name, TWINS)
+    options = {"scale": table.get("scale", scale), "random_state": table.get("random_state", 0)}
+    identity = f"twin {name}, scale {options['scale']}, random_state {options['random_state']}"
+    return DataSet(table.get("name", name), identity, lambda: twin(name, **options), True)
 
 
 def _languages() -> Source:
@@ -145,27 +123,28 @@ def _languages() -> Source:
     return as_source(data.probabilities, data.labels, class_names=data.class_names.tolist())
 
 
-def _file(
-    name: str, path: str, folder: Path | None, labels: str | None = None, logits: bool | None = None
-) -> DataSet:
+def _file(table: dict[str, Any], folder: Path | None) -> DataSet:
     from evencover.data.location import as_location, existing_file, expand
 
-    def place(of: str) -> Location:
-        location = as_location(of)
+    def find(path: Any) -> Location:
+        location = as_location(str(path))
         if isinstance(location, Path) and folder is not None:
             location = folder / location
         return location if expand(location) else existing_file(location)
 
-    files = [place(path)] + ([] if labels is None else [place(labels)])
-
-    def open_source() -> Source:
-        return as_source(files[0], None if labels is None else files[1], logits=logits)
-
+    logits = table.get("logits")
+    rows, labels = find(table["path"]), table.get("labels")
+    labels = None if labels is None else find(labels)
+    files = [rows] if labels is None else [rows, labels]
     each = [part for file in files for part in expand(file) or [file]]
     identity = " ".join(_fingerprint(file) for file in each)
     if len(each) > len(files):  # a folder of many parts
         identity = hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
-    return DataSet(name, f"{identity}, logits {logits}", open_source)
+    return DataSet(
+        table.get("name", Path(str(table["path"])).stem),
+        f"{identity}, logits {logits}",
+        lambda: as_source(rows, labels, logits=logits),
+    )
 
 
 def _arrays(name: str, probabilities: Any, labels: Any) -> DataSet:
@@ -189,14 +168,8 @@ def _fingerprint(path: Location) -> str:
     return digest.hexdigest()
 
 
-PAPER_N_AVG = (10, 20, 30, 40, 50, 75, 100, 150)
-SAMPLINGS = ("random", "balanced")
-# What the study itself decides for every predictor.
-DECIDED = ("alpha", "score", "exact", "random_state")
-
-
-class Method(NamedTuple):
-    """A way to calibrate, with parameters of its own."""
+class GridMethod(NamedTuple):
+    """A predictor to try, and whether randomized (``exact``), or both ways."""
 
     name: str
     predictor: BasePredictor
@@ -204,23 +177,22 @@ class Method(NamedTuple):
 
     @property
     def parameters(self) -> str:
-        """Those that differ from the defaults, as text."""
+        """Parameters that differ from the defaults, as text."""
         own = {k: v for k, v in self.predictor.get_params().items() if k not in DECIDED}
         text = repr(type(self.predictor)(**own))
         return text[text.index("(") + 1 : -1]
 
 
 class Cell(NamedTuple):
-    """One method at one calibration size, randomised or not; repeated on several splits."""
+    """One method at one calibration size, randomized or not; repeated on several splits."""
 
     n_avg: int
-    method: Method
+    method: GridMethod
     exact: bool
 
 
-@dataclass(frozen=True, eq=False)
-class NamedScore:
-    """A score and what tables call it."""
+class NamedScore(NamedTuple):
+    """A score and its name in tables."""
 
     name: str
     score: Score
@@ -235,25 +207,27 @@ class Grid:
         Names of twins ("imagenet", "cifar-100", "places365", "inaturalist"), "languages", paths of
         files, (name, probabilities, labels), or tables (see `make_dataset`).
     methods, scores
-        Names, or predictors and scores of your own; tables ``{name = "clustered", gamma = 0.3}``
-        give parameters, and ``label`` another name.
+        Names, predictors and scores, or tables with parameters, ``{name = "clustered", gamma =
+        0.3}``; ``label`` gives another name.
     exact
-        Which variants to try: False, True (randomised to cover exactly 1 - alpha), or both. A
-        method's table may say otherwise for itself.
+        Variants to try: False, True (randomized to cover exactly 1 - alpha), or both. A method's
+        table may have its own.
     n_avg
-        Calibration rows per class, on average.
+        Average calibration rows per class.
     sampling
         "random": n_avg x K rows out of all, as in the paper. "balanced": n_avg of each class (of
         a small class all but one).
     alpha, repetitions, seed
-        The level; how many splits; what fixes every random choice.
+        Target miscoverage, number of splits, and random seed.
     gamma, n_clusters
         Lists: every method that takes both (CLUSTERED) is tried with all their combinations, for
         heat maps.
     scale
-        Share of the classes of the twins.
+        Fraction of the classes of the twins.
     title
-        What tables are called.
+        Title of the tables.
+    folder
+        Where relative paths begin.
 
     Examples
     --------
@@ -291,12 +265,12 @@ class Grid:
             whole_number(n, "n_avg", "a grid", 1, 2**16 - 1) for n in _listed(n_avg, "n_avg")
         ]
         real_number(scale, "scale", "a grid", 0, open_low=True)
-        self.datasets: list[DataSet] = [
+        self.datasets = [
             make_dataset(entry, scale=scale, folder=folder)
             for entry in _listed(datasets, "datasets")
         ]
         self.scores = [_named_score(entry) for entry in _listed(scores, "scores")]
-        variants = _flags([exact] if isinstance(exact, bool) else exact)
+        variants = _flags(exact)
         plain = [_method(entry, variants) for entry in _listed(methods, "methods")]
         self.methods = [
             variant for method in plain for variant in _clusterings(method, gamma, n_clusters)
@@ -305,25 +279,21 @@ class Grid:
 
     @classmethod
     def from_toml(cls, grid: str | Path) -> Grid:
-        """A grid that ships with the package, by name (see `shipped`), or a TOML file."""
-        path = Path(grid)
-        known = shipped()
+        """Read a grid that ships with the package, by name (see `shipped`), or a TOML file."""
+        path, known, folder = Path(grid), shipped(), None
         if str(grid) in known:
-            return cls._from_text(known[str(grid)], f"the grid {str(grid)!r}", None)
-        if path.suffix != ".toml":
+            name, text = f"the grid {str(grid)!r}", known[str(grid)]
+        elif path.suffix != ".toml":
             raise_unknown("grid", str(grid), [*known, "the path of a .toml file"])
-        if not path.is_file():
+        elif not path.is_file():
             raise InputError(f"Cannot read '{path}': there is no such file.")
-        return cls._from_text(path.read_text(encoding="utf-8"), f"'{path}'", path.parent)
-
-    @classmethod
-    def _from_text(cls, text: str, name: str, folder: Path | None) -> Grid:
+        else:
+            name, text, folder = f"'{path}'", path.read_text(encoding="utf-8"), path.parent
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"Cannot read {name}: it is not TOML ({error}).") from None
-        keys = ["datasets", "methods", "scores", "exact", "n_avg", "sampling", "alpha"]
-        keys += ["repetitions", "seed", "gamma", "n_clusters", "scale", "title"]
+        keys = [key for key in inspect.signature(cls).parameters if key != "folder"]
         for key in table:
             if key not in keys:
                 raise_unknown(f"key in {name}", key, keys)
@@ -382,7 +352,7 @@ class Grid:
 
 
 def shipped() -> dict[str, str]:
-    """The grids of the package: their names and texts."""
+    """Read the grids of the package: texts by name."""
     folder = files("evencover.experiments").joinpath("grids")
     found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
     return {name.removesuffix(".toml"): folder.joinpath(name).read_text("utf-8") for name in found}
@@ -400,8 +370,6 @@ def _flags(values: Any) -> tuple[bool, ...]:
 
 
 def _named_score(entry: Any) -> NamedScore:
-    if isinstance(entry, NamedScore):
-        return entry
     table = dict(entry) if isinstance(entry, dict) else {}
     label = table.pop("label", None)
     score = make_score(table if isinstance(entry, dict) else entry)
@@ -410,38 +378,32 @@ def _named_score(entry: Any) -> NamedScore:
     return NamedScore(str(label), score)
 
 
-def _method(entry: Any, exact: tuple[bool, ...]) -> Method:
-    if isinstance(entry, Method):
-        return entry
+def _method(entry: Any, exact: tuple[bool, ...]) -> GridMethod:
     table = dict(entry) if isinstance(entry, dict) else {"name": entry}
-    label, wanted = table.pop("label", None), table.pop("exact", None)
-    name = table.pop("name", None)
+    label, own, name = table.pop("label", None), table.pop("exact", None), table.pop("name", None)
     for key in table:
         if key in DECIDED:
             raise InputError(f"The grid decides {key!r} for all methods. Got it for {name!r}.")
     predictor = make_predictor(name)
     predictor.set_params(**table)
-    if not predictor.supports_exact:
-        exact = (False,)
-    # A predictor of the user's own that says exact=True means that variant.
-    if isinstance(entry, BasePredictor) and entry.exact:
+    if own is not None:
+        exact = _flags(own)
+    elif isinstance(entry, BasePredictor) and entry.exact:
         exact = (True,)
-    return Method(
-        str(label or predictor.method), predictor, exact if wanted is None else _flags(wanted)
-    )
+    elif not predictor.supports_exact:
+        exact = (False,)
+    return GridMethod(str(label or predictor.method), predictor, exact)
 
 
 def _clusterings(
-    method: Method, gamma: Sequence[float] | None, n_clusters: Sequence[int] | None
-) -> list[Method]:
+    method: GridMethod, gamma: Sequence[float] | None, n_clusters: Sequence[int] | None
+) -> list[GridMethod]:
     own = method.predictor.get_params()
     if not {"gamma", "n_clusters"} <= own.keys() or (gamma is None and not n_clusters):
         return [method]
     gammas = [own["gamma"]] if gamma is None else _listed(gamma, "gamma")
     numbers = [own["n_clusters"]] if n_clusters is None else _listed(n_clusters, "n_clusters")
     return [
-        method._replace(
-            predictor=type(method.predictor)(**own | {"gamma": share, "n_clusters": number})
-        )
+        method._replace(predictor=method.predictor.with_params(gamma=share, n_clusters=number))
         for share, number in product(gammas, numbers)
     ]

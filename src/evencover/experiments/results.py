@@ -1,4 +1,4 @@
-"""The results of a study: parts on disk, one tidy table, and its summary."""
+"""The results of a study: parts on disk, one tidy table, and the paper's table made of it."""
 
 from __future__ import annotations
 
@@ -33,63 +33,6 @@ from evencover.output.writers import (
     write_record,
 )
 from evencover.validation import import_pandas, raise_unknown
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One number of the table.
-
-    ``agrees`` is None where nothing was published.
-    """
-
-    mean: float
-    standard_error: float | None
-    is_best: bool
-    published: Published | None
-    digits: int = 1
-
-    @property
-    def text(self) -> str:
-        """Mean (standard error)."""
-        error = "–" if self.standard_error is None else f"{self.standard_error:.{self.digits}f}"
-        return f"{self.mean:.{self.digits}f} ({error})"
-
-    @property
-    def agrees(self) -> bool | None:
-        """Whether it is within the joint error of the published number."""
-        if self.published is None:
-            return None
-        return self.published.agrees_with(self.mean, self.standard_error)
-
-    @property
-    def verdict(self) -> str:
-        """The published number and a sign for `agrees`; empty where there is none."""
-        if self.published is None:
-            return ""
-        sign = "=" if self.agrees else "≠"
-        return f"{self.published.mean:.1f} ({self.published.standard_error:.1f}) {sign}"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One method on one data set with one score."""
-
-    dataset: str
-    score: str
-    method: str
-    entries: tuple[Entry | None, ...]
-
-
-@dataclass(frozen=True)
-class TableContent:
-    """All lines, with what stands above and below them."""
-
-    n_avg: tuple[int, ...]
-    metrics: tuple[Metric, ...]
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...]
-    title: str
-
 
 CELL = ("dataset", "simulated", "score", "method", "parameters", "exact", "n_avg")
 
@@ -131,18 +74,18 @@ class Results:
                 f"'{path}' must be a folder of results. Got none there; make them with "
                 "'evencover experiment run'."
             )
-        parts = [
-            _read_part(file, configuration["digest"]) for file in sorted(path.glob("parts/*.json"))
-        ]
+        parts = []
+        for file in sorted(path.glob("parts/*.json")):
+            part = _read_part(file, configuration["digest"])
+            if part is None:
+                raise InputError(f"Cannot read '{file}': it is damaged; run the study again.")
+            parts.append(part)
         if not any(part["records"] for part in parts):
             raise InputError(f"'{path}' holds no results yet; run the study to its end first.")
         return cls(configuration, parts, (path / "results.csv").exists())
 
     def summary(self) -> list[dict[str, Any]]:
-        """Mean of every metric over the repetitions, and ``..._se``, its standard error.
-
-        With one repetition there is no standard error: None.
-        """
+        """Average every metric over the repetitions; ``..._se`` is the standard error, if any."""
         table = []
         for key, group in groupby(self.records, key=lambda row: tuple(row[name] for name in CELL)):
             rows = list(group)
@@ -155,8 +98,9 @@ class Results:
             for metric in (*metric_names(), "size_median"):
                 values = np.array([row[metric] for row in rows], dtype=np.float64)
                 summary[metric] = float(values.mean())
-                error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else None
-                summary[f"{metric}_se"] = None if error is None else float(error)
+                summary[f"{metric}_se"] = (
+                    float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+                )
             table.append(summary)
         return table
 
@@ -178,17 +122,17 @@ class Results:
 
 
 class Store:
-    """Where the parts of a running study are kept: a folder, or memory."""
+    """The parts of a running study, in memory and, if there is one, in a folder."""
 
     def __init__(self, grid: Grid, folder: Path | None) -> None:
-        self.folder, self.digest = folder, grid.digest
+        self.folder = folder
         self.configuration = grid.configuration | {"digest": grid.digest}
-        self._parts: dict[str, dict[str, Any]] = {}
+        self.parts: dict[str, dict[str, Any]] = {}
 
     @classmethod
     @contextmanager
     def opened(cls, grid: Grid, folder: Path | None) -> Iterator[Store]:
-        """Hold the folder while it is written to."""
+        """Lock the folder for writing, and read the parts that it holds."""
         store = cls(grid, folder)
         if folder is None:
             yield store
@@ -197,94 +141,75 @@ class Store:
             refuse_other_things(folder, "a folder of results")
             make_folder(folder, parents=True)
         with only_writer(folder):
-            store._begin(folder)
+            store._read(folder)
             yield store
 
-    def _begin(self, folder: Path) -> None:
+    def _read(self, folder: Path) -> None:
         known = _read_configuration(folder)
         if known is None:
             write_record(folder / "configuration.json", self.configuration, indent=None)
-        elif known["digest"] != self.digest:
+        elif known["digest"] != self.configuration["digest"]:
+            names = [
+                key
+                for key, value in self.configuration.items()
+                if key not in ("digest", "title") and known.get(key) != value
+            ]
             raise InputError(
-                f"'{folder}' holds results of another configuration ({_difference(known, self)}); "
-                "choose another folder."
+                f"'{folder}' holds results of another configuration (its {' and '.join(names)} "
+                f"differ{'s' if len(names) == 1 else ''}); choose another folder."
             )
         for name in ("parts", "scores"):
             make_folder(folder / name)
-        for name in ("", "parts", "scores"):  # what a kill left half-written
+        for name in ("", "parts", "scores"):  # left half-written by a kill
             remove_leftovers(folder / name)
-
-    # ---- parts -------------------------------------------------------------------------------
-
-    def has(self, name: str) -> bool:
-        """Whether a unit is done, and its part is as it was written."""
-        if self.folder is None:
-            return name in self._parts
-        return _read_content(self._part(name)) is not None
+        for file in folder.glob("parts/*.json"):
+            part = _read_part(file, self.configuration["digest"])
+            if part is not None:
+                self.parts[file.stem] = part
 
     def write(self, name: str, part: dict[str, Any]) -> None:
         """Keep the results of a unit, whole or not at all."""
-        if self.folder is None:
-            self._parts[name] = part
-        else:
-            content = {"configuration": self.digest} | part
+        self.parts[name] = part
+        if self.folder is not None:
+            content = {"configuration": self.configuration["digest"]} | part
             content["checksum"] = _checksum(content)
-            write_record(self._part(name), content, indent=None)
-
-    def _part(self, name: str) -> Path:
-        assert self.folder is not None
-        return self.folder / "parts" / f"{name}.json"
-
-    # ---- true-label scores, which every unit of a data set needs -----------------------------
+            write_record(self.folder / "parts" / f"{name}.json", content, indent=None)
 
     def known_scores(self, dataset: str) -> dict[str, Array] | None:
-        """The arrays that an earlier run kept; None if there are none."""
-        if self.folder is None or not self._scores(dataset).exists():
+        """Read the true-label scores that an earlier run kept; None if there are none."""
+        path = self._scores(dataset)
+        if path is None or not path.exists():
             return None
         try:
-            with self._scores(dataset).open("rb") as file:  # NumPy would leave a bad one open
+            with path.open("rb") as file:  # NumPy would leave a bad one open
                 return dict(np.load(file, allow_pickle=False))
         except (ValueError, OSError, EOFError, KeyError, BadZipFile):
             return None  # damaged: they are computed again
 
     def keep_scores(self, dataset: str, arrays: dict[str, Array]) -> None:
-        """Keep them for the next run."""
-        if self.folder is None:
-            return
+        """Keep true-label scores for the next run."""
         path = self._scores(dataset)
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        if path is not None:
+            with atomic_path(path) as temporary, temporary.open("wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
 
-    def _scores(self, dataset: str) -> Path:
-        assert self.folder is not None
+    def _scores(self, dataset: str) -> Path | None:
         names = [name for name, _, _ in self.configuration["datasets"]]
-        return self.folder / "scores" / f"{names.index(dataset):02d}.npz"
-
-    # ---- the end -----------------------------------------------------------------------------
+        file = f"{names.index(dataset):02d}.npz"
+        return None if self.folder is None else self.folder / "scores" / file
 
     def assemble(self, names: list[str]) -> Results:
-        """All parts together; in a folder also as one table, in CSV and Parquet."""
-        if self.folder is None:
-            return Results(self.configuration, [self._parts[name] for name in names], True)
-        parts = [_read_part(self._part(name), self.digest) for name in names]
-        results = Results(self.configuration, parts, True)
-        if not results.records:
-            raise InputError(
-                "The study has no results: every n_avg asks for all rows of its data set or more; "
-                "use smaller ones."
-            )
-        _write_parquet(self.folder / "results.parquet", results.records)
-        write_csv(self.folder / "results.csv", results.records)
+        """Return all parts; in a folder write them as one table, too, in CSV and Parquet."""
+        results = Results(self.configuration, [self.parts[name] for name in names], True)
+        if self.folder is not None:
+            if not results.records:
+                raise InputError(
+                    "The study has no results: every n_avg asks for all rows of its data set or "
+                    "more; use smaller ones."
+                )
+            _write_parquet(self.folder / "results.parquet", results.records)
+            write_csv(self.folder / "results.csv", results.records)
         return results
-
-
-def _difference(known: dict[str, Any], store: Store) -> str:
-    names = [
-        key
-        for key, value in store.configuration.items()
-        if key not in ("digest", "title") and known.get(key) != value
-    ]
-    return f"its {' and '.join(names)} differ{'s' if len(names) == 1 else ''}"
 
 
 def _read_configuration(folder: Path) -> dict[str, Any] | None:
@@ -295,25 +220,18 @@ def _read_configuration(folder: Path) -> dict[str, Any] | None:
     )
 
 
-def _read_part(path: Path, digest: str) -> dict[str, Any]:
-    part = _read_content(path)
-    if part is None:
-        raise InputError(f"Cannot read '{path}': it is damaged; run the study again.")
-    if part.get("configuration") != digest:
-        raise InputError(
-            f"'{path}' belongs to another configuration than its folder; remove it and run again."
-        )
-    return part
-
-
-def _read_content(path: Path) -> dict[str, Any] | None:
-    """What a part holds; None if it is not there, or not as it was written."""
+def _read_part(path: Path, digest: str) -> dict[str, Any] | None:
+    """Read a part; None if it is damaged."""
     try:
         part = read_record(path, lambda part: isinstance(part["records"], list), "")
     except InputError:
         return None
-    if part is None or part.pop("checksum", None) not in (None, _checksum(part)):
-        return None  # parts of 0.1.0 have no checksum
+    if part is None or part.pop("checksum", None) != _checksum(part):
+        return None
+    if part["configuration"] != digest:
+        raise InputError(
+            f"'{path}' belongs to another configuration than its folder; remove it and run again."
+        )
     return part
 
 
@@ -323,30 +241,35 @@ def _checksum(part: dict[str, Any]) -> str:
 
 
 def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:
-    """The same table in Parquet, where pyarrow is installed."""
+    """Write the same table in Parquet, where pyarrow is installed."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         return
-    columns = {name: [row[name] for row in records] for name in records[0]}
-    # All missing would be a column of no type.
-    kinds = {"gamma": pa.float64(), "M": pa.int64(), "seed": pa.uint64()}
-    table = pa.table(
-        {name: pa.array(values, type=kinds.get(name)) for name, values in columns.items()}
-    )
+    # A column without any value would have no type.
+    types = {"gamma": pa.float64(), "M": pa.int64(), "seed": pa.uint64()}
+    columns = {
+        name: pa.array([row[name] for row in records], type=types.get(name)) for name in records[0]
+    }
     with atomic_path(path) as temporary:
-        pq.write_table(table, temporary)
+        pq.write_table(pa.table(columns), temporary)
+
+
+# ---- the table ---------------------------------------------------------------------------------
 
 
 CITATION = (
     "Published: Ding, Angelopoulos, Bates, Jordan, Tibshirani (2023), Class-Conditional Conformal "
     "Prediction with Many Classes, NeurIPS 36, Table 2."
 )
-# The numbers are for these data as they are, not for a part of their classes.
+# The published numbers are for all classes of these data.
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
-# Half a unit of the last printed digit.
-ROUNDING = 0.05
+ROUNDING = 0.05  # half a unit of the last printed digit
+# Methods whose gap, as printed, is within this of the lowest are all best, as in the paper; but a
+# CovGap below the noise floor is no better than that.
+TIE = 0.2
+GAPS = ("covgap", "true_gap")
 
 
 class Published(NamedTuple):
@@ -383,7 +306,7 @@ def _table() -> dict[tuple[str, str, str, int], dict[str, Published]]:
 def published(row: dict[str, Any], metric: str) -> Published | None:
     """The printed number for a row of `Results.summary`; None where the paper has none.
 
-    It has none for randomised variants, other parameters, other levels than 0.1, own methods, or
+    It has none for randomized variants, other parameters, other levels than 0.1, own methods, or
     a data set with another number of classes.
     """
     if row["exact"] or row["parameters"] or row["alpha"] != 0.1:
@@ -394,24 +317,83 @@ def published(row: dict[str, Any], metric: str) -> Published | None:
     return _table().get(key, {}).get(metric)
 
 
-def _groups(table: TableContent) -> list[tuple[Line, str, str]]:
-    """Each line with its data set and score, these empty where they repeat the line above."""
-    shown, previous = [], ("", "")
-    for line in table.lines:
-        dataset = line.dataset if line.dataset != previous[0] else ""
-        score = line.score if (line.dataset, line.score) != previous else ""
-        shown.append((line, dataset, score))
-        previous = (line.dataset, line.score)
-    return shown
+@dataclass(frozen=True)
+class Entry:
+    """One number of the table; ``agrees`` is None where nothing was published."""
+
+    mean: float
+    standard_error: float | None
+    is_best: bool
+    published: Published | None
+    digits: int
+
+    @property
+    def text(self) -> str:
+        """Mean (standard error)."""
+        error = "–" if self.standard_error is None else f"{self.standard_error:.{self.digits}f}"
+        return f"{self.mean:.{self.digits}f} ({error})"
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether it is within the joint error of the published number."""
+        known = self.published
+        return None if known is None else known.agrees_with(self.mean, self.standard_error)
+
+    @property
+    def verdict(self) -> str:
+        """The published number and a sign for `agrees`; empty where there is none."""
+        if self.published is None:
+            return ""
+        sign = "=" if self.agrees else "≠"
+        return f"{self.published.mean:.1f} ({self.published.standard_error:.1f}) {sign}"
 
 
-def _text(table: TableContent) -> str:
+class Line(NamedTuple):
+    """One method on one data set with one score."""
+
+    dataset: str
+    score: str
+    method: str
+    entries: tuple[Entry | None, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The paper's Table 2 for a study."""
+
+    n_avg: tuple[int, ...]
+    metrics: tuple[Metric, ...]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+    title: str
+
+    def render(self, style: str) -> str:
+        """Render as "text", "markdown", "latex" or "html"."""
+        if style not in FORMATS:
+            raise_unknown("format", style, FORMATS)
+        return FORMATS[style](self)
+
+    @property
+    def heads(self) -> list[str]:
+        """Titles of the columns of numbers."""
+        return [metric.title for _ in self.n_avg for metric in self.metrics]
+
+    def groups(self) -> Iterator[tuple[Line, str, str]]:
+        """Each line with its data set and score, these empty where they repeat the line above."""
+        previous = ("", "")
+        for line in self.lines:
+            is_new = line[:2] != previous
+            dataset = line.dataset if line.dataset != previous[0] else ""
+            yield line, dataset, line.score if is_new else ""
+            previous = line[:2]
+
+
+def _text(table: Table) -> str:
     """Fixed width; the published number is below its own, which is starred where it is best."""
     blanks = [""] * (len(table.metrics) - 1)
     sizes = [cell for n in table.n_avg for cell in (f"n_avg={n}", *blanks)]
-    heads = [m.title for _ in table.n_avg for m in table.metrics]
-    rows = [["", "", "", *sizes], ["data set", "score", "method", *heads], []]
-    for line, dataset, score in _groups(table):
+    rows = [["", "", "", *sizes], ["data set", "score", "method", *table.heads], []]
+    for line, dataset, score in table.groups():
         if score and len(rows) > 3:
             rows.append([])
         cells = [("*" if e.is_best else "") + e.text if e else "–" for e in line.entries]
@@ -419,7 +401,7 @@ def _text(table: TableContent) -> str:
         if any(entry is not None and entry.verdict for entry in line.entries):
             verdicts = [entry.verdict if entry else "" for entry in line.entries]
             rows.append(["", "", "  published", *verdicts])
-    widths = [max(len(row[i]) for row in rows if row) for i in range(len(heads) + 3)]
+    widths = [max(len(row[i]) for row in rows if row) for i in range(len(sizes) + 3)]
     body = []
     for row in rows:
         names = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False)]
@@ -432,13 +414,13 @@ def _text(table: TableContent) -> str:
     return "\n".join([table.title, "", *body, "", *notes])
 
 
-def _markdown(table: TableContent) -> str:
+def _markdown(table: Table) -> str:
     heads = [f"n_avg={n} {m.title}" for n in table.n_avg for m in table.metrics]
     lines = [
         f"| data set | score | method | {' | '.join(heads)} |",
         "|---|---|---|" + "---:|" * len(heads),
     ]
-    for line, dataset, score in _groups(table):
+    for line, dataset, score in table.groups():
         cells = []
         for entry in line.entries:
             cell = "–" if entry is None else entry.text
@@ -452,7 +434,7 @@ def _markdown(table: TableContent) -> str:
     return "\n".join([f"**{table.title}**", "", *lines, "", *notes])
 
 
-def _latex(table: TableContent) -> str:
+def _latex(table: Table) -> str:
     """For the packages booktabs and xcolor."""
     n_metrics = len(table.metrics)
     spans = [
@@ -462,18 +444,17 @@ def _latex(table: TableContent) -> str:
         rf"\cmidrule(lr){{{4 + i * n_metrics}-{3 + (i + 1) * n_metrics}}}"
         for i in range(len(table.n_avg))
     ]
-    heads = [m.title for _ in table.n_avg for m in table.metrics]
     lines = [
         r"\begin{table}",
         r"\centering\scriptsize",
         rf"\caption{{{_tex(table.title)}. {_tex(' '.join(table.notes))}}}",
-        rf"\begin{{tabular}}{{lll{'r' * len(heads)}}}",
+        rf"\begin{{tabular}}{{lll{'r' * len(table.heads)}}}",
         r"\toprule",
         f" & & & {' & '.join(spans)} \\\\",
         "".join(rules),
-        f"Data set & Score & Method & {' & '.join(heads)} \\\\",
+        f"Data set & Score & Method & {' & '.join(table.heads)} \\\\",
     ]
-    for line, dataset, score in _groups(table):
+    for line, dataset, score in table.groups():
         if score:
             lines.append(r"\midrule")
         cells = [_tex_entry(entry) for entry in line.entries]
@@ -506,16 +487,16 @@ def _tex(text: str) -> str:
     return text.translate(str.maketrans(TEX))
 
 
-def _html(table: TableContent) -> str:
+def _html(table: Table) -> str:
     """A page of its own, without scripts."""
     n_metrics = len(table.metrics)
     spans = "".join(f'<th colspan="{n_metrics}">n_avg = {n}</th>' for n in table.n_avg)
-    heads = "".join(f"<th>{m.title}</th>" for _ in table.n_avg for m in table.metrics)
-    body = []
-    for line, dataset, score in _groups(table):
+    heads = "".join(f"<th>{head}</th>" for head in table.heads)
+    body, first = [], ' class="first"'
+    for line, dataset, score in table.groups():
         cells = "".join(f"<td>{_html_entry(entry)}</td>" for entry in line.entries)
         names = "".join(f"<th>{html.escape(name)}</th>" for name in (dataset, score, line.method))
-        body.append(f"<tr{' class=first' if score else ''}>{names}{cells}</tr>")
+        body.append(f"<tr{first if score else ''}>{names}{cells}</tr>")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{html.escape(table.title)}</title>
@@ -542,28 +523,13 @@ def _html_entry(entry: Entry | None) -> str:
     if entry is None:
         return "–"
     text = f"<b>{entry.text}</b>" if entry.is_best else entry.text
+    off = ' class="off"'
     if not entry.verdict:
         return text
-    return f"{text}<small{'' if entry.agrees else ' class=off'}>{entry.verdict}</small>"
+    return f"{text}<small{'' if entry.agrees else off}>{entry.verdict}</small>"
 
 
 FORMATS = {"text": _text, "markdown": _markdown, "latex": _latex, "html": _html}
-
-
-# Methods whose gap, as printed, is within this of the lowest are all called best, as in the paper;
-# but a CovGap below what test noise alone gives is no better than that.
-TIE = 0.2
-GAPS = ("covgap", "true_gap")
-
-
-class Table(TableContent):
-    """The table, which can be shown in several formats."""
-
-    def render(self, style: str) -> str:
-        """As "text", "markdown", "latex" or "html"."""
-        if style not in FORMATS:
-            raise_unknown("format", style, FORMATS)
-        return FORMATS[style](self)
 
 
 def make_table(
@@ -585,14 +551,14 @@ def make_table(
     metrics
         Names of metrics that a study shows; by default the paper's, CovGap and AvgSize.
     exact
-        Show the randomised variants instead.
+        Show the randomized variants instead.
     """
     if metrics is None:
         metrics = [metric.name for metric in shown_in("study")[:2]]
     shown = tuple(find_metric(name, "study") for name in metrics)
     rows = [row for row in results.summary() if row["exact"] == exact]
     if not rows:
-        kind = "randomised (exact)" if exact else "plain"
+        kind = "randomized (exact)" if exact else "plain"
         raise InputError(f"These results have no {kind} variants to show.")
     there = sorted({row["n_avg"] for row in rows})
     if n_avg is None:

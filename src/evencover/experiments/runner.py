@@ -1,7 +1,7 @@
 """Run a study: true-label scores once per data set, then all sizes in one pass per unit of work.
 
 A unit is one data set, one score, and as many cells as one pass takes. It becomes one file, written
-whole or not at all, so a run that was killed goes on with the units that are missing.
+whole or not at all, so a run that was killed continues with the units that are missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import evencover
 from evencover.arrays import IntArray
@@ -30,7 +30,7 @@ VECTORS_PER_UNIT = 480
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """What one pass over the rows computes."""
+    """The work of one pass over the rows."""
 
     name: str
     dataset: DataSet
@@ -38,35 +38,25 @@ class Unit:
     cells: list[Cell]
 
 
-class Bar(Protocol):
-    """Shows progress (`console.WorkBar`)."""
-
-    def expect(self, n_numbers: int) -> None:
-        """So many numbers will be read."""
-
-    def watch(self, source: Source) -> Source:
-        """Count what is read of a source."""
-
-
 def run(
     grid: Grid,
     output: str | Path | None = None,
     *,
-    bar: Bar | None = None,
+    bar: Any = None,
     tell: Callable[[str], None] | None = None,
     executor: Any = None,
 ) -> Results:
-    """Compute what the folder lacks of a study, and return all of it.
+    """Compute the missing parts of a study, and return all of it.
 
     Parameters
     ----------
     grid
         The study.
     output
-        Folder for the results; by default they are kept in memory only. A folder that holds a
-        part of the same study is completed, one of another study is refused.
+        Folder for the results; by default they are kept in memory only. A folder with a part of
+        the same study is completed, one of another study is rejected.
     bar, tell
-        Show progress: as a bar, and in sentences.
+        Show progress: as a bar (`console.WorkBar`), and in sentences.
     executor
         Where the rows are read: None for this process's threads, a `concurrent.futures` executor,
         or a `dask.distributed` client. The results are the same bytes.
@@ -83,37 +73,39 @@ def run(
     clustered 7.8 3.0
     """
     with Store.opened(grid, None if output is None else Path(output)) as store:
-        return _complete(grid, store, bar, tell, executor)
-
-
-def _complete(
-    grid: Grid,
-    store: Store,
-    bar: Bar | None,
-    tell: Callable[[str], None] | None,
-    executor: Any,
-) -> Results:
-    units = plan(grid)
-    missing = [unit for unit in units if not store.has(unit.name)]
-    n_done = len(units) - len(missing)
-    if tell is not None and n_done and missing:
-        tell(f"{n_done} of {len(units)} parts are there already; computing the rest")
-    sources = _open_sources(missing, store, bar)
-    for dataset, group in groupby(missing, key=lambda unit: unit.dataset):
-        rows = _scored_rows(grid, store, dataset, sources.pop(dataset.name), executor)
-        for unit in group:
-            store.write(unit.name, _compute(grid, unit, rows))
-            n_done += 1
-            if tell is not None:
-                tell(f"{dataset.name}, {unit.score.name}: part {n_done} of {len(units)} is done")
-    return store.assemble([unit.name for unit in units])
+        units = plan(grid)
+        missing = [unit for unit in units if unit.name not in store.parts]
+        n_done = len(units) - len(missing)
+        if tell is not None and n_done and missing:
+            tell(f"{n_done} of {len(units)} parts are there already; computing the rest")
+        sources = _open_sources(missing, store, bar)
+        for dataset, group in groupby(missing, key=lambda unit: unit.dataset):
+            known = store.known_scores(dataset.name)
+            rows = ScoredRows(
+                sources.pop(dataset.name),
+                [each.score for each in grid.scores],
+                from_logits=False,
+                temperature=1.0,
+                random_state=grid.seed,
+                with_ranks=any("ranks" in each.predictor.needs for each in grid.methods),
+                known=known,
+                executor=executor,
+            )
+            if known is None:
+                store.keep_scores(dataset.name, rows.arrays)
+            for unit in group:
+                store.write(unit.name, _compute(grid, unit, rows))
+                n_done += 1
+                if tell is not None:
+                    tell(f"{dataset.name}, {unit.score.name}: part {n_done} of {len(units)}")
+        return store.assemble([unit.name for unit in units])
 
 
 def plan(grid: Grid) -> list[Unit]:
-    """The units of work, in the order of the results."""
+    """Cut the study into units of work, in the order of the results."""
     groups = [list(cells) for _, cells in groupby(grid.cells, key=lambda cell: cell[:2])]
     chunks: list[list[Cell]] = [[]]
-    for group in groups:  # the variants of a method stay together: they share what is learnt
+    for group in groups:  # the variants of a method stay together: they share a fit
         if chunks[-1] and (len(chunks[-1]) + len(group)) * grid.repetitions > VECTORS_PER_UNIT:
             chunks.append([])
         chunks[-1] += group
@@ -125,8 +117,8 @@ def plan(grid: Grid) -> list[Unit]:
     ]
 
 
-def _open_sources(units: list[Unit], store: Store, bar: Bar | None) -> dict[str, Source]:
-    """All that will be read, opened before the work begins: what is wrong shows at once."""
+def _open_sources(units: list[Unit], store: Store, bar: Any) -> dict[str, Source]:
+    """Open all data sets before the work begins, so that errors show at once."""
     sources, n_numbers = {}, 0
     for dataset, group in groupby(units, key=lambda unit: unit.dataset):
         source = dataset.open_source()
@@ -138,29 +130,9 @@ def _open_sources(units: list[Unit], store: Store, bar: Bar | None) -> dict[str,
     return sources
 
 
-def _scored_rows(
-    grid: Grid, store: Store, dataset: DataSet, source: Source, executor: Any
-) -> ScoredRows:
-    known = store.known_scores(dataset.name)
-    rows = ScoredRows(
-        source,
-        [each.score for each in grid.scores],
-        from_logits=False,
-        temperature=1.0,
-        random_state=grid.seed,
-        with_ranks=any("ranks" in each.predictor.needs for each in grid.methods),
-        known=known,
-        executor=executor,
-    )
-    if known is None:
-        store.keep_scores(dataset.name, rows.arrays)
-    return rows
-
-
 def _compute(grid: Grid, unit: Unit, rows: ScoredRows) -> dict[str, Any]:
-    """The rows of the table, and the counts by class summed over the repetitions."""
-    cells = _possible(grid, unit, rows)
-    trials = _trials(grid, unit, rows, cells)
+    """Compute the rows of the table, and counts by class summed over the repetitions."""
+    trials = _trials(grid, unit, rows)
     tallies = iter(rows.tally([trial for _, _, trial in trials]) if trials else [])
     records, classes = [], []
     for cell, group in groupby(trials, key=lambda item: item[0]):
@@ -179,12 +151,11 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows) -> dict[str, Any]:
     }
 
 
-def _possible(grid: Grid, unit: Unit, rows: ScoredRows) -> list[Cell]:
-    """The cells that leave rows to validate on."""
+def _trials(grid: Grid, unit: Unit, rows: ScoredRows) -> list[tuple[Cell, int, Trial]]:
+    """Calibrate every cell that leaves rows to validate on, in every repetition, cell by cell."""
     n_rows, n_classes = len(rows.labels), rows.source.n_classes
-    if grid.sampling == "balanced":
-        return unit.cells
-    too_large = sorted({cell.n_avg for cell in unit.cells if cell.n_avg * n_classes >= n_rows})
+    sizes = sorted({cell.n_avg for cell in unit.cells})
+    too_large = [n for n in sizes if grid.sampling == "random" and n * n_classes >= n_rows]
     if too_large:
         warnings.warn(
             f"{unit.dataset.name} has {n_rows} rows of {n_classes} classes: nothing would be left "
@@ -192,35 +163,24 @@ def _possible(grid: Grid, unit: Unit, rows: ScoredRows) -> list[Cell]:
             EvencoverWarning,
             stacklevel=2,
         )
-    return [cell for cell in unit.cells if cell.n_avg not in too_large]
-
-
-def _trials(
-    grid: Grid, unit: Unit, rows: ScoredRows, cells: list[Cell]
-) -> list[tuple[Cell, int, Trial]]:
-    """Every cell calibrated in every repetition, cell by cell."""
-    sizes = sorted({cell.n_avg for cell in cells})
-    jobs = [(n_avg, repetition) for n_avg in sizes for repetition in range(grid.repetitions)]
 
     def calibrate(job: tuple[int, int]) -> list[tuple[Cell, int, Trial]]:
         n_avg, repetition = job
-        calibration = _calibration_rows(grid, rows, n_avg, repetition)
-        is_test = other_rows(calibration, len(rows.labels))
-        own = [cell for cell in cells if cell.n_avg == n_avg]
+        if grid.sampling == "balanced":
+            calibration = sample_balanced(rows.labels, n_avg, repetition, grid.seed)
+        else:
+            calibration = sample(rows.labels, n_classes, n_avg, repetition, grid.seed)
+        is_test = other_rows(calibration, n_rows)
+        own = [cell for cell in unit.cells if cell.n_avg == n_avg]
         return [
             (cell, repetition, Trial(unit.score.score, fitted, is_test))
             for cell, fitted in _calibrated(grid, unit, rows, own, calibration, repetition)
         ]
 
+    jobs = [(n, each) for n in sizes if n not in too_large for each in range(grid.repetitions)]
     done = [trial for part in fit_all(calibrate, jobs) for trial in part]
-    place = {id(cell): number for number, cell in enumerate(cells)}
+    place = {id(cell): number for number, cell in enumerate(unit.cells)}
     return sorted(done, key=lambda item: (place[id(item[0])], item[1]))
-
-
-def _calibration_rows(grid: Grid, rows: ScoredRows, n_avg: int, repetition: int) -> IntArray:
-    if grid.sampling == "balanced":
-        return sample_balanced(rows.labels, n_avg, repetition, grid.seed)
-    return sample(rows.labels, rows.source.n_classes, n_avg, repetition, grid.seed)
 
 
 def _calibrated(
@@ -231,23 +191,22 @@ def _calibrated(
     calibration: IntArray,
     repetition: int,
 ) -> Iterator[tuple[Cell, BasePredictor]]:
-    """Fit the cells of one split; a method's randomised variant may need no fit of its own."""
-    previous: tuple[Cell, BasePredictor] | None = None
+    """Fit the cells of one split; a method's randomized variant may need no fit of its own."""
+    previous: Cell | None = None
+    fitted: BasePredictor | None = None
     for cell in cells:
-        fitted: BasePredictor | None = None
-        if previous is not None and previous[0].method is cell.method:
-            fitted = previous[1].refit_exact(cell.exact)
+        is_variant = previous is not None and previous.method is cell.method
+        fitted = fitted.refit_exact(cell.exact) if fitted is not None and is_variant else None
         if fitted is None:
-            fitted = type(cell.method.predictor)(**cell.method.predictor.get_params())
-            fitted.set_params(
+            fitted = cell.method.predictor.with_params(
                 alpha=grid.alpha,
                 score=unit.score.score,
                 exact=cell.exact,
                 random_state=(grid.seed + repetition) % 2**64,
             )
             rows.calibrate(fitted, unit.score.score, calibration)
-        previous = (cell, fitted)
-        yield previous
+        previous = cell
+        yield cell, fitted
 
 
 def _labels(unit: Unit, cell: Cell) -> dict[str, Any]:
@@ -274,7 +233,7 @@ def _record(
         **_labels(unit, cell),
         "repetition": repetition,
         "alpha": float(exact_fraction(grid.alpha)),
-        # What was asked for, or what the paper's rule gave; 0 where it fell back to STANDARD.
+        # As given, or by the paper's rule; 0 where it fell back to STANDARD.
         "gamma": learnt.get("gamma"),
         "M": learnt.get("M"),
         "sampling": grid.sampling,
