@@ -167,7 +167,7 @@ def _try_all(
             tuple(reports[first : first + n_splits]),
             tuple(found[first : first + n_splits]),
             getattr(predictor, "confidence", None) is not None,
-            "marginal_coverage" if predictor.aims_at_average else "macro_coverage",
+            "marginal_coverage" if predictor.targets_average else "macro_coverage",
         )
         for first, ((_, score), (predictor, method)) in zip(
             range(0, len(trials), n_splits), pairs, strict=True
