@@ -8,13 +8,11 @@ from evencover.data import load_languages
 from evencover.evaluation.report import Confusions, CoverageReport, Tally
 from evencover.predictors import make_predictor
 from evencover.report import write_report
-from evencover.report.content import Example, Examples, Gathered, describe, score_bins
+from evencover.report.content import ReportCounts, describe, score_bins
 
 pytest.importorskip("altair")
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
-
-pytestmark = pytest.mark.usefixtures("charts_once")
 
 EVIL = "<script>alert(1)</script>"
 QUOTES = "\"double\" 'single' `tick` \\ </td>"
@@ -29,7 +27,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def languages(folder, quietly, charts_once):
+def languages(folder, quietly):
     """Half of the bundled languages calibrates, half is reported on."""
     rows, labels, names = load_languages()
     half = len(labels) // 2
@@ -66,8 +64,8 @@ def huge(folder):
     from evencover.report.page import render_report
 
     n, rng = N_HUGE, np.random.default_rng(0)
-    counts, tested = rng.integers(1, 60, n), rng.integers(1, 40, n)
-    labels = np.repeat(np.arange(n), counts)
+    calibration, tested = rng.integers(1, 60, n), rng.integers(1, 40, n)
+    labels = np.repeat(np.arange(n), calibration)
     names = [f"Species {k} of the {'north' if k % 2 else 'south'}" for k in range(n)]
     predictor = make_predictor("standard").fit_scores(rng.uniform(size=len(labels)), labels, n)
     covered = rng.binomial(tested, rng.beta(9, 1, n))
@@ -77,18 +75,19 @@ def huge(folder):
         Tally(tested, covered, sizes, 3 * tested),
         0.1,
         class_names=names,
-        calibration_counts=counts,
+        calibration_counts=calibration,
         thresholds=predictor.thresholds_,
         confusions=Confusions(pairs, np.ones(len(pairs), dtype=int), n),
     )
-    examples = Examples(n)
+    n_bins = len(score_bins(predictor).edges) - 1
+    counts = ReportCounts(n, n_bins)
+    counts.histogram = rng.multinomial(20, np.full(n_bins, 1 / n_bins), n)
+    counts.covered_by_size = rng.binomial(sizes, 0.9)
     for label in range(n):
         members = rng.integers(0, n, 6).tolist()
-        examples.take([Example(label, bool(k), k, 6, 12, members, [9.5] * 6) for k in (0, 0, 1)])
-    n_bins = len(score_bins(predictor).edges) - 1
-    histogram = rng.multinomial(20, np.full(n_bins, 1 / n_bins), n)
-    by_size = rng.binomial(sizes, 0.9)
-    content = describe(predictor, Gathered(report, histogram, by_size, examples))
+        for row in (0, 0, 1):
+            counts.add_example(label, [row, row, 6, 12, members, [9.5] * 6])
+    content = describe(predictor, report, counts)
     path = folder / "huge.html"
     path.write_text(render_report(content, "Huge"), encoding="utf-8")
     return path

@@ -17,8 +17,6 @@ pytest.importorskip("altair")
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
 
-pytestmark = pytest.mark.usefixtures("charts_once")
-
 EVIL = "</script><script>alert(1)</script><!-- & \u2028 \"'"
 
 
@@ -34,7 +32,7 @@ def predictor(data):
 
 
 @pytest.fixture(scope="module")
-def html(predictor, data, charts_once):
+def html(predictor, data):
     return report_html(predictor, data.rows[300:], data.labels[300:], title=EVIL)
 
 

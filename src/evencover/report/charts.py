@@ -6,7 +6,11 @@ page sets from its style sheet, for light, dark and print.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
+
+import altair as alt
+import vl_convert
 
 from evencover.evaluation.metrics import find_metric
 
@@ -14,6 +18,7 @@ from evencover.evaluation.metrics import find_metric
 COLOURS = ("ink", "muted", "line", "calm", "warn", "paper")
 
 
+@cache  # compiling takes most of the time of a report
 def report_charts(target: float) -> dict[str, Any]:
     """Vega specifications of the charts about classes, by name."""
     charts = {
@@ -25,6 +30,7 @@ def report_charts(target: float) -> dict[str, Any]:
     return {name: to_vega(chart) for name, chart in charts.items()}
 
 
+@cache
 def comparison_charts() -> dict[str, Any]:
     """Vega specifications of the chart about candidates."""
     return {"pareto": to_vega(pareto())}
@@ -32,9 +38,6 @@ def comparison_charts() -> dict[str, Any]:
 
 def to_vega(chart: Any) -> dict[str, Any]:
     """Compile a chart."""
-    import altair as alt
-    import vl_convert
-
     colours = [alt.param(name=name, value="#888") for name in COLOURS]
     spec = _styled(chart.add_params(*colours)).to_dict(validate=False)
     version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
@@ -65,8 +68,6 @@ def _styled(chart: Any) -> Any:
 
 
 def _colour(name: str) -> Any:
-    import altair as alt
-
     return alt.ExprRef(name)
 
 
@@ -82,8 +83,6 @@ def _fading(shown: float | dict[str, str]) -> dict[str, Any]:
 
 
 def _classes() -> Any:
-    import altair as alt
-
     return alt.Chart(alt.NamedData("classes"))
 
 
@@ -94,8 +93,6 @@ def _picked() -> Any:
 
 def _target(target: float, *, named: bool = True) -> Any:
     """The coverage aimed at, as a dashed line, with its name where there is room for it."""
-    import altair as alt
-
     data = alt.InlineData(values=[{"y": target, "text": f"aim: {100 * target:g}%"}])
     base = alt.Chart(data).encode(y="y:Q")
     line = base.mark_rule(strokeDash=[4, 3], color=_colour("ink"))
@@ -106,16 +103,12 @@ def _target(target: float, *, named: bool = True) -> Any:
 
 def _label(base: Any, **halo: Any) -> Any:
     """A line's name above its left end; a halo keeps it legible on other marks."""
-    import altair as alt
-
     return base.mark_text(
         align="left", baseline="bottom", dx=4, dy=-3, fontSize=12, color=_colour("ink"), **halo
     ).encode(x=alt.value(0), text="text:N")
 
 
 def _coverage_axis(title: str | None) -> Any:
-    import altair as alt
-
     return alt.Y(
         "coverage:Q",
         title=title,
@@ -126,8 +119,6 @@ def _coverage_axis(title: str | None) -> Any:
 
 def class_coverage(target: float) -> Any:
     """Coverage of every class with its interval, from the lowest to the highest."""
-    import altair as alt
-
     picked = alt.param(name="picked", value=-1)
     bottom = alt.param(name="bottom", value=0)
     x = alt.X(
@@ -164,8 +155,6 @@ def class_coverage(target: float) -> Any:
 
 def coverage_by_calibration_count(target: float) -> Any:
     """Coverage of every class against its calibration rows, with the mean of similar counts."""
-    import altair as alt
-
     picked = alt.param(name="picked", value=-1)
     bottom = alt.param(name="bottom", value=0)
     domain = alt.ExprRef("counts")
@@ -199,8 +188,6 @@ def coverage_by_calibration_count(target: float) -> Any:
 
 def set_sizes() -> Any:
     """How many classes the sets hold."""
-    import altair as alt
-
     bars = (
         alt.Chart(alt.NamedData("sizes"))
         .mark_rect(color=_colour("calm"), opacity=0.85)
@@ -229,8 +216,6 @@ def score_distribution() -> Any:
 
     The axis is stretched so that all calibration scores together would be flat.
     """
-    import altair as alt
-
     x = alt.X(
         "left:Q",
         title="score of the true class: easy on the left, hard on the right",
@@ -275,8 +260,6 @@ def score_distribution() -> Any:
 
 def pareto() -> Any:
     """True gap against AvgSize of every candidate with standard errors, and the Pareto front."""
-    import altair as alt
-
     size = f"{find_metric('avg_size', 'comparison').title}: classes in a set (smaller is better)"
     gap = f"{find_metric('true_gap', 'comparison').title} in points (lower is more even)"
     x = alt.X(
@@ -315,8 +298,6 @@ def pareto() -> Any:
 
 
 def _candidate_dots(data: Any) -> Any:
-    import altair as alt
-
     colour = {
         "condition": {"test": "datum.is_pick", "value": {"expr": "calm"}},
         "value": {"expr": "muted"},

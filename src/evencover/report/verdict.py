@@ -146,8 +146,6 @@ def verdict(report: CoverageReport, spread: float) -> dict[str, Any]:
         "average": average,
         "n_likely_below": n_below,
         "n_likely_above": int((states == State.ABOVE).sum()),
-        "n_undercovered": report.n_undercovered,
-        "n_too_few_to_judge": int(report.too_few_to_judge.sum()),
         "by_chance": BY_CHANCE if n_below else "",
         "worst": worst(report).tolist(),
     }
