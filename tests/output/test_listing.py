@@ -225,10 +225,10 @@ def test_an_interrupted_folder_says_what_is_there(tmp_path, predictor, parts, mo
 
     write = PartWriter.__call__
 
-    def until_the_second(self, part):
-        if part.number == 1:
+    def until_the_second(self, item):
+        if item.number == 1:
             raise KeyboardInterrupt
-        return write(self, part)
+        return write(self, item)
 
     monkeypatch.setattr(PartWriter, "__call__", until_the_second)
     with pytest.raises(KeyboardInterrupt, match=r"1 of 3 files are in '.*sets', and the same"):

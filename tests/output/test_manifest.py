@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evencover import InputError
-from evencover.output.folders import MANIFEST, PLAN, PlannedFolder, leave_mark
+from evencover.output.folders import MANIFEST, PLAN, ResumableFolder, write_checksum
 
 PARTS = [
     {"file": "part-00000.csv", "first_row": 0, "rows": 2},
@@ -14,7 +14,7 @@ PARTS = [
 
 
 def planned(folder, **made_from):
-    return PlannedFolder(folder, {"model": "a", "input": "b", **made_from}, PARTS)
+    return ResumableFolder(folder, {"model": "a", "input": "b", **made_from}, PARTS)
 
 
 def begin(plan, *, force=False):
@@ -25,7 +25,7 @@ def begin(plan, *, force=False):
 
 def write_part(plan, file, text):
     (plan.folder / file).write_text(text)
-    leave_mark(plan.folder / file)
+    write_checksum(plan.folder / file)
 
 
 def test_a_folder_is_completed_step_by_step(tmp_path):
@@ -99,7 +99,7 @@ def test_another_plan_is_refused_or_replaced(tmp_path):
 def test_another_partition_is_told_apart(tmp_path):
     begin(planned(tmp_path / "sets"))
     with pytest.raises(InputError, match="it had another partition"):
-        begin(PlannedFolder(tmp_path / "sets", {"model": "a", "input": "b"}, PARTS[:1]))
+        begin(ResumableFolder(tmp_path / "sets", {"model": "a", "input": "b"}, PARTS[:1]))
 
 
 @pytest.mark.parametrize(
