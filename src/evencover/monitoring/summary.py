@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evencover.monitoring.evidence import e_values
 from evencover.monitoring.monitor import CoverageMonitor
 
 
@@ -23,8 +24,8 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
             "rows": int(rows[y]),
             "coverage": float(covered[y] / rows[y]) if rows[y] else None,
             "interval": limits[y].tolist(),
-            "e_value": _e(log_e[y]),
-            "change_e_value": None if change is None else _e(change[y]),
+            "e_value": float(e_values(log_e[y])),
+            "change_e_value": None if change is None else float(e_values(change[y])),
             "alarm": y in alarms,
             "changed": y in changes,
         }
@@ -71,7 +72,3 @@ def _change(monitor: CoverageMonitor, n_changes: int) -> str:
     if monitor.any_change().alarm:
         return "ALARM: some class likely fits worse than on calibration day, not yet clear which."
     return "No class is known to fit worse than on calibration day."
-
-
-def _e(log_e: float) -> float:
-    return float(np.exp(min(log_e, 709.0)))
