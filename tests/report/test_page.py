@@ -76,10 +76,11 @@ def test_the_first_screen_has_coverage_size_and_gap(html, predictor, data):
     assert f"{100 * report.marginal_coverage:.1f}".removesuffix(".0") + "%" in top
     assert f"{report.avg_size:.1f} of 6" in top
     sizes = report.size_quantiles
-    assert f"The median is {sizes['50']}; 95% of the sets hold at most {sizes['95']};" in top
+    assert f"median is {sizes['50']};" in top
+    assert f"at most {sizes['95']};" in top
     own = predictor.predict_set(data.rows[300:]).sizes
     means = [own[data.labels[300:] == y].mean() for y in np.unique(data.labels[300:])]
-    assert f"each counting the same, the mean is {np.mean(means):.2f}." in top
+    assert f"{np.mean(means):.2f}" in top
     assert f"{report.true_gap:.1f} points" in top
 
 
