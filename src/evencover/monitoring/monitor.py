@@ -1,4 +1,4 @@
-"""What a monitor remembers: counts, which add up whatever the order and the split of the rows."""
+"""CoverageMonitor: counts, which add up in any order, and the evidence that follows from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a monitor has to say, as plain values: for tables, JSON, pages and services."""
+"""The state of a monitor as plain values, for tables, JSON, pages and services."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evencover.monitoring.monitor import CoverageMonitor
 
 
 def summary(monitor: CoverageMonitor) -> dict[str, Any]:
-    """Every class, the strongest evidence first, and each question with its answer."""
+    """Return every class, the strongest evidence first, and the result of each test."""
     rows, covered, log_e = monitor.rows, monitor.covered, monitor.log_e_values()
     names = monitor.predictor.class_names_ or range(monitor.predictor.n_classes_)
     change, limits = monitor.change_log_e_values(), monitor.coverage_interval()
