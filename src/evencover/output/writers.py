@@ -88,7 +88,8 @@ def refuse_other_things(folder: Path, welcome: str) -> None:
         raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
     if folder.is_dir() and not all(is_trace(each.name) for each in folder.iterdir()):
         raise InputError(
-            f"'{folder}' must be a new or empty folder, or {welcome}. Got one with other files."
+            f"'{folder}' must be a new or empty folder, or {welcome}. "
+            "Got one that holds other files."
         )
 
 
