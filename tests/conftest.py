@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,16 +103,6 @@ def simulate():
         return Data(rows.astype(dtype), labels)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def charts_once():
-    """The charts of a page depend on its aim only, and compiling them takes most of its time."""
-    from evencover.report import charts
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charts, "report_charts", cache(charts.report_charts))
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
-"""save() and load(): safetensors with JSON metadata. Loading runs no code and checks everything.
+"""save() and load(): safetensors with JSON metadata; loading runs no code.
 
-What there is to save, restore and check is known to each method (`BasePredictor.state`); here is
-only how it gets into a file and out of it.
+Each method declares what there is to save and check (`BasePredictor.state`).
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
-    """Whether a file says that `save` wrote it; safetensors may also hold data."""
+    """Return whether `save` wrote a file; safetensors may also contain data."""
     location = as_location(path)
     if location.suffix.lower() != ".safetensors":
         return False

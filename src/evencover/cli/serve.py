@@ -10,7 +10,7 @@ from pathlib import Path
 from evencover.cli.console import note
 from evencover.cli.options import Switch
 from evencover.errors import InputError
-from evencover.output.atomic import only_writer_of, refuse_existing
+from evencover.output.atomic import only_writer, refuse_existing
 
 TOKEN = "EVENCOVER_TOKEN"
 
@@ -106,7 +106,7 @@ def run(
 
 def _held(state: Path | None) -> AbstractContextManager[None]:
     """Nobody else may write to the state while the service counts."""
-    return nullcontext() if state is None else only_writer_of(refuse_existing(state, force=True))
+    return nullcontext() if state is None else only_writer(refuse_existing(state, force=True))
 
 
 def _listening(host: str, port: int) -> socket.socket:

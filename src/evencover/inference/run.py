@@ -34,7 +34,7 @@ from evencover.inference.inputs import (
 )
 from evencover.inference.models import Model, open_model
 from evencover.output.atomic import atomic_path
-from evencover.output.folders import PlannedFolder, leave_mark
+from evencover.output.folders import ResumableFolder, write_checksum
 from evencover.output.writers import write_csv
 from evencover.threads import in_order
 from evencover.validation import SUM_TOLERANCE, raise_unknown, whole_number
@@ -182,7 +182,7 @@ def infer(
     )
     # Parts do not depend on batches or workers.
     parts = _cut_parts(n_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
-    plan = PlannedFolder(
+    plan = ResumableFolder(
         folder,
         {
             "model": opened.identity,
@@ -206,7 +206,7 @@ def infer(
             for part, content in _filled(batches, outputs, n_classes, index_of):
                 path = folder / part.file
                 accounts[part.file] = form.write(path, content)
-                leave_mark(path)
+                write_checksum(path)
         except KeyboardInterrupt as stop:
             there = len(parts) - len(plan.missing())
             raise type(stop)(
@@ -458,7 +458,7 @@ def _filled(
 
 
 def _finish(
-    plan: PlannedFolder, parts: list[Part], accounts: dict[str, Account], *, has_labels: bool
+    plan: ResumableFolder, parts: list[Part], accounts: dict[str, Account], *, has_labels: bool
 ) -> Inferred:
     """Add up the parts, list unreadable inputs, and write the manifest."""
     found: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Coverage in production: evidence that holds whenever one looks, and what is remembered for it."""
+"""Monitor coverage in production with e-values, which stay valid however often one looks."""
 
 from evencover.monitoring.monitor import CoverageMonitor, Drift, Evidence
 from evencover.monitoring.summary import summary

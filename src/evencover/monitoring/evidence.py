@@ -119,6 +119,11 @@ def raised(log_e: FloatArray, level: float) -> Array:
     return named
 
 
+def e_values(log_e: FloatArray | float) -> FloatArray:
+    """Return e-values, the largest float for those beyond it."""
+    return np.exp(np.minimum(log_e, 709.0))
+
+
 def log_mean_e(log_e: FloatArray) -> float:
     """The log of the mean e-value, which tests all hypotheses at once, dependent or not."""
     return float(_log_mean(log_e[None, :])[0])

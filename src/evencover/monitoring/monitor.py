@@ -1,4 +1,4 @@
-"""What a monitor remembers: counts, which add up whatever the order and the split of the rows."""
+"""CoverageMonitor: counts, which add up in any order, and the evidence that follows from them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -20,6 +21,7 @@ from evencover.errors import InputError, warn_caller
 from evencover.monitoring.evidence import (
     coverage_limits,
     difference_log_e,
+    e_values,
     log_mean_e,
     raised,
     shortfall_log_e,
@@ -157,10 +159,7 @@ class Counts:
         n_classes = counts.n_classes
         for name, listed in content["periods"].items():
             counts.periods[str(name)] = _dense(listed, n_classes)
-        counts.urn, counts.tops = (
-            _dense(content["urn"], n_classes),
-            _dense(content["tops"], n_classes),
-        )
+        counts.urn, counts.tops = (_dense(content[name], n_classes) for name in ("urn", "tops"))
         counts.sizes = np.array(content["sizes"], dtype=np.int64)
         labelled = [*counts.periods.values(), counts.urn]
         if counts.sizes.shape != (2, len(SIZE_EDGES)) or (counts.sizes < 0).any():
@@ -231,7 +230,7 @@ def drifts(counts: Counts, level: float, class_names: Sequence[str] | None) -> l
             names[place],
             float(before[place] / n_before),
             float(now[place] / n_now),
-            float(np.exp(min(evidence, 709.0))),
+            float(e_values(evidence)),
             bool(is_clear),
         )
         for place, evidence, is_clear in zip(seen, log_e, drifted, strict=True)
@@ -272,51 +271,30 @@ class Urn(NamedTuple):
         return cls(ranks, own.counts, own.at_ranks(ranks))
 
 
-class Seen(NamedTuple):
-    """Of a block: by class, rows, covered rows and rows within the urn's limit; and the sets."""
-
-    rows: IntArray
-    covered: IntArray
-    within: IntArray
-    sizes: IntArray
-    top_classes: IntArray
-
-
-@dataclass(frozen=True)
-class Watching:
-    """Counts a block of labelled rows."""
-
-    rule: SetRule
-    urn: Urn | None
-
-    def __call__(self, block: Block, ids: Array | None) -> Seen:
-        """One look at the sets, one at the scores."""
-        assert block.labels is not None
-        labels, n_classes = block.labels, block.rows.shape[1]
-        sizes, is_covered, top_classes = self.rule.coverage(block, ids)
-        rows = np.bincount(labels, minlength=n_classes)
-        covered = np.bincount(labels[is_covered], minlength=n_classes)
-        within = np.zeros_like(rows)
-        if self.urn is not None:
-            scores = self.rule.scoring.true_labels(block, ids)
-            within = np.bincount(labels[scores <= self.urn.limits[labels]], minlength=n_classes)
-        return Seen(rows, covered, within, sizes, top_classes)
+def count_block(
+    rule: SetRule, urn: Urn | None, block: Block, ids: Array | None
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Count a block's rows, covered rows, and rows within the urn's limit, by class (K,)."""
+    assert block.labels is not None
+    labels, n_classes = block.labels, block.rows.shape[1]
+    _, is_covered, _ = rule.coverage(block, ids)
+    is_within = np.zeros(len(labels), dtype=bool)
+    if urn is not None:
+        is_within = rule.scoring.true_labels(block, ids) <= urn.limits[labels]
+    rows, covered, within = (
+        np.bincount(each, minlength=n_classes)
+        for each in (labels, labels[is_covered], labels[is_within])
+    )
+    return rows, covered, within
 
 
-@dataclass(frozen=True)
-class Observing:
-    """Counts a block without labels: sizes (n,) and most probable classes (n,) of its sets.
-
-    The fingerprint tells the rows from others, the most probable classes standing for labels.
-    """
-
-    rule: SetRule
-
-    def __call__(self, block: Block, ids: Array | None) -> tuple[IntArray, IntArray, Fingerprint]:
-        """One look at the sets."""
-        tops = block.rows.argmax(axis=1)
-        mark = Fingerprint.of(block.start, block.rows, tops, is_first=block.start == 0)
-        return self.rule.sets(block, ids).sizes, tops, mark
+def observe_block(
+    rule: SetRule, block: Block, ids: Array | None
+) -> tuple[IntArray, IntArray, Fingerprint]:
+    """Return set sizes (n,), most probable classes (n,), and a fingerprint of unlabeled rows."""
+    tops = block.rows.argmax(axis=1)  # they stand for the labels in the fingerprint
+    fingerprint = Fingerprint.of(block.start, block.rows, tops, is_first=block.start == 0)
+    return rule.sets(block, ids).sizes, tops, fingerprint
 
 
 Item = TypeVar("Item")
@@ -409,10 +387,11 @@ class CoverageMonitor:
         require_labels(source, "Monitoring")
         rule = self.predictor.rule(logits=source.logits, groups=groups)
         new = Counts(self.predictor.n_classes_)
-        for seen in map_source(source, ids, Watching(rule, self._urn)):
-            new.add_labelled(_period(period), seen.rows, seen.covered)
+        count = partial(count_block, rule, self._urn)
+        for rows, covered, within in map_source(source, ids, count):
+            new.add_labelled(_period(period), rows, covered)
             if self._urn is not None:
-                new.urn += np.stack([seen.rows, seen.within])
+                new.urn += np.stack([rows, within])
         if is_calibration_data(self.predictor, source):
             raise InputError(
                 "Monitored rows must not be used for calibration. Got the calibration rows of "
@@ -478,12 +457,12 @@ class CoverageMonitor:
         """
         source = self._source(probabilities)
         rule = self.predictor.rule(logits=source.logits, groups=groups)
-        new, mark = Counts(self.predictor.n_classes_), Fingerprint()
-        for sizes, top_classes, of_block in map_source(source, ids, Observing(rule)):
-            new.add_sets(sizes, top_classes, reference=reference)
-            mark += of_block
+        new, fingerprint = Counts(self.predictor.n_classes_), Fingerprint()
+        for sizes, tops, of_block in map_source(source, ids, partial(observe_block, rule)):
+            new.add_sets(sizes, tops, reference=reference)
+            fingerprint += of_block
         if once:
-            new.inputs = frozenset([f"{UNLABELED}{mark.hexdigest()}"])
+            new.inputs = frozenset([f"{UNLABELED}{fingerprint.hexdigest()}"])
             if new.inputs <= self.counts.inputs:
                 warn_caller(
                     f"The {int(new.sizes.sum())} rows of {source.name} were counted for drift "
@@ -533,7 +512,7 @@ class CoverageMonitor:
 
     def e_values(self) -> FloatArray:
         """(K,) the same as e-values: at level 0.05, 20 is an alarm for a class looked at alone."""
-        return _exp(self.log_e_values())
+        return e_values(self.log_e_values())
 
     def alarms(self) -> IntArray:
         """The classes that break the promise, those with the strongest evidence first."""
@@ -584,7 +563,7 @@ class CoverageMonitor:
         return self.any_class().alarm or self.overall().alarm or self.any_change().alarm
 
     def _evidence(self, log_e: float) -> Evidence:
-        return Evidence(float(_exp(np.array(log_e))), bool(log_e >= -np.log(self.false_alarm)))
+        return Evidence(float(e_values(log_e)), bool(log_e >= -np.log(self.false_alarm)))
 
     # ---- merging and files -----------------------------------------------------------------------
 
@@ -680,8 +659,3 @@ def _period(name: str | None) -> str:
 def _named(log_e: FloatArray, level: float) -> IntArray:
     named = np.flatnonzero(raised(log_e, level))
     return named[np.argsort(-log_e[named], kind="stable")]
-
-
-def _exp(log_e: FloatArray) -> FloatArray:
-    """E-values, the largest number there is for those beyond it."""
-    return np.exp(np.minimum(log_e, 709.0))

@@ -1,4 +1,4 @@
-"""What a monitor has to say, as plain values: for tables, JSON, pages and services."""
+"""The state of a monitor as plain values, for tables, JSON, pages and services."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from evencover.monitoring.evidence import e_values
 from evencover.monitoring.monitor import CoverageMonitor
 
 
 def summary(monitor: CoverageMonitor) -> dict[str, Any]:
-    """Every class, the strongest evidence first, and each question with its answer."""
+    """Return every class, the strongest evidence first, and the result of each test."""
     rows, covered, log_e = monitor.rows, monitor.covered, monitor.log_e_values()
     names = monitor.predictor.class_names_ or range(monitor.predictor.n_classes_)
     change, limits = monitor.change_log_e_values(), monitor.coverage_interval()
@@ -23,8 +24,8 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
             "rows": int(rows[y]),
             "coverage": float(covered[y] / rows[y]) if rows[y] else None,
             "interval": limits[y].tolist(),
-            "e_value": _e(log_e[y]),
-            "change_e_value": None if change is None else _e(change[y]),
+            "e_value": float(e_values(log_e[y])),
+            "change_e_value": None if change is None else float(e_values(change[y])),
             "alarm": y in alarms,
             "changed": y in changes,
         }
@@ -71,7 +72,3 @@ def _change(monitor: CoverageMonitor, n_changes: int) -> str:
     if monitor.any_change().alarm:
         return "ALARM: some class likely fits worse than on calibration day, not yet clear which."
     return "No class is known to fit worse than on calibration day."
-
-
-def _e(log_e: float) -> float:
-    return float(np.exp(min(log_e, 709.0)))

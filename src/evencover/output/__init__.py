@@ -1,1 +1,1 @@
-"""What is written: whole files or none, prediction sets, and folders of parts."""
+"""Output: atomic files, prediction sets, and resumable folders."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and stay: written, flushed to the disk, then renamed."""
+"""Files that appear whole or not at all: written, flushed to disk, then renamed; and locks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from pathlib import Path
 
 from evencover.errors import InputError
 
+try:
+    import fcntl
+except ImportError:  # Windows, which does not remove or rename a file that is open
+    fcntl = None  # type: ignore[assignment]
+
+HAS_LOCKS = fcntl is not None
+LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
 
 def refuse_existing(
     path: str | os.PathLike[str], *, force: bool, endings: Sequence[str] = ()
 ) -> Path:
-    """Check, before any work is done, that the output may be written and has a known ending."""
+    """Check, before any work is done, that the output may be written and has a known extension."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"Cannot write '{path}': it is a folder.")
@@ -40,43 +47,37 @@ def refuse_existing(
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path`: takes its place if all goes well, vanishes if not.
+    """Yield a temporary path that replaces `path` if all goes well and vanishes if not.
 
-    What killed writers of the same path left behind is removed.
+    Also remove what killed writers of the same path left behind.
     """
     path = Path(path)
     try:
         remove_leftovers(path.parent, path.name)
         with _temporary(path) as (temporary, descriptor):
-            with _closed_after(descriptor):
+            try:
                 yield temporary
                 os.fsync(descriptor)
-                if HAS_LOCKS:  # held until it has its name: nobody takes it for a leftover
+                if HAS_LOCKS:  # locked until it has its name: no leftover
                     os.replace(temporary, path)
-            if not HAS_LOCKS:  # Windows renames nothing that is open
+            finally:
+                os.close(descriptor)
+            if not HAS_LOCKS:
                 os.replace(temporary, path)
-            flush_folder(path.parent)
+            _flush_folder(path.parent)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"Cannot write '{path}': {reason}. Nothing was written.") from error
 
 
 @contextmanager
-def _closed_after(descriptor: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
 def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
-    """An empty file that is held: nobody takes it for a leftover. Afterwards it is gone.
+    """Make a locked empty file; remove it afterwards.
 
-    A signal may arrive while the file is made, so it is taken away under a name known before that.
+    A signal may arrive while the file is made, so its name is known before that.
     """
     descriptor = None
-    while descriptor is None:  # else somebody looked at it before it was held
+    while descriptor is None:  # another process may look at the file before it is locked
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
             descriptor = claim(temporary, os.O_CREAT | os.O_EXCL)
@@ -86,8 +87,8 @@ def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
             temporary.unlink(missing_ok=True)
 
 
-def flush_folder(folder: Path) -> None:
-    """Make sure that new names in a folder outlive a power cut, where the system can do that."""
+def _flush_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut, where the system can do that."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -97,13 +98,13 @@ def flush_folder(folder: Path) -> None:
 
 
 def is_trace(name: str) -> bool:
-    """Whether a file in a folder is only the trace of a writer: a temporary, or its lock."""
+    """Return whether a file is only the trace of a writer: a temporary file or a lock."""
     return name == LOCK or _TEMPORARY.fullmatch(name) is not None
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove the temporaries, of one name or all, of writers that are no more."""
-    with suppress(OSError):  # a folder that is not there, or cannot be listed, has none to remove
+    """Remove the temporary files, of one name or all, whose writers have died."""
+    with suppress(OSError):  # a folder that cannot be listed
         for found in list(os.scandir(folder)):
             match = _TEMPORARY.fullmatch(found.name)
             if match and (name is None or match["name"] == name):
@@ -111,42 +112,31 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    with suppress(OSError):  # gone already, somebody else's, or (Windows) still open
-        descriptor = claim(path, 0) if HAS_LOCKS else None
-        if descriptor is not None or not HAS_LOCKS:
+    with suppress(OSError):  # gone already, of another user, or (Windows) still open
+        if not HAS_LOCKS:
+            path.unlink()
+        elif (descriptor := claim(path, 0)) is not None:
             path.unlink(missing_ok=True)
-        if descriptor is not None:
             os.close(descriptor)
 
 
-try:
-    import fcntl
-except ImportError:  # Windows, which does not remove a file that somebody has open
-    fcntl = None  # type: ignore[assignment]
-
-HAS_LOCKS = fcntl is not None
-LOCK = ".lock"
-
-
 def claim(path: Path, flags: int) -> int | None:
-    """Open a file and hold it until it is closed; None if another process holds it.
+    """Open and lock a file until it is closed; return None if another process holds it.
 
-    Where the file system knows no locks nobody can tell: a new file is one's own all the same,
-    and one that was there is left alone.
+    Where the file system has no locks, a new file counts as locked and an old one as held.
     """
     descriptor = os.open(path, os.O_RDWR | flags, 0o666)
+    is_mine = False
     try:
-        if _lock(descriptor, unknown=bool(flags & os.O_CREAT)) and _is_at(path, descriptor):
-            return descriptor
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
+        is_mine = _lock(descriptor, unknown=bool(flags & os.O_CREAT)) and _is_at(path, descriptor)
+    finally:
+        if not is_mine:
+            os.close(descriptor)
+    return descriptor if is_mine else None
 
 
 def _lock(descriptor: int, *, unknown: bool) -> bool:
-    """Whether the lock is ours; `unknown` where there are no locks."""
+    """Return whether the lock was acquired; `unknown` where there are no locks."""
     if fcntl is None:
         return unknown
     try:
@@ -159,7 +149,7 @@ def _lock(descriptor: int, *, unknown: bool) -> bool:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether the name still means the file that was opened: its holder may have removed it."""
+    """Return whether the path still names the open file, which its holder may have removed."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -167,37 +157,24 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder that is there; whoever comes second is refused."""
-    with _held(folder / LOCK, f"the folder '{folder}'", f"'{folder}'", "choose another folder"):
-        yield
-
-
-@contextmanager
-def only_writer_of(path: Path) -> Iterator[None]:
-    """Hold a file that is read and then replaced; whoever comes second is refused."""
-    lock = path.with_name(f".{path.name}{LOCK}")
-    with _held(lock, f"'{path}'", f"'{path}'", "choose another file"):
-        yield
-
-
-@contextmanager
-def _held(path: Path, where: str, what: str, remedy: str) -> Iterator[None]:
+def only_writer(path: Path) -> Iterator[None]:
+    """Lock a folder, or a file that is read and replaced; raise if another process holds it."""
+    lock = path / LOCK if path.is_dir() else path.with_name(f".{path.name}{LOCK}")
     try:
-        descriptor = claim(path, os.O_CREAT)
+        descriptor = claim(lock, os.O_CREAT)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(f"Cannot write to {where}: {reason}.") from error
+        raise InputError(f"Cannot write to '{path}': {reason}.") from error
     if descriptor is None:
         raise InputError(
-            f"{what} must have one writer at a time. Got another process that is writing to it; "
-            f"wait until that one has ended, or {remedy}."
+            f"'{path}' must have one writer at a time. Got another process that is writing to it; "
+            "wait until it has ended, or choose another name."
         )
     try:
         yield
     finally:
         if HAS_LOCKS:
-            path.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
         os.close(descriptor)
         if not HAS_LOCKS:
-            path.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""A folder of parts that can be finished after an interruption, and is complete or says it is not.
+"""A folder of parts that can resume after an interruption.
 
-`_plan.json` is written first and says what the parts will be and what they are made from; each part
-appears whole or not at all, and beside it its mark (length and checksum), until `_manifest.json`,
-which is written last, holds the marks of all. A part that fits its mark is finished, so whoever
-comes again with the same plan makes only what is missing.
+`_plan.json` is written first: the parts and what they are made from. Each part appears whole or not
+at all, followed by its length and checksum in a file next to it. `_manifest.json` is written last
+and replaces those files. A part that matches its checksum is finished, so the same call again makes
+only what is missing.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class PlannedFolder:
-    """A folder and what belongs in it.
+class ResumableFolder:
+    """A folder of partitions that can resume after an interruption.
 
     Parameters
     ----------
@@ -67,104 +67,96 @@ class PlannedFolder:
 
     @contextmanager
     def writing(self, *, force: bool = False) -> Iterator[list[Record]]:
-        """Hold the folder; write the plan, or check that it is the one there; the missing parts."""
+        """Lock the folder, write the plan or check the one there, and yield the missing parts."""
         if not (self.folder / PLAN).is_file():
             refuse_other_things(self.folder, "one that this command began")
         make_folder(self.folder)
         with only_writer(self.folder):
             remove_leftovers(self.folder)
-            self._begin(force=force)
+            remedy = "it is damaged; choose another folder"
+            known = read_record(self.folder / PLAN, _is_plan, remedy)
+            plan = {"format": FORMAT, "made_from": self.made_from, "parts": self.parts}
+            if known != plan:
+                if known is not None:
+                    self._remove_other(known, force=force)
+                write_record(self.folder / PLAN, plan)
             yield self.missing()
 
-    def _begin(self, *, force: bool) -> None:
-        known = read_record(self.folder / PLAN, _is_plan, "it is damaged; choose another folder")
-        plan = {"format": FORMAT, "made_from": self.made_from, "parts": self.parts}
-        if known == plan:
-            return
-        if known is not None:
-            self._make_way(known, force=force)
-        write_record(self.folder / PLAN, plan)
-
     def missing(self) -> list[Record]:
-        """The parts that are not there yet, or not as they were written."""
-        marks = self._marks()
-        return [part for part in self.parts if not self._is_finished(part["file"], marks)]
+        """Return the parts that are not there yet, or not as they were written."""
+        checksums = self._checksums()
 
-    def _is_finished(self, file: str, marks: dict[str, Record]) -> bool:
-        path = self.folder / file
-        return file in marks and path.is_file() and marks[file] == mark_of(path)
+        def is_finished(file: str) -> bool:
+            path = self.folder / file
+            return file in checksums and path.is_file() and checksums[file] == file_checksum(path)
 
-    def _marks(self) -> dict[str, Record]:
-        """What the parts were when they were written: beside them or, at last, in the manifest."""
-        manifest = _read_quietly(self.folder / MANIFEST) or {}
-        listed = manifest.get("parts")
-        marks = {
+        return [part for part in self.parts if not is_finished(part["file"])]
+
+    def _checksums(self) -> dict[str, Record]:
+        """Read the checksums from the manifest and from the files next to the parts."""
+        listed = (_read_quietly(self.folder / MANIFEST) or {}).get("parts")
+        checksums = {
             part["file"]: {key: part.get(key) for key in ("bytes", "checksum")}
             for part in (listed if isinstance(listed, list) else [])
             if isinstance(part, dict) and isinstance(part.get("file"), str)
         }
         for part in self.parts:
-            own = _read_quietly(mark_path(self.folder / part["file"]))
+            own = _read_quietly(checksum_path(self.folder / part["file"]))
             if own is not None:
-                marks[part["file"]] = own
-        return marks
+                checksums[part["file"]] = own
+        return checksums
 
     def finish(self, found: Mapping[str, Record] | None = None, **counts: int) -> None:
         """Write the manifest, now that every part is there.
 
-        `found` says by file what turned out otherwise than planned; `counts` are of the whole.
+        `found` has, by file, what differs from the plan; `counts` are of the whole.
         """
-        marks = self._marks()
+        checksums, found = self._checksums(), found or {}
         parts = [
-            part | (found or {}).get(part["file"], {}) | marks[part["file"]] for part in self.parts
+            part | found.get(part["file"], {}) | checksums[part["file"]] for part in self.parts
         ]
         rows = sum(part["rows"] for part in parts)
-        about: Record = {"format": FORMAT, "made_from": self.made_from, "rows": rows}
-        about |= {**counts, "parts": parts}
-        write_record(self.folder / MANIFEST, about)
+        about = {"format": FORMAT, "made_from": self.made_from, "rows": rows}
+        write_record(self.folder / MANIFEST, {**about, **counts, "parts": parts})
         for part in self.parts:
-            mark_path(self.folder / part["file"]).unlink(missing_ok=True)
+            checksum_path(self.folder / part["file"]).unlink(missing_ok=True)
         remove_leftovers(self.folder)
 
-    def _make_way(self, known: Record, *, force: bool) -> None:
-        """Refuse the plan that is there, or take away what it made: manifest first, plan last."""
+    def _remove_other(self, known: Record, *, force: bool) -> None:
+        """Reject the plan that is there, or remove what it made: manifest first, plan last."""
         theirs = known["made_from"]
         differ = [name for name, text in self.made_from.items() if theirs.get(name) != text]
         if not force:
             raise InputError(
                 f"'{self.folder}' holds the parts of another run: it had another "
                 f"{' and another '.join(differ) or 'partition'}; choose another folder, or "
-                "write it anew with force=True (--force)."
+                "write it again with force=True (--force)."
             )
         files = [self.folder / part["file"] for part in known["parts"]]
-        marks = [mark_path(path) for path in files]
-        for path in (self.folder / MANIFEST, *marks, *files, self.folder / PLAN):
+        checksums = [checksum_path(path) for path in files]
+        for path in (self.folder / MANIFEST, *checksums, *files, self.folder / PLAN):
             path.unlink(missing_ok=True)
 
 
-def mark_of(path: Path) -> Record:
-    """What tells a finished part from a damaged one."""
-    content = hashlib.blake2b(digest_size=16)
-    size = 0
+def file_checksum(path: Path) -> Record:
+    """Return what tells a finished part from a damaged one."""
     with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            content.update(piece)
-            size += len(piece)
-    return {"bytes": size, "checksum": content.hexdigest()}
+        content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+        return {"bytes": file.tell(), "checksum": content.hexdigest()}
 
 
-def mark_path(path: Path) -> Path:
-    """Where the mark of a part is kept until the manifest is written."""
+def checksum_path(path: Path) -> Path:
+    """Return where the checksum of a part is kept until the manifest is written."""
     return path.with_name(f"_{path.name}.json")
 
 
-def leave_mark(path: Path) -> None:
-    """Say that a part is finished, and what it is."""
-    write_record(mark_path(path), mark_of(path))
+def write_checksum(path: Path) -> None:
+    """Record that a part is finished."""
+    write_record(checksum_path(path), file_checksum(path))
 
 
 def _read_quietly(path: Path) -> Record | None:
-    """A record that can be made anew, if it can be read."""
+    """Read a record that can be made again, if it can be read."""
     try:
         return read_record(path, bool, "")
     except InputError:
@@ -172,7 +164,7 @@ def _read_quietly(path: Path) -> Record | None:
 
 
 def _is_plan(content: Record) -> bool:
-    """Whether its files are names only: nothing outside the folder may be removed."""
+    """Return whether its files are names only: nothing outside the folder may be removed."""
     files = [part["file"] for part in content["parts"]]
     return isinstance(content["made_from"], dict) and all(
         isinstance(file, str) and Path(file).name == file and file.isprintable() for file in files
@@ -180,7 +172,7 @@ def _is_plan(content: Record) -> bool:
 
 
 class FolderOfSets(NamedTuple):
-    """What was written: rows, files, and files that were there already."""
+    """The number of rows, of files, and of files that were there already."""
 
     n_rows: int
     n_files: int
@@ -206,8 +198,8 @@ def predict_to_folder(
     """Write the prediction set of every row, one file for each part of the input.
 
     Each file appears whole or not at all, and `_manifest.json` when all are there. After an
-    interruption the same call makes only what is missing. A folder that was begun with another
-    model or input, or that lists classes in another way, is refused.
+    interruption the same call makes only what is missing. Raise InputError for a folder that was
+    begun with another model or input, or that lists classes in another way.
 
     Parameters
     ----------
@@ -231,7 +223,7 @@ def predict_to_folder(
         Also write the smallest nodes of a tree of classes that cover each set, at most this many: a
         `Taxonomy`, or what it is read from.
     force
-        Write anew what another model or input made.
+        Replace what another model or input made.
 
     Returns
     -------
@@ -253,21 +245,27 @@ def predict_to_folder(
     if groups is not None:
         about_input.append(tuple(map(str, to_numpy(groups).ravel().tolist())))
     identity = hashlib.blake2b(repr(about_input).encode(), digest_size=16)
-    plan = PlannedFolder(
-        folder,
-        {
-            "model": digest(predictor),
-            "input": identity.hexdigest(),
-            "way of listing classes": str(listing),
-        },
-        [_record(part, ending) for part in pieces],
-    )
+    made_from = {
+        "model": digest(predictor),
+        "input": identity.hexdigest(),
+        "way of listing classes": str(listing),
+    }
+    plan = ResumableFolder(folder, made_from, [_record(part, ending) for part in pieces])
     listed = RuleAndListing(predictor.rule(logits=source.logits, groups=groups), listing)
     write = PartWriter(folder, ending, listed, source.class_names)
+    written_ids = ids_of_rows(source, ids)
     with plan.writing(force=force) as missing:
         todo = [part for part in pieces if _record(part, ending) in missing]
+        items = [
+            PartToWrite(*part, None if written_ids is None else written_ids[_rows(part)])
+            for part in todo
+        ]
         try:
-            _write_parts(write, _with_own_ids(todo, ids_of_rows(source, ids)), executor)
+            if executor is not None and items:
+                as_workers(executor).fold(write.alone, items, sum)  # type: ignore[misc]
+            else:  # one file after the other, each with all threads
+                for item in items:
+                    write(item)
         except KeyboardInterrupt as stop:
             there = len(pieces) - len(plan.missing())
             raise type(stop)(
@@ -275,12 +273,15 @@ def predict_to_folder(
                 "rest"
             ) from None
         plan.finish()
-    n_rows = pieces[-1].start + (pieces[-1].source.n_rows or 0)
-    return FolderOfSets(n_rows, len(pieces), len(pieces) - len(todo))
+    return FolderOfSets(_rows(pieces[-1]).stop, len(pieces), len(pieces) - len(todo))
+
+
+def _rows(part: Part) -> slice:
+    return slice(part.start, part.start + (part.source.n_rows or 0))
 
 
 def ids_of_rows(source: Source, ids: Any) -> Array | None:
-    """The ids to write beside the sets: those given, else those that come with the input."""
+    """Return the ids to write next to the sets: those given, else those of the input."""
     own = getattr(source, "ids", None) if ids is None else ids
     return None if own is None else ids_to_write(own)
 
@@ -291,7 +292,7 @@ def _record(part: Part, ending: str) -> dict[str, Any]:
 
 
 class PartToWrite(NamedTuple):
-    """A part of the input, as in the engine, with the ids that are written beside its sets."""
+    """A `Part` of the input, and the ids to write next to its sets."""
 
     source: Source
     ids: Array | None
@@ -299,16 +300,9 @@ class PartToWrite(NamedTuple):
     written_ids: Array | None
 
 
-def _with_own_ids(parts: Sequence[Part], ids: Array | None) -> list[PartToWrite]:
-    def own(part: Part) -> Array | None:
-        return None if ids is None else ids[part.start : part.start + (part.source.n_rows or 0)]
-
-    return [PartToWrite(*part, own(part)) for part in parts]
-
-
 @dataclass(frozen=True)
 class PartWriter:
-    """Writes the sets of one part: the same bytes whoever does it, so it may be done twice."""
+    """Write the sets of one part: the same bytes on every worker, so it may be done twice."""
 
     folder: Path
     ending: str
@@ -316,32 +310,24 @@ class PartWriter:
     class_names: Sequence[str] | None
 
     def __call__(self, item: PartToWrite) -> int:
-        """Read the part block by block, write its file, return the number of rows."""
-        part = Part(item.source, item.ids, item.number)
+        """Write the part's file and checksum; return the number of rows."""
+        part = Part(*item[:3])
         path = self.folder / _record(part, self.ending)["file"]
         blocks = map_on_threads(lambda pair: self.on_block(*pair), part.blocks())
         n_rows = write_sets(
             path, blocks, self.class_names, ids=item.written_ids, first_row=part.start
         )
-        leave_mark(path)
+        write_checksum(path)
         return n_rows
 
     def alone(self, item: PartToWrite) -> int:
-        """The same as a task among others."""
+        """Do the same as one of many tasks."""
         with one_of_many():
             return self(item)
 
 
-def _write_parts(write: PartWriter, todo: Sequence[PartToWrite], executor: Any) -> None:
-    if executor is not None and todo:
-        as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
-    else:  # one file after the other, each with all threads
-        for part in todo:
-            write(part)
-
-
 def _identity(part: Part) -> tuple[Any, ...]:
-    """What tells this part from others without reading all of it, where that can be."""
+    """Return what tells this part from others, without reading all of it where possible."""
     source = part.source
     about: list[Any] = [part.start, source.n_rows, source.n_classes, source.logits]
     if part.ids is not None:

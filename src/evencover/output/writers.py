@@ -1,4 +1,4 @@
-"""Records as a table in a file."""
+"""Write tables, records, and prediction sets as Parquet, npz, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ def write_csv(path: str | os.PathLike[str], records: Sequence[Mapping[str, Any]]
 
 
 def safe_cell(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula: text that begins like one gets an apostrophe.
+    """Put an apostrophe before text that a spreadsheet would take for a formula.
 
     >>> safe_cell("=1+1"), safe_cell("-0.5"), safe_cell(-0.5)
     ("'=1+1", '-0.5', -0.5)
@@ -55,7 +55,7 @@ def safe_cell(value: Any) -> Any:
 def read_record(
     path: Path, is_valid: Callable[[dict[str, Any]], bool], problem: str
 ) -> dict[str, Any] | None:
-    """What the record says, None if there is none; one that is not valid is a `problem`."""
+    """Read a record, None if there is none; raise InputError with `problem` if it is invalid."""
     if not path.is_file():
         return None
     try:
@@ -79,10 +79,10 @@ def write_record(path: Path, content: Any, *, indent: int | None = 1) -> None:
 
 
 def refuse_other_things(folder: Path, welcome: str) -> None:
-    """Leave alone what has no record: a file in the folder's place, or a folder that is not empty.
+    """Raise InputError for a file in the folder's place, or a folder that is not empty.
 
-    Traces of a writer that was killed before it wrote its record are nothing. `welcome` says in
-    the message which folder would do, beside an empty one.
+    Traces of a killed writer do not count. `welcome` names, in the message, the folder that would
+    also do.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
@@ -94,7 +94,7 @@ def refuse_other_things(folder: Path, welcome: str) -> None:
 
 
 def make_folder(folder: Path, *, parents: bool = False) -> None:
-    """Make the folder, unless it is there."""
+    """Make the folder, unless it exists."""
     try:
         folder.mkdir(parents=parents, exist_ok=True)
     except OSError as error:
@@ -109,22 +109,10 @@ SLICE_ELEMENTS = 1 << 18  # logits become probabilities a few rows at a time
 
 @dataclass(frozen=True)
 class Listed:
-    """The sets of some rows as they are written.
+    """Sets of some rows as they are written.
 
-    Parameters
-    ----------
-    sizes
-        (n,) how many classes each set has.
-    counts
-        (n,) how many of them are listed.
-    classes
-        The listed class indices of all rows, one row after the other.
-    n_classes
-        The number of classes K.
-    probabilities
-        The probability of each listed class, if that is wanted.
-    summaries
-        Each whole set in the words of a taxonomy, if there is one.
+    ``sizes`` (n,) are those of the whole sets, of which ``counts`` (n,) members are listed, row
+    after row, in ``classes`` and ``probabilities``; ``summaries`` come from a taxonomy.
     """
 
     sizes: IntArray
@@ -139,23 +127,22 @@ class Listed:
 
     @classmethod
     def of_sets(cls, sets: PredictionSets) -> Listed:
-        """All classes, in the order in which the sets hold them."""
+        """List all classes, in the order of the sets."""
         return cls(sets.sizes, sets.sizes, sets.indices, sets.n_classes)
 
     @classmethod
     def concatenate(cls, parts: Iterable[Listed]) -> Listed:
-        """Rows of all parts, one part after the other."""
+        """Concatenate the rows of all parts."""
         parts = list(parts)
         values = [part.probabilities for part in parts if part.probabilities is not None]
+        summaries = [text for part in parts for text in part.summaries or ()]
         return cls(
             np.concatenate([part.sizes for part in parts]),
             np.concatenate([part.counts for part in parts]),
             np.concatenate([part.classes for part in parts]),
             parts[0].n_classes,
             np.concatenate(values) if values else None,
-            None
-            if parts[0].summaries is None
-            else [text for part in parts for text in part.summaries or ()],
+            summaries if parts[0].summaries is not None else None,
         )
 
 
@@ -199,7 +186,7 @@ class Listing:
         groups: Any = None,
         executor: Any = None,
     ) -> Iterator[Listed]:
-        """The listed sets as a stream; parameters are those of `predict_set_blocks`."""
+        """Yield listed sets; parameters are those of `predict_set_blocks`."""
         source = align_to_calibration(predictor, probabilities)
         listed = RuleAndListing(predictor.rule(logits=source.logits, groups=groups), self)
         return map_source(source, ids, listed, Listed.concatenate, executor)
@@ -207,18 +194,16 @@ class Listing:
 
 @dataclass(frozen=True)
 class RuleAndListing:
-    """Turns a block of rows and their ids into listed sets; it travels to workers."""
+    """Turn a block of rows and their ids into listed sets, here or on a worker."""
 
     rule: SetRule
     listing: Listing
 
     def __call__(self, block: Block, ids: Array | None = None) -> Listed:
-        """The sets of the block, listed while its numbers are at hand."""
+        """Make the sets of the block and list them."""
         sets, tree = self.rule.sets(block, ids), self.listing.taxonomy
-        listed = self._listed(block, sets)
-        if tree is None:
-            return listed
-        return replace(listed, summaries=tree.describe_sets(sets, self.listing.parts))
+        summaries = None if tree is None else tree.describe_sets(sets, self.listing.parts)
+        return replace(self._listed(block, sets), summaries=summaries)
 
     def _listed(self, block: Block, sets: PredictionSets) -> Listed:
         listing = self.listing
@@ -232,13 +217,12 @@ class RuleAndListing:
         rows, classes = rows[is_listed], classes[is_listed]
         if listing.order == "index":
             classes = classes[np.lexsort((classes, rows))]
-        values = None
-        if listing.with_probabilities:
-            values = self._probabilities(block.rows, rows, classes)
+        wanted = listing.with_probabilities
+        values = self._probabilities(block.rows, rows, classes) if wanted else None
         return Listed(sizes, counts, classes, sets.n_classes, values)
 
     def _probabilities(self, numbers: Array, rows: IntArray, classes: Array) -> FloatArray:
-        """The probabilities of these classes in these rows, which ascend."""
+        """Return the probabilities of these classes in these rows, which ascend."""
         scoring = self.rule.scoring
         if not scoring.logits:
             return numbers[rows, classes].astype(np.float64)
@@ -252,7 +236,7 @@ class RuleAndListing:
 
 
 def check_sets_format(path: str | os.PathLike[str]) -> None:
-    """Refuse, before any work is done, an ending that no writer knows."""
+    """Raise InputError, before any work is done, for an extension that no writer has."""
     suffix = Path(path).suffix.lower()
     if suffix not in WRITERS:
         raise InputError(
@@ -263,12 +247,12 @@ def check_sets_format(path: str | os.PathLike[str]) -> None:
         import_pyarrow()
 
 
-class _Rows(NamedTuple):
-    """What is written beside the sets: class names, row ids, and the place of the first row."""
+class _Numbered(NamedTuple):
+    """Listed sets, the index of the first row, and the ids of the rows."""
 
-    names: Sequence[str] | None
+    listed: Listed
+    first_row: int
     ids: Array | None
-    first: int
 
 
 def write_sets(
@@ -279,45 +263,47 @@ def write_sets(
     ids: Any = None,
     first_row: int = 0,
 ) -> int:
-    """Write a stream of sets in the format of the path's ending; return the number of rows.
+    """Write a stream of sets in the format of the path's extension; return the number of rows.
 
-    `ids` are those of all rows. `first_row` is the place of the first one in the whole input,
-    where formats number rows.
+    `ids` are those of all rows; `first_row` is the index of the first one in the whole input.
     """
     check_sets_format(path)
-    about = _Rows(class_names, None if ids is None else ids_to_write(ids), first_row)
-    listed = (Listed.of_sets(b) if isinstance(b, PredictionSets) else b for b in blocks)
+    own = None if ids is None else ids_to_write(ids)
+    stop = 0
+
+    def numbered() -> Iterator[_Numbered]:
+        nonlocal stop
+        for block in blocks:
+            listed = Listed.of_sets(block) if isinstance(block, PredictionSets) else block
+            start, stop = stop, stop + len(listed)
+            if own is not None and stop > len(own):
+                raise InputError(f"'ids' must have one entry per row. Got only {len(own)}.")
+            yield _Numbered(listed, first_row + start, None if own is None else own[start:stop])
+
     with atomic_path(path) as temporary:
-        return WRITERS[Path(path).suffix.lower()](temporary, listed, about)
+        WRITERS[Path(path).suffix.lower()](temporary, numbered(), class_names)
+    return stop
 
 
 def ids_to_write(ids: Any) -> Array:
-    """Integers as they are, and everything else as text."""
+    """Keep integers; turn everything else into text."""
     values = to_numpy(ids)
     return values if values.dtype.kind in "iuU" else np.array([str(v) for v in values.tolist()])
 
 
-def _with_ids(blocks: Iterable[Listed], ids: Array | None) -> Iterator[tuple[Listed, Array | None]]:
-    """Each block, and the ids of its rows."""
-    start = 0
-    for listed in blocks:
-        stop = start + len(listed)
-        if ids is not None and stop > len(ids):
-            raise InputError(f"'ids' must have one entry per row. Got only {len(ids)}.")
-        yield listed, None if ids is None else ids[start:stop]
-        start = stop
+Names = Sequence[str] | None
 
 
-def _write_parquet(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
-    """Columns ``id``, ``size``, ``set`` (class indices), ``names`` and ``probabilities``."""
+def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
+    """Write columns ``id``, ``size``, ``set`` (class indices), ``names``, ``probabilities``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    dictionary = None if about.names is None else pa.array(about.names, pa.string())
-    n_rows, writer = 0, None
+    dictionary = None if names is None else pa.array(names, pa.string())
+    writer = None
     try:
-        for listed, ids in _with_ids(blocks, about.ids):
-            columns = {} if ids is None else {"id": pa.array(ids.tolist(), _id_type(ids))}
+        for listed, _, ids in blocks:
+            columns = {} if ids is None else {"id": pa.array(ids)}
             columns["size"] = pa.array(listed.sizes, pa.int32())
             ends = pa.array(_bounds(listed.counts))
             flat = {"set": pa.array(listed.classes, pa.int32())}
@@ -332,36 +318,31 @@ def _write_parquet(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
             batch = pa.record_batch(columns)
             writer = writer or pq.ParquetWriter(path, batch.schema)
             writer.write_batch(batch)
-            n_rows += len(listed)
     finally:
         if writer is not None:
             writer.close()
-    return n_rows
-
-
-def _id_type(ids: Array) -> Any:
-    import pyarrow as pa
-
-    return pa.string() if ids.dtype.kind == "U" else pa.from_numpy_dtype(ids.dtype)
 
 
 def _bounds(counts: IntArray) -> IntArray:
-    """Where each row's classes begin and end, from how many there are."""
+    """Return where each row's classes begin and end."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
-def _write_npz(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
-    """Arrays ``indptr``, ``indices``, ``n_classes``, ``size`` and what else is known.
+def _write_npz(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
+    """Write ``indptr``, ``indices``, ``n_classes``, ``size``, and what else is known.
 
-    That is ``class_names``, ``id``, and ``probabilities``, one for each of the ``indices``.
+    That is ``class_names``, ``id``, ``summary``, and ``probabilities`` of the ``indices``.
     """
-    sizes, counts, n_classes, has_probabilities = [], [], 0, False
-    summaries: list[str] = []
-    # An archive has one open member: what is long waits in files of its own.
-    with _waiting(path) as indices, _waiting(path) as probabilities:
-        for listed, _ in _with_ids(blocks, about.ids):
+    nothing = np.zeros(0, dtype=np.int64)
+    sizes, counts, ids = [nothing], [nothing], []
+    n_classes, has_probabilities, summaries = 0, False, list[str]()
+    folder = path.parent
+    # An archive has one open member, so what is long waits in files of its own.
+    with TemporaryFile(dir=folder) as indices, TemporaryFile(dir=folder) as probabilities:
+        for listed, _, own in blocks:
             sizes.append(listed.sizes)
             counts.append(listed.counts)
+            ids += [] if own is None else [own]
             n_classes = listed.n_classes
             summaries += listed.summaries or ()
             indices.write(listed.classes.astype("<i4", copy=False).tobytes())
@@ -369,14 +350,14 @@ def _write_npz(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
                 has_probabilities = True
                 probabilities.write(listed.probabilities.astype("<f8", copy=False).tobytes())
         small = {
-            "indptr": _bounds(np.concatenate([*counts, np.zeros(0, dtype=np.int64)])),
-            "size": np.concatenate([*sizes, np.zeros(0, dtype=np.int64)]),
+            "indptr": _bounds(np.concatenate(counts)),
+            "size": np.concatenate(sizes),
             "n_classes": np.array(n_classes),
         }
-        if about.names is not None:
-            small["class_names"] = np.array(list(about.names))
-        if about.ids is not None:
-            small["id"] = about.ids
+        if names is not None:
+            small["class_names"] = np.array(list(names))
+        if ids:
+            small["id"] = np.concatenate(ids)
         if summaries:
             small["summary"] = np.array(summaries)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -386,16 +367,10 @@ def _write_npz(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
             for key, values in small.items():
                 with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, values, allow_pickle=False)
-    return len(small["size"])
-
-
-def _waiting(path: Path) -> IO[bytes]:
-    """A file without a name beside the output, gone when it is closed."""
-    return tempfile.TemporaryFile(dir=path.parent)
 
 
 def _copy_member(archive: zipfile.ZipFile, name: str, numbers: IO[bytes], kind: str) -> None:
-    """Numbers that wait in a file become an array of the archive."""
+    """Copy numbers from a file into an array of the archive."""
     total = numbers.tell() // np.dtype(kind).itemsize
     numbers.seek(0)
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -404,18 +379,17 @@ def _copy_member(archive: zipfile.ZipFile, name: str, numbers: IO[bytes], kind: 
         shutil.copyfileobj(numbers, member)
 
 
-def _columns(blocks: Iterable[Listed], about: _Rows) -> Iterator[dict[str, Sequence[Any]]]:
-    """Of each block ``row``, ``id``, ``size``, ``set``, and what else is known or wanted."""
-    row = about.first
-    for listed, ids in _with_ids(blocks, about.ids):
+def _columns(blocks: Iterable[_Numbered], class_names: Names) -> Iterator[dict[str, Sequence[Any]]]:
+    """Yield ``row``, ``id``, ``size``, ``set``, and what else there is, of each block."""
+    for listed, row, ids in blocks:
         bounds = list(pairwise(_bounds(listed.counts).tolist()))
         classes = listed.classes.tolist()
         columns: dict[str, Sequence[Any]] = {"row": range(row, row + len(listed))}
         if ids is not None:
             columns["id"] = ids.tolist()
         columns |= {"size": listed.sizes.tolist(), "set": [classes[a:b] for a, b in bounds]}
-        if about.names is not None:
-            names = [about.names[index] for index in classes]
+        if class_names is not None:
+            names = [class_names[index] for index in classes]
             columns["names"] = [names[a:b] for a, b in bounds]
         if listed.summaries is not None:
             columns["summary"] = listed.summaries
@@ -423,39 +397,32 @@ def _columns(blocks: Iterable[Listed], about: _Rows) -> Iterator[dict[str, Seque
             values = [float(f"{value:.6g}") for value in listed.probabilities.tolist()]
             columns["probabilities"] = [values[a:b] for a, b in bounds]
         yield columns
-        row += len(listed)
 
 
-def _write_jsonl(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
-    """One object per row; probabilities have six digits."""
-    n_rows, encode = 0, json.JSONEncoder(ensure_ascii=False).encode
+def _write_jsonl(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
+    """Write one object per row; probabilities have six digits."""
+    encode = json.JSONEncoder(ensure_ascii=False).encode
     with path.open("w", encoding="utf-8") as file:
-        for columns in _columns(blocks, about):
+        for columns in _columns(blocks, names):
             for row in zip(*columns.values(), strict=True):
                 file.write(encode(dict(zip(columns, row, strict=True))) + "\n")
-            n_rows += len(columns["row"])
-    return n_rows
 
 
-def _write_csv(path: Path, blocks: Iterable[Listed], about: _Rows) -> int:
-    r"""One line per row; names are separated by bars, classes and probabilities by spaces.
+def _write_csv(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
+    r"""Write one line per row; bars separate names, spaces classes and probabilities.
 
     A bar in a name is written as ``\|``, a backslash as two; what a spreadsheet would take for
     a formula begins with an apostrophe.
     """
-    if about.names is not None:
-        escaped = [name.replace("\\", r"\\").replace("|", r"\|") for name in about.names]
-        about = about._replace(names=escaped)
-    n_rows = 0
+    if names is not None:
+        names = [name.replace("\\", r"\\").replace("|", r"\|") for name in names]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        for number, columns in enumerate(_columns(blocks, about)):
+        for number, columns in enumerate(_columns(blocks, names)):
             if number == 0:
                 writer.writerow(columns)
             cells = (_cells(name, values) for name, values in columns.items())
             writer.writerows(zip(*cells, strict=True))
-            n_rows += len(columns["row"])
-    return n_rows
 
 
 def _cells(name: str, values: Sequence[Any]) -> Iterable[Any]:
@@ -466,7 +433,7 @@ def _cells(name: str, values: Sequence[Any]) -> Iterable[Any]:
     return map(safe_cell, map("|".join, values) if name == "names" else values)
 
 
-WRITERS: dict[str, Callable[[Path, Iterable[Listed], _Rows], int]] = {
+WRITERS: dict[str, Callable[[Path, Iterable[_Numbered], Names], None]] = {
     ".parquet": _write_parquet,
     ".npz": _write_npz,
     ".jsonl": _write_jsonl,

@@ -1,8 +1,8 @@
-"""The page: one self-contained HTML file that shows which classes are below the aim, and why.
+"""One self-contained HTML file that shows which classes are undercovered, and why.
 
-    predictor + labelled rows -> content (plain numbers) -> charts and page (text)
+    predictor + labeled rows -> content (plain numbers) -> charts and page (text)
 
-Everything is inside the file: data, styles, scripts, Vega. It opens from disk and asks for nothing.
+Data, styles, scripts and Vega are inside the file; it opens from disk and loads nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from evencover.comparison.result import Comparison
-from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.atomic import refuse_existing
 from evencover.predictors.base import BasePredictor
 from evencover.report.content import comparison_content, report_content
-from evencover.report.page import require_extra
+from evencover.report.page import render_comparison, render_report, require_extra, write_html
 
 __all__ = [
     "comparison_html",
@@ -31,29 +31,11 @@ def report_html(
     probabilities: Any,
     labels: Any = None,
     *,
-    ids: Any = None,
-    groups: Any = None,
-    executor: Any = None,
-    taxonomy: Any = None,
     title: str = "Coverage report",
+    **rows: Any,
 ) -> str:
-    """The page about a calibrated predictor on held-out rows, as text.
-
-    Parameters
-    ----------
-    predictor
-        A calibrated predictor.
-    probabilities, labels, ids, groups, executor
-        Held-out rows, as in `BasePredictor.evaluate`; they are read once, in blocks.
-    taxonomy
-        A `Taxonomy`, or what it is read from: example sets are said in its words, too.
-    title
-        What the page is called.
-    """
-    from evencover.report.page import render_report
-
+    """Return the page that `write_report` writes; `rows` are its ids, groups and so on."""
     require_extra()  # before the rows are read, which may take long
-    rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
     return render_report(report_content(predictor, probabilities, labels, **rows), title)
 
 
@@ -70,16 +52,28 @@ def write_report(
     title: str = "Coverage report",
     force: bool = False,
 ) -> Path:
-    """Write `report_html` to a file, whole or not at all; an existing one only with `force`."""
+    """Write a page about a calibrated predictor on held-out rows, whole or not at all.
+
+    Parameters
+    ----------
+    predictor
+        A calibrated predictor.
+    path
+        Where the page goes; an existing file is kept unless `force` is given.
+    probabilities, labels, ids, groups, executor
+        Held-out rows, as in `BasePredictor.evaluate`; they are read once, in blocks.
+    taxonomy
+        A `Taxonomy`, or what it is read from, to summarize example sets.
+    title
+        The title of the page.
+    """
     path = refuse_existing(path, force=force)
     rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
-    return _write(path, report_html(predictor, probabilities, labels, title=title, **rows))
+    return write_html(path, report_html(predictor, probabilities, labels, title=title, **rows))
 
 
 def comparison_html(comparison: Comparison, title: str = "Comparison of methods") -> str:
-    """The page about a comparison of methods and scores, as text."""
-    from evencover.report.page import render_comparison
-
+    """Return the page about a comparison of methods and scores."""
     require_extra()
     return render_comparison(comparison_content(comparison), title)
 
@@ -93,11 +87,4 @@ def write_comparison(
 ) -> Path:
     """Write `comparison_html` to a file, whole or not at all."""
     path = refuse_existing(path, force=force)
-    return _write(path, comparison_html(comparison, title))
-
-
-def _write(path: Path, html: str) -> Path:
-    with atomic_path(path) as temporary:
-        # A class name may hold half a surrogate pair, which UTF-8 cannot.
-        temporary.write_bytes(html.encode("utf-8", "replace"))
-    return path
+    return write_html(path, comparison_html(comparison, title))

@@ -1,9 +1,10 @@
-"""The one pass over the test rows that the page is made from, here or on other workers."""
+"""The content of the report: one pass over the test rows, counts, then plain values for JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from evencover.evaluation.report import Confusions, CoverageReport, Tally
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import Sharing
-from evencover.predictors.fitting import align_to_calibration, require_labels
+from evencover.predictors.fitting import require_labels
 from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import ScoreBins
 from evencover.quantiles import GroupedScores
@@ -28,22 +29,49 @@ from evencover.scores import make_score
 from evencover.sets import PredictionSets
 from evencover.taxonomy import Taxonomy
 
+N_BINS = 20
+MANY_EMPTY = 0.01  # share of empty sets from which the report names the option to avoid them
 
-class Gathered(NamedTuple):
-    """What one pass over the test rows leaves behind.
 
-    ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`;
-    ``covered_by_size`` (K + 1,) counts covered rows by their set's size.
-    """
+def report_content(
+    predictor: BasePredictor,
+    probabilities: Any,
+    labels: Any = None,
+    *,
+    ids: Any = None,
+    groups: Any = None,
+    executor: Any = None,
+    taxonomy: Any = None,
+) -> dict[str, Any]:
+    """Read labeled rows once, in blocks, and return all that the report shows, ready for JSON."""
+    source = align_to_calibration(predictor, probabilities, labels)
+    tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
+    require_labels(source, "A report")
+    edges = score_bins(predictor).edges
+    view = ViewBlock(
+        predictor.rule(logits=source.logits, groups=groups),
+        edges,
+        np.zeros(0) if predictor.score_edges_ is None else predictor.score_edges_,
+        None if ids is None else to_numpy(ids),
+        tree,
+    )
+    merge: Any = partial(ReportCounts.merged, predictor.n_classes_, len(edges) - 1)
+    finish = ReportCounts.with_shown_confusions
+    counts: ReportCounts = fold_source(source, ids, view, merge, finish, executor)
+    report = predictor.coverage_report(
+        source, counts.tally, counts.confusions, counts.scores_by_bin
+    )
+    return describe(predictor, report, counts)
 
-    report: CoverageReport
-    histogram: IntArray
-    covered_by_size: IntArray
-    examples: Examples
+
+# ---- rows to counts ------------------------------------------------------------------------------
 
 
 class BlockView(NamedTuple):
-    """A block and what was found out about its rows."""
+    """A block with its sets and scores; ``names`` are the user's row ids.
+
+    ``temperature`` is None unless the rows are logits.
+    """
 
     block: Block
     sets: PredictionSets
@@ -53,33 +81,50 @@ class BlockView(NamedTuple):
     scores_by_bin: IntArray
     names: Array | None
     temperature: float | None
+    taxonomy: Taxonomy | None
 
+    def example(self, place: int, n_members: int) -> list[Any]:
+        """Return [row, covered, size, percent, members, percents] of one row.
 
-class Seen(NamedTuple):
-    """What is kept of consecutive rows; as in `Gathered`, and all scores by `ScoreBins`."""
-
-    tally: Tally
-    confusions: Confusions
-    histogram: IntArray
-    covered_by_size: IntArray
-    scores_by_bin: IntArray
-    examples: list[Example]
+        `percent` is the probability of the true class, `percents` those of the `n_members` most
+        probable members of the set. With a taxonomy its description of the set comes last.
+        """
+        assert self.block.labels is not None
+        members = self.sets[place]
+        values = self.block.rows[place].astype(np.float64)
+        if self.temperature is not None:
+            values = np.exp((values - values.max()) / self.temperature)
+        percents = 100 * values / values.sum()
+        shown = members[np.argsort(-percents[members], kind="stable")][:n_members]
+        row = self.block.start + place if self.names is None else self.names[[place]].tolist()[0]
+        summary = "" if self.taxonomy is None else self.taxonomy.describe(members)
+        return [
+            row,
+            int(self.is_covered[place]),
+            len(members),
+            _rounded(percents[self.block.labels[place]]),
+            shown.tolist(),
+            [_rounded(each) for each in percents[shown]],
+            *([summary] if summary else []),
+        ]
 
 
 @dataclass(frozen=True)
-class Look:
-    """Looks at one block: ``edges`` bound the bins of scores, ``names`` are the user's row ids.
+class ViewBlock:
+    """Make the `BlockView` of a block, here or on a worker.
 
-    ``calibration_edges`` are those of the predictor's `ScoreBins`; none, if it keeps none.
+    ``edges`` bound the bins of the report's histograms, ``calibration_edges`` those of the
+    predictor's `ScoreBins`.
     """
 
     rule: SetRule
     edges: FloatArray
     calibration_edges: FloatArray
     names: Array | None
+    taxonomy: Taxonomy | None
 
     def __call__(self, block: Block, ids: Array | None) -> BlockView:
-        """All that takes time; blocks may be looked at side by side."""
+        """Do all that takes time; blocks run side by side."""
         assert block.labels is not None
         scoring = self.rule.scoring
         scores = scoring.score.from_base(scoring.true_labels(block, ids), block.labels)
@@ -94,143 +139,96 @@ class Look:
             ScoreBins.histogram(self.calibration_edges, scores),
             None if self.names is None else self.names[own],
             scoring.temperature if scoring.logits else None,
+            self.taxonomy,
         )
 
 
-@dataclass(frozen=True)
-class Together:
-    """Merges views of consecutive blocks, and what was seen in consecutive parts."""
+class ReportCounts:
+    """Counts of test rows, and the first few missed and covered rows of each class as examples.
 
-    n_classes: int
-    n_bins: int
-    taxonomy: Taxonomy | None = None
+    ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`, ``scores_by_bin``
+    all scores by `ScoreBins`, ``covered_by_size`` (K + 1,) covered rows by the size of their set.
+    """
 
-    def __call__(self, parts: Iterable[BlockView | Seen]) -> Seen:
-        """One after the other: only rows that may still be shown become examples."""
-        tally, confusions = Tally.zeros(self.n_classes), [Confusions.none(self.n_classes)]
-        histogram = np.zeros((self.n_classes, self.n_bins), dtype=np.int64)
-        covered_by_size = np.zeros(self.n_classes + 1, dtype=np.int64)
-        scores_by_bin = np.zeros(1, dtype=np.int64)
-        examples = Examples(self.n_classes, self.taxonomy)
+    def __init__(self, n_classes: int, n_bins: int) -> None:
+        many = n_classes > 3000  # fewer examples keep the page small
+        self.tally = Tally.zeros(n_classes)
+        self.confusions = Confusions.none(n_classes)
+        self.histogram = np.zeros((n_classes, n_bins), dtype=np.int64)
+        self.covered_by_size = np.zeros(n_classes + 1, dtype=np.int64)
+        self.scores_by_bin = np.zeros(1, dtype=np.int64)
+        self.n_members = 6 if many else 10
+        # How many more examples are wanted of missed (column 0) and covered rows (column 1).
+        self.wanted = np.tile(np.array([2, 1] if many else [3, 2]), (n_classes, 1))
+        self.examples: list[list[list[Any]]] = [[] for _ in range(n_classes)]
+
+    @classmethod
+    def merged(
+        cls, n_classes: int, n_bins: int, parts: Iterable[BlockView | ReportCounts]
+    ) -> ReportCounts:
+        """Merge views of consecutive blocks, or counts of consecutive parts, in their order."""
+        counts, confusions = cls(n_classes, n_bins), [Confusions.none(n_classes)]
         for part in parts:
-            scores_by_bin = scores_by_bin + part.scores_by_bin
-            if isinstance(part, Seen):
-                tally = tally + part.tally
+            counts.scores_by_bin = counts.scores_by_bin + part.scores_by_bin
+            if isinstance(part, ReportCounts):
                 confusions.append(part.confusions)
-                histogram += part.histogram
-                covered_by_size += part.covered_by_size
-                examples.take(part.examples)
-                continue
-            labels, sizes = part.block.labels, part.sets.sizes
-            assert labels is not None
-            tally = tally + Tally.of_rows(labels, part.is_covered, sizes, self.n_classes)
-            confusions.append(Confusions.of(labels, part.top_classes, self.n_classes))
-            np.add.at(histogram, (labels, part.bins), 1)
-            np.add.at(covered_by_size, sizes[part.is_covered], 1)
-            examples.take(
-                examples.among(part.block, part.sets, part.is_covered, part.names, part.temperature)
-            )
+                counts._add_counts(part)
+            else:
+                assert part.block.labels is not None
+                confusions.append(Confusions.of(part.block.labels, part.top_classes, n_classes))
+                counts._add_block(part)
             if len(confusions) == 256:  # memory must not grow with the number of rows
                 confusions = [Confusions.total(confusions)]
-        together = Confusions.total(confusions)
-        return Seen(
-            tally,
-            together,
-            histogram,
-            covered_by_size,
-            scores_by_bin,
-            examples.in_order(),
-        )
+        counts.confusions = Confusions.total(confusions)
+        return counts
+
+    def _add_counts(self, other: ReportCounts) -> None:
+        self.tally = self.tally + other.tally
+        self.histogram += other.histogram
+        self.covered_by_size += other.covered_by_size
+        for label, examples in enumerate(other.examples):
+            for example in examples:
+                self.add_example(label, example)
+
+    def _add_block(self, view: BlockView) -> None:
+        labels, sizes, is_covered = view.block.labels, view.sets.sizes, view.is_covered
+        assert labels is not None
+        self.tally = self.tally + Tally.of_rows(labels, is_covered, sizes, len(self.examples))
+        np.add.at(self.histogram, (labels, view.bins), 1)
+        np.add.at(self.covered_by_size, sizes[is_covered], 1)
+        for place in _first_of_each(labels * 2 + is_covered, self.wanted.ravel()).tolist():
+            self.add_example(int(labels[place]), view.example(place, self.n_members))
+
+    def add_example(self, label: int, example: list[Any]) -> None:
+        """Keep an example of a class if one of its kind is still wanted."""
+        if self.wanted[label, example[1]]:
+            self.wanted[label, example[1]] -= 1
+            self.examples[label].append(example)
+
+    def with_shown_confusions(self) -> ReportCounts:
+        """Drop the confusions that the report does not show."""
+        self.confusions = self.confusions.most_frequent()
+        return self
 
 
-def gather(
-    predictor: BasePredictor,
-    probabilities: Any,
-    labels: Any = None,
-    *,
-    ids: Any = None,
-    groups: Any = None,
-    executor: Any = None,
-    taxonomy: Any = None,
-) -> Gathered:
-    """Read labelled rows once, in blocks, and keep only what the page needs."""
-    source = align_to_calibration(predictor, probabilities, labels)
-    tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
-    require_labels(source, "A report")
-    n_classes, edges = predictor.n_classes_, score_bins(predictor).edges
-    names = None if ids is None else to_numpy(ids)
-    known = np.zeros(0) if predictor.score_edges_ is None else predictor.score_edges_
-    look: Any = Look(predictor.rule(logits=source.logits, groups=groups), edges, known, names)
-    together = Together(n_classes, len(edges) - 1, tree)
-    seen: Seen = fold_source(source, ids, look, together, most_confused, executor)
-    report = predictor.coverage_report(source, seen.tally, seen.confusions, seen.scores_by_bin)
-    examples = Examples(n_classes)
-    examples.take(seen.examples)
-    return Gathered(report, seen.histogram, seen.covered_by_size, examples)
+def _first_of_each(kinds: IntArray, wanted: IntArray) -> IntArray:
+    """Return the indices of the first ``wanted[kind]`` rows of each kind, ascending.
 
-
-def most_confused(seen: Seen) -> Seen:
-    """Only the confusions that are shown."""
-    return seen._replace(confusions=seen.confusions.most_frequent())
-
-
-MANY_EMPTY = 0.01  # from this share on, the page says how to avoid empty sets
-
-
-def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:
-    """Sets counted by size, in at most about `most` bars of equal width.
-
-    >>> size_histogram(np.array([1, 5, 2, 0]))
-    {'from': [0, 1, 2], 'to': [0, 1, 2], 'count': [1, 5, 2]}
+    >>> _first_of_each(np.array([1, 0, 1, 1]), np.array([5, 2])).tolist()
+    [0, 1, 2]
     """
-    largest = int(np.flatnonzero(size_counts)[-1])
-    width = max(1, -(-(largest + 1) // most))
-    starts = np.arange(0, largest + 1, width)
-    counts = np.add.reduceat(size_counts[: largest + 1], starts)
-    ends = np.minimum(starts + width - 1, len(size_counts) - 1)
-    return {"from": starts.tolist(), "to": ends.tolist(), "count": counts.tolist()}
+    order = np.argsort(kinds, kind="stable")
+    counts = np.bincount(kinds, minlength=len(wanted))
+    nth = np.arange(len(kinds)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(order[nth < wanted[kinds[order]]])
 
 
-def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str, Any]]:
-    """Rows and covered rows by the size of their set: 0, 1, 2, 3 to 5, 6 to 10, 11 to 20, ...
-
-    Both inputs (K + 1,) count by size; a record has the 95% limits of its coverage, too. Sizes
-    that no set has are left out.
-
-    >>> [(r["from"], r["to"], r["coverage"]) for r in
-    ...  coverage_by_size(np.array([1, 4, 0, 1, 1]), np.array([0, 3, 0, 1, 1]))]
-    [(0, 0, 0.0), (1, 1, 0.75), (3, 4, 1.0)]
-    """
-    n_classes, table = len(size_counts) - 1, []
-    for first, after in pairwise(_steps(n_classes)):
-        rows, hits = int(size_counts[first:after].sum()), int(covered[first:after].sum())
-        if rows:
-            low, high = clopper_pearson(hits, rows).round(4).tolist()
-            counts = {"from": first, "to": min(after - 1, n_classes), "rows": rows, "covered": hits}
-            table.append(counts | {"coverage": hits / rows, "low": low, "high": high})
-    return table
+def _rounded(percent: float) -> float:
+    """Round to integers, below ten to one digit."""
+    return round(float(percent)) if percent >= 9.95 else round(float(percent), 1)
 
 
-def _steps(n_classes: int) -> list[int]:
-    """Where the ranges of sizes begin: every size up to 3, then after 5, 10, 20, 50, 100, ..."""
-    steps, power = [0, 1, 2, 3], 1
-    while steps[-1] <= n_classes:
-        steps += [5 * power + 1, 10 * power + 1, 20 * power + 1]
-        power *= 10
-    return steps
-
-
-def about_empty_sets(predictor: BasePredictor, report: CoverageReport) -> str:
-    """The share of empty sets and the option that avoids them, if there are many; else nothing."""
-    if report.empty_share <= MANY_EMPTY or not predictor.allow_empty:
-        return ""
-    return (
-        f"{percent(report.empty_share)} of the sets are empty. Calibrate with allow_empty=False "
-        "(--no-allow-empty in the shell) to keep the most probable class in each of them."
-    )
-
-
-N_BINS = 20
+# ---- bins of scores ------------------------------------------------------------------------------
 
 
 class Bins(NamedTuple):
@@ -246,7 +244,7 @@ class Bins(NamedTuple):
 
 
 def score_bins(predictor: BasePredictor) -> Bins:
-    """Bins for the scores of all classes alike, so that classes can be compared by eye."""
+    """Return the same bins for all classes, so that classes can be compared by eye."""
     kept = sharing_of(predictor).scores.scores
     scores = np.sort(kept[np.isfinite(kept)])
     if len(scores) == 0:
@@ -261,7 +259,7 @@ def score_bins(predictor: BasePredictor) -> Bins:
 
 
 def _bins_without_scores(thresholds: FloatArray) -> Bins:
-    """For methods that keep no scores: finest where the thresholds are, bars of equal width."""
+    """Make bins that are finest where the thresholds are, drawn with equal width."""
     finite = thresholds[np.isfinite(thresholds)]
     top = max(1.0, finite.max(initial=1.0))
     crowd = np.quantile(finite, np.arange(1, 10) / 10) if len(finite) else finite
@@ -283,219 +281,25 @@ def _snapped(edges: FloatArray, thresholds: FloatArray, scores: FloatArray) -> F
     return np.unique(moved[moved < scores[-1]])
 
 
-def threshold_columns(predictor: BasePredictor, report: CoverageReport) -> dict[str, Any]:
-    """One entry per class: its threshold and where in the bins that is; None if in every set.
-
-    Both are None everywhere for a method that has no thresholds of classes.
-    """
-    if report.thresholds is None:
-        return {name: [None] * report.n_classes for name in ("threshold", "place")}
-    bins, thresholds = score_bins(predictor), report.thresholds
-    places = np.interp(thresholds, bins.edges, bins.places)
-    finite = np.isfinite(thresholds)
-    return {
-        "threshold": [
-            float(f"{q:.6g}") if known else None
-            for q, known in zip(thresholds.tolist(), finite, strict=True)
-        ],
-        "place": [
-            round(place, 4) if known else None
-            for place, known in zip(places.tolist(), finite, strict=True)
-        ],
-    }
-
-
-def weight_columns(predictor: BasePredictor) -> dict[str, list[float]]:
-    """What each class's threshold comes from, in shares; nothing if the method has no such."""
-    return {name: shares.round(4).tolist() for name, shares in predictor._weights().items()}
-
-
-def group_columns(predictor: BasePredictor) -> dict[str, Any]:
-    """The bins and, with one entry per group, calibration rows, conformal rank, scores by bin."""
-    bins, sharing = score_bins(predictor), sharing_of(predictor)
-    groups = sharing.scores
-    ranks = predictor.group_ranks(groups.counts)
-    # An edge belongs to the bin on its left, as a score equal to the threshold is covered.
-    counts = [
-        np.diff(np.searchsorted(groups.of(g), bins.edges[1:-1], "right"), prepend=0, append=n)
-        for g, n in enumerate(groups.counts.tolist())
-    ]
-    return {
-        "of_class": sharing.group_of_class.tolist(),
-        "whose": list(sharing.whose),
-        "reference": list(sharing.reference),
-        "rows": groups.counts.tolist(),
-        "rank": ranks.tolist(),
-        "histogram": [int(count) for group in counts for count in group],
-        "bin_edges": _distinct(bins.edges),
-        "bin_places": bins.places.round(4).tolist(),
-    }
-
-
-def _distinct(edges: FloatArray) -> list[float]:
-    """Edges with four digits, or as many as it takes to tell them apart.
-
-    >>> _distinct(np.array([0.123456, 0.99996, 1.0]))
-    [0.12346, 0.99996, 1.0]
-    """
-    short = edges.tolist()
-    for digits in range(4, 17):
-        short = [float(f"{edge:.{digits}g}") for edge in edges.tolist()]
-        if len(set(short)) == len(short):
-            break
-    return short
-
-
 def sharing_of(predictor: BasePredictor) -> Sharing:
-    """The calibration scores behind each threshold; no groups if the method keeps none."""
-    sharing = predictor._sharing()
-    if sharing is not None:
-        return sharing
+    """Return the calibration scores behind each threshold; no groups if the method keeps none."""
     nowhere = np.full(predictor.n_classes_, -1, dtype=np.int64)
-    return Sharing(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere, (), ())
+    nothing = Sharing(GroupedScores(np.zeros(0), np.zeros(1, dtype=np.int64)), nowhere, (), ())
+    return predictor._sharing() or nothing
 
 
-class Example(NamedTuple):
-    """A row and its set, of which the most probable members are kept.
-
-    ``percent`` is the probability of the true class in percent; ``percents`` those of ``members``;
-    ``summary`` says the whole set in the words of a taxonomy, if there is one.
-    """
-
-    label: int
-    covered: bool
-    row: int | str
-    size: int
-    percent: float
-    members: list[int]
-    percents: list[float]
-    summary: str = ""
+# ---- counts to content ---------------------------------------------------------------------------
 
 
-class Examples:
-    """The first few covered and missed rows of each class, whatever the blocks they come in.
-
-    Parameters
-    ----------
-    n_classes
-        K; with very many classes fewer rows and shorter sets are kept, to keep the page small.
-    taxonomy
-        A tree of classes in whose words sets are said, too.
-    """
-
-    def __init__(self, n_classes: int, taxonomy: Taxonomy | None = None) -> None:
-        self.taxonomy = taxonomy
-        many = n_classes > 3000
-        self.n_members = 6 if many else 10
-        # How many more are wanted, by class, of missed (column 0) and covered rows (column 1).
-        self.room = np.tile(np.array([2, 1] if many else [3, 2]), (n_classes, 1))
-        self.kept: list[list[Example]] = [[] for _ in range(n_classes)]
-
-    def among(
-        self,
-        block: Block,
-        sets: PredictionSets,
-        covered: Array,
-        ids: Array | None,
-        temperature: float | None,
-    ) -> list[Example]:
-        """The rows of a block that may be wanted.
-
-        `covered` (n,) says whose set holds the label; `ids` (n,) are what the user calls the rows,
-        if not by their place; `temperature` is None unless the rows are logits.
-        """
-        labels = block.labels
-        assert labels is not None
-        places = _first_of_each(labels * 2 + covered, self.room.ravel())
-        examples = []
-        for place in places.tolist():
-            label, members = int(labels[place]), sets[place]
-            chances = _percentages(block.rows[place], temperature)
-            shown = members[np.argsort(-chances[members], kind="stable")][: self.n_members]
-            examples.append(
-                Example(
-                    label,
-                    bool(covered[place]),
-                    block.start + place if ids is None else ids[place : place + 1].tolist()[0],
-                    len(members),
-                    _short(chances[label]),
-                    shown.tolist(),
-                    [_short(chance) for chance in chances[shown]],
-                    "" if self.taxonomy is None else self.taxonomy.describe(members),
-                )
-            )
-        return examples
-
-    def take(self, examples: list[Example]) -> None:
-        """Keep what there is room for; blocks must come in order."""
-        for example in examples:
-            kind = int(example.covered)
-            if self.room[example.label, kind]:
-                self.room[example.label, kind] -= 1
-                self.kept[example.label].append(example)
-
-    def in_order(self) -> list[Example]:
-        """All that are kept; rows of the same class in the order of the data."""
-        return [example for kept in self.kept for example in kept]
-
-    def columns(self) -> list[list[list[Any]]]:
-        """By class, missed rows first: [row, covered, size, percent, members, percents, summary].
-
-        The last is left out without a taxonomy.
-        """
-        return [
-            [
-                [e.row, int(e.covered), e.size, e.percent, e.members, e.percents]
-                + ([e.summary] if e.summary else [])
-                for e in sorted(kept, key=lambda example: example.covered)
-            ]
-            for kept in self.kept
-        ]
-
-
-def _first_of_each(kinds: IntArray, wanted: IntArray) -> IntArray:
-    """Places of the first ``wanted[kind]`` rows of each kind, ascending.
-
-    >>> _first_of_each(np.array([1, 0, 1, 1]), np.array([5, 2])).tolist()
-    [0, 1, 2]
-    """
-    order = np.argsort(kinds, kind="stable")
-    counts = np.bincount(kinds, minlength=len(wanted))
-    nth = np.arange(len(kinds)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(order[nth < wanted[kinds[order]]])
-
-
-def _percentages(row: Array, temperature: float | None) -> FloatArray:
-    values = row.astype(np.float64)
-    if temperature is not None:
-        values = np.exp((values - values.max()) / temperature)
-    return 100 * values / values.sum()
-
-
-def _short(percent: float) -> float:
-    """Whole percents; one digit more below ten."""
-    return round(float(percent)) if percent >= 9.95 else round(float(percent), 1)
-
-
-def report_content(
-    predictor: BasePredictor,
-    probabilities: Any,
-    labels: Any = None,
-    *,
-    ids: Any = None,
-    groups: Any = None,
-    executor: Any = None,
-    taxonomy: Any = None,
+def describe(
+    predictor: BasePredictor, report: CoverageReport, counts: ReportCounts
 ) -> dict[str, Any]:
-    """Everything the page shows, ready for JSON: columns with one entry per class or group."""
-    rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
-    return describe(predictor, gather(predictor, probabilities, labels, **rows))
-
-
-def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
-    """`report_content` of what was gathered."""
-    report = seen.report
-    spread = usual_spread(report, *_calibrating_rows(predictor))
+    """Return the content of the report; columns have one entry per class or group."""
+    sharing, bins = sharing_of(predictor), score_bins(predictor)
+    group_of_class, group_rows = sharing.group_of_class, sharing.scores.counts
+    if (group_of_class < 0).any():  # all rows stand behind every class
+        group_of_class = np.zeros_like(group_of_class)
+        group_rows = np.array([predictor.n_calibration_])
     return {
         "method": predictor.method,
         "score": make_score(predictor.score).name,
@@ -509,7 +313,7 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "guarantee": in_percent(predictor.promise, report.alpha),
         "has_thresholds": report.thresholds is not None,
         "origin": predictor.origin,
-        "weights": weight_columns(predictor),
+        "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
         "facts": predictor._class_facts(),
         "doubts": list(report.doubts),
         "metrics": {name: _or_none(value) for name, value in report.metrics().items()},
@@ -518,18 +322,18 @@ def describe(predictor: BasePredictor, seen: Gathered) -> dict[str, Any]:
         "size_quantiles": report.size_quantiles,
         "size_over_classes": round(report.avg_size_over_classes, 2),
         "sizes": size_histogram(report.size_counts),
-        "coverage_by_size": coverage_by_size(report.size_counts, seen.covered_by_size),
-        "empty_sets": about_empty_sets(predictor, report),
+        "coverage_by_size": coverage_by_size(report.size_counts, counts.covered_by_size),
+        "empty_sets": _about_empty_sets(predictor, report),
         "states": [state.name.lower() for state in State],
-        "verdict": verdict(report, spread),
+        "verdict": verdict(report, usual_spread(report, group_of_class, group_rows)),
         "remedies": remedies(predictor, report),
-        "classes": class_columns(seen) | threshold_columns(predictor, report),
-        "groups": group_columns(predictor),
+        "classes": _class_columns(report, counts) | _threshold_columns(report, bins),
+        "groups": _group_columns(predictor, sharing, bins),
     }
 
 
 def in_percent(sentence: str, alpha: float) -> str:
-    """A sentence about 1 - alpha with the number in its place.
+    """Replace 1 - alpha in a sentence by its value.
 
     >>> in_percent("Coverage of 1 - alpha is guaranteed, not of 1 - 2 alpha.", 0.1)
     'Coverage of 90% is guaranteed, not of 80%.'
@@ -539,67 +343,146 @@ def in_percent(sentence: str, alpha: float) -> str:
 
 
 def _or_none(value: float) -> float | None:
-    """JSON has no NaN; a true gap is unknown where no class has two test rows."""
+    """Replace NaN, which JSON does not have."""
     return None if np.isnan(value) else value
 
 
-def _calibrating_rows(predictor: BasePredictor) -> tuple[IntArray, IntArray]:
-    """The group of each class, and the rows behind each group; all rows where there are none."""
-    sharing = sharing_of(predictor)
-    if (sharing.group_of_class < 0).any():
-        return np.zeros_like(sharing.group_of_class), np.array([predictor.n_calibration_])
-    return sharing.group_of_class, sharing.scores.counts
+def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:
+    """Count sets by size, in at most about `most` bars of equal width.
+
+    >>> size_histogram(np.array([1, 5, 2, 0]))
+    {'from': [0, 1, 2], 'to': [0, 1, 2], 'count': [1, 5, 2]}
+    """
+    largest = int(np.flatnonzero(size_counts)[-1])
+    width = max(1, -(-(largest + 1) // most))
+    starts = np.arange(0, largest + 1, width)
+    counts = np.add.reduceat(size_counts[: largest + 1], starts)
+    ends = np.minimum(starts + width - 1, len(size_counts) - 1)
+    return {"from": starts.tolist(), "to": ends.tolist(), "count": counts.tolist()}
 
 
-def class_columns(seen: Gathered) -> dict[str, Any]:
-    """One entry per class in each column; counts are whole numbers, shares have four digits."""
-    report = seen.report
+def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str, Any]]:
+    """Return coverage with 95% limits by set size: 0, 1, 2, 3 to 5, 6 to 10, 11 to 20, ...
+
+    Both inputs (K + 1,) count rows by size. Sizes that no set has are left out.
+
+    >>> [(r["from"], r["to"], r["coverage"]) for r in
+    ...  coverage_by_size(np.array([1, 4, 0, 1, 1]), np.array([0, 3, 0, 1, 1]))]
+    [(0, 0, 0.0), (1, 1, 0.75), (3, 4, 1.0)]
+    """
+    n_classes, table = len(size_counts) - 1, []
+    steps, power = [0, 1, 2, 3], 1
+    while steps[-1] <= n_classes:
+        steps += [5 * power + 1, 10 * power + 1, 20 * power + 1]
+        power *= 10
+    for first, after in pairwise(steps):
+        rows, hits = int(size_counts[first:after].sum()), int(covered[first:after].sum())
+        if rows:
+            low, high = clopper_pearson(hits, rows).round(4).tolist()
+            counts = {"from": first, "to": min(after - 1, n_classes), "rows": rows, "covered": hits}
+            table.append(counts | {"coverage": hits / rows, "low": low, "high": high})
+    return table
+
+
+def _about_empty_sets(predictor: BasePredictor, report: CoverageReport) -> str:
+    if report.empty_share <= MANY_EMPTY or not predictor.allow_empty:
+        return ""
+    return (
+        f"{percent(report.empty_share)} of the sets are empty. Calibrate with allow_empty=False "
+        "(--no-allow-empty in the shell) to keep the most probable class in each of them."
+    )
+
+
+def _class_columns(report: CoverageReport, counts: ReportCounts) -> dict[str, Any]:
     assert report.confusions is not None
     assert report.calibration_counts is not None
     assert report.size_sums is not None
-    states = class_states(report)
     limits = report.class_coverage_interval.round(4)
     with np.errstate(invalid="ignore"):
         sizes = (report.size_sums / report.class_counts).round(2)
+    names = map(str, report.class_names or [""] * report.n_classes)
     columns: dict[str, Any] = {
-        "name": class_names(report),
+        "name": [name if name.strip() else f"class {k}" for k, name in enumerate(names)],
         "rows": report.class_counts.tolist(),
         "covered": report.class_covered.tolist(),
         "low": limits[:, 0].tolist(),
         "high": limits[:, 1].tolist(),
-        "state": "".join(map(str, states.tolist())),
+        "state": "".join(map(str, class_states(report).tolist())),
         "calibration": report.calibration_counts.tolist(),
-        "size": [None if np.isnan(size) else size for size in sizes.tolist()],
+        "size": [_or_none(size) for size in sizes.tolist()],
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]
             for index in range(report.n_classes)
         ],
-        "histogram": seen.histogram.ravel().tolist(),
-        "examples": seen.examples.columns(),
+        "histogram": counts.histogram.ravel().tolist(),
+        "examples": [sorted(each, key=lambda example: example[1]) for each in counts.examples],
     }
     if report.cluster_of_class is not None and (report.cluster_of_class >= 0).any():
         columns["cluster"] = report.cluster_of_class.tolist()
     return columns
 
 
-def class_names(report: CoverageReport) -> list[str]:
-    """The classes' names, with a stand-in where there is none."""
-    given = [""] * report.n_classes if report.class_names is None else report.class_names
-    names = (str(name) for name in given)
-    return [name if name.strip() else f"class {place}" for place, name in enumerate(names)]
+def _threshold_columns(report: CoverageReport, bins: Bins) -> dict[str, Any]:
+    """Return thresholds and their places in the bins; None for classes without a finite one."""
+    if report.thresholds is None:
+        return {name: [None] * report.n_classes for name in ("threshold", "place")}
+    places = np.interp(report.thresholds, bins.edges, bins.places).tolist()
+    pairs = [
+        (float(f"{threshold:.6g}"), round(place, 4)) if np.isfinite(threshold) else (None, None)
+        for threshold, place in zip(report.thresholds.tolist(), places, strict=True)
+    ]
+    return {"threshold": [pair[0] for pair in pairs], "place": [pair[1] for pair in pairs]}
+
+
+def _group_columns(predictor: BasePredictor, sharing: Sharing, bins: Bins) -> dict[str, Any]:
+    groups = sharing.scores
+    # An edge belongs to the bin on its left, as a score equal to the threshold is covered.
+    counts = [
+        np.diff(np.searchsorted(groups.of(g), bins.edges[1:-1], "right"), prepend=0, append=n)
+        for g, n in enumerate(groups.counts.tolist())
+    ]
+    return {
+        "of_class": sharing.group_of_class.tolist(),
+        "whose": list(sharing.whose),
+        "reference": list(sharing.reference),
+        "rows": groups.counts.tolist(),
+        "rank": predictor.group_ranks(groups.counts).tolist(),
+        "histogram": [int(count) for group in counts for count in group],
+        "bin_edges": _distinct(bins.edges),
+        "bin_places": bins.places.round(4).tolist(),
+    }
+
+
+def _distinct(edges: FloatArray) -> list[float]:
+    """Round edges to four digits, or as many as it takes to tell them apart.
+
+    >>> _distinct(np.array([0.123456, 0.99996, 1.0]))
+    [0.12346, 0.99996, 1.0]
+    """
+    short = edges.tolist()
+    for digits in range(4, 17):
+        short = [float(f"{edge:.{digits}g}") for edge in edges.tolist()]
+        if len(set(short)) == len(short):
+            break
+    return short
+
+
+# ---- the comparison ------------------------------------------------------------------------------
 
 
 def comparison_content(comparison: Comparison) -> dict[str, Any]:
-    """`Comparison.to_dict`, with names and places for the page."""
+    """Return `Comparison.to_dict` with names, headline and the meaning of the metrics."""
     content = comparison.to_dict()
     for row, candidate in zip(content["candidates"], comparison.candidates, strict=True):
         row["name"] = candidate.name
         row["is_pick"] = candidate is comparison.pick
-    content["headline"] = _headline(comparison)
+    headline, lead = _headline(comparison), content["reason"]
     advice = f"Use {comparison.best.name}: "
-    content["lead"] = _lead(content["headline"], content["reason"], advice)
-    content["metrics"] = descriptions("comparison", "the aim")
-    return content
+    if headline.startswith(advice):  # not twice
+        rest = lead.removeprefix(advice)
+        lead = rest[:1].upper() + rest[1:]
+    metrics = descriptions("comparison", "the aim")
+    return content | {"headline": headline, "lead": lead, "metrics": metrics}
 
 
 def _headline(comparison: Comparison) -> str:
@@ -612,11 +495,3 @@ def _headline(comparison: Comparison) -> str:
     if others and not any(comparison.difference_to_best(each).is_clear for each in others):
         return f"Nothing is clearly best; {name} has the lowest cost."
     return f"Use {name}: the best balance of even coverage and small sets."
-
-
-def _lead(headline: str, reason: str, advice: str) -> str:
-    """The reason, without saying again what the headline has said."""
-    if not headline.startswith(advice):
-        return reason
-    rest = reason.removeprefix(advice)
-    return rest[:1].upper() + rest[1:]

@@ -1,4 +1,4 @@
-"""Content and charts into one HTML file, with its styles, its scripts and Vega inside."""
+"""HTML pages that need nothing else: the report and the comparison (Jinja, Vega), the monitor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from math import floor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
+Alarms = dict[str, frozenset[int]]  # the classes in alarm at the end of each period
+
 
 def require_extra() -> None:
-    """Refuse, before any work is done, if what draws the page is not installed."""
+    """Raise InputError, before any work is done, if the report extra is not installed."""
     try:
         import altair
         import jinja2
@@ -39,48 +41,34 @@ def require_extra() -> None:
 
 
 def render_report(content: dict[str, Any], title: str) -> str:
-    """The page about one predictor."""
+    """Return the page about one predictor."""
     from evencover.report.charts import report_charts
 
     charts = report_charts(1 - content["alpha"])
-    scripts = ("shared.js", "charts.js", "table.js", "detail.js", "report.js")
-    return _render("report.html.j2", content, charts, scripts, title)
+    return _render("report", content, charts, ("table.js", "detail.js", "report.js"), title)
 
 
 def render_comparison(content: dict[str, Any], title: str) -> str:
-    """The page about a comparison."""
+    """Return the page about a comparison."""
     from evencover.report.charts import comparison_charts
 
-    return _render(
-        "comparison.html.j2",
-        content,
-        comparison_charts(),
-        ("shared.js", "charts.js", "comparison.js"),
-        title,
-    )
+    return _render("comparison", content, comparison_charts(), ("comparison.js",), title)
 
 
 def _render(
-    template: str,
-    content: dict[str, Any],
-    charts: dict[str, Any],
-    scripts: tuple[str, ...],
-    title: str,
+    name: str, content: dict[str, Any], charts: dict[str, Any], scripts: Sequence[str], title: str
 ) -> str:
     from markupsafe import Markup
 
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            title=title,
-            content=content,
-            version=evencover.__version__,
-            data=script_json({**content, "charts": charts}),
-            style=Markup(_asset("page.css")),
-            script=inline_script("\n".join(_asset(name) for name in scripts)),
-            vega=inline_script(_vega()),
-        )
+    template = _environment().get_template(f"{name}.html.j2")
+    return template.render(
+        title=title,
+        content=content,
+        version=evencover.__version__,
+        data=script_json({**content, "charts": charts}),
+        style=Markup(_asset("page.css")),
+        script=inline_script("\n".join(map(_asset, ("shared.js", "charts.js", *scripts)))),
+        vega=inline_script(_vega()),
     )
 
 
@@ -100,7 +88,7 @@ def _environment() -> Environment:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share as a percentage, without a trailing .0.
+    """Format a share as a percentage, without a trailing .0.
 
     >>> percent(0.9), percent(0.8975)
     ('90%', '89.8%')
@@ -109,7 +97,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def script_json(value: Any) -> Markup:
-    r"""JSON that may stand inside a script element: no character in it can end the element.
+    r"""Return JSON for a script element: no character in it can end the element.
 
     >>> print(script_json("</script>"))
     "\u003c/script\u003e"
@@ -123,10 +111,18 @@ def script_json(value: Any) -> Markup:
 
 
 def inline_script(source: str) -> Markup:
-    """A script that may stand inside a script element."""
+    """Return a script for a script element."""
     from markupsafe import Markup
 
     return Markup(source.replace("</script", r"<\/script").replace("<!--", r"<\!--"))
+
+
+def write_html(path: Path, html: str) -> Path:
+    """Write a page, whole or not at all."""
+    with atomic_path(path) as temporary:
+        # A class name may contain half a surrogate pair, which UTF-8 cannot encode.
+        temporary.write_bytes(html.encode("utf-8", "replace"))
+    return path
 
 
 def _asset(name: str) -> str:
@@ -135,12 +131,14 @@ def _asset(name: str) -> str:
 
 @cache
 def _vega() -> str:
-    """Vega as one script (900 kB), taking a few seconds to put together, once per process."""
+    """Bundle Vega as one script (900 kB); takes a few seconds, once per process."""
     import vl_convert
 
     # Only Vega Embed comes out of the bundle whole; it brings Vega along.
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
+
+# ---- the page of a monitor ---------------------------------------------------------------------
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 760, 220, 46, 24
 MOST_CLASSES = 50
@@ -161,29 +159,17 @@ svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
 """.strip()
 
 
-class Moment(NamedTuple):
-    """How things stood at the end of a period."""
-
-    coverage: float | None
-    rows: int
-    alarms: frozenset[int]
-
-
 def write_watch_page(
     monitor: CoverageMonitor, path: str | os.PathLike[str], *, title: str = "Coverage"
 ) -> Path:
     """Write `watch_html` to a file, whole or not at all."""
-    path = refuse_existing(path, force=True)
-    text = watch_html(monitor, title).encode("utf-8", "replace")
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(text)
-    return path
+    return write_html(refuse_existing(path, force=True), watch_html(monitor, title))
 
 
 def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: int = 0) -> str:
-    """The page as text; with `refresh` a browser asks for it anew after so many seconds."""
+    """Return the page as text; a browser reloads it every `refresh` seconds."""
     found = summary(monitor)
-    moments = monitor.map_history(_moment)
+    alarms = monitor.map_history(lambda then: frozenset(then.alarms().tolist()))
     again = f'<meta http-equiv="refresh" content="{int(refresh)}">' if refresh else ""
     questions = (_sentence(found[name]) for name in ("promise", "overall", "change"))
     return "\n".join(
@@ -197,9 +183,9 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
             f"tolerance {monitor.tolerance:g}).</p>",
             *questions,
             "<h2>Coverage over time</h2>",
-            _chart(monitor, moments),
+            _chart(monitor, alarms),
             "<h2>Classes with the strongest evidence</h2>",
-            _table(found["classes"], moments),
+            _table(found["classes"], alarms),
             "<h2>Drift, without labels</h2>",
             _drift(found["drift"]),
             "</body></html>\n",
@@ -207,20 +193,14 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
     )
 
 
-def _moment(monitor: CoverageMonitor) -> Moment:
-    rows = int(monitor.rows.sum())
-    coverage = float(monitor.covered.sum() / rows) if rows else None
-    return Moment(coverage, rows, frozenset(monitor.alarms().tolist()))
-
-
 def _sentence(question: dict[str, Any]) -> str:
     kind = ' class="alarm"' if question["alarm"] else ""
     return f"<p{kind}>{escape(question['says'])}</p>"
 
 
-def _chart(monitor: CoverageMonitor, moments: dict[str, Moment]) -> str:
-    """Coverage of each period's own rows, and how many classes were in alarm at its end."""
-    periods = list(moments)
+def _chart(monitor: CoverageMonitor, alarms: Alarms) -> str:
+    """Draw the coverage of each period's own rows, colored by alarms at its end."""
+    periods = list(alarms)
     if not periods:
         return '<p class="muted">No labelled rows yet.</p>'
     own = []
@@ -247,11 +227,11 @@ def _chart(monitor: CoverageMonitor, moments: dict[str, Moment]) -> str:
     for x, period, value in zip(across, periods, own, strict=True):
         if np.isnan(value):
             continue
-        n_alarms = len(moments[period].alarms)
-        colour = "warn" if n_alarms else "calm"
+        n_alarms = len(alarms[period])
+        color = "warn" if n_alarms else "calm"
         says = f"{period or 'earlier'}: coverage {value:.3f}, {n_alarms} classes in alarm"
         marks.append(
-            f'<circle cx="{x:.1f}" cy="{up(value):.1f}" r="5" fill="var(--{colour})">'
+            f'<circle cx="{x:.1f}" cy="{up(value):.1f}" r="5" fill="var(--{color})">'
             f"<title>{escape(says)}</title></circle>"
         )
     for place in {0, len(periods) - 1}:
@@ -268,32 +248,32 @@ def _chart(monitor: CoverageMonitor, moments: dict[str, Moment]) -> str:
     )
 
 
-def _table(classes: Sequence[dict[str, Any]], moments: dict[str, Moment]) -> str:
+def _table(classes: Sequence[dict[str, Any]], alarms: Alarms) -> str:
     shown = [each for each in classes if each["rows"]][:MOST_CLASSES]
     if not shown:
         return '<p class="muted">No labelled rows yet.</p>'
     titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of change", "since"]
     head = "".join(f"<th>{title}</th>" for title in titles)
-    rows = "".join(_row(each, moments) for each in shown)
+    rows = "".join(_row(each, alarms) for each in shown)
     return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
 
 
-def _row(each: dict[str, Any], moments: dict[str, Moment]) -> str:
+def _row(each: dict[str, Any], alarms: Alarms) -> str:
     change = "" if each["change_e_value"] is None else f"{each['change_e_value']:.3g}"
     cells = [
         *(escape(str(each["class"])), f"{each['rows']:,}", f"{each['coverage']:.3f}"),
         *(f"{each['interval'][0]:.3f}", f"{each['interval'][1]:.3f}"),
-        *(f"{each['e_value']:.3g}", change, escape(_began(each["index"], moments))),
+        *(f"{each['e_value']:.3g}", change, escape(_began(each["index"], alarms))),
     ]
     kind = ' class="alarm"' if each["alarm"] or each["changed"] else ""
     return f"<tr{kind}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def _began(index: int, moments: dict[str, Moment]) -> str:
-    """The first period since which the class has been in alarm at the end of each."""
+def _began(index: int, alarms: Alarms) -> str:
+    """Return the first period since which the class has been in alarm at the end of each."""
     began = ""
-    for period, moment in reversed(moments.items()):
-        if index not in moment.alarms:
+    for period, classes in reversed(alarms.items()):
+        if index not in classes:
             break
         began = period or "earlier"
     return began
