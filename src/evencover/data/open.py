@@ -29,12 +29,12 @@ from evencover.data.formats.arrays import (
 from evencover.data.formats.hdf5 import hdf5_arrays
 from evencover.data.formats.tables import (
     ArrowSource,
+    CsvSource,
     JsonLinesSource,
     ParquetSource,
     TableSource,
     TextSource,
     column_from_text,
-    text_columns,
 )
 from evencover.data.formats.zarr import is_zarr, zarr_arrays
 from evencover.data.frames import (
@@ -73,12 +73,12 @@ ARRAYS: dict[str, OpenArrays] = {
     ".pt": torch_arrays,
     ".pth": torch_arrays,
 }
-TABLES: dict[str, type[TableSource] | type[TextSource] | type[JsonLinesSource]] = {
+TABLES: dict[str, type[TableSource]] = {
     ".parquet": ParquetSource,
     ".arrow": ArrowSource,
     ".feather": ArrowSource,
-    ".csv": TextSource,
-    ".tsv": TextSource,
+    ".csv": CsvSource,
+    ".tsv": CsvSource,
     ".jsonl": JsonLinesSource,
     ".ndjson": JsonLinesSource,
 }
@@ -87,7 +87,7 @@ TABLES: dict[str, type[TableSource] | type[TextSource] | type[JsonLinesSource]] 
 def open_file(path: str | os.PathLike[str] | Address, keys: Keys = USUAL) -> Source:
     """A source that reads a file, or the files of a folder or a pattern, block by block."""
     location = as_location(path)
-    if _is_zarr(location):
+    if is_zarr(location):
         return ArraysSource(location, zarr_arrays, keys)
     many = expand(location)
     if many is None:
@@ -205,23 +205,19 @@ def _joined(columns: list[Array]) -> Array:
 
 
 def _files(location: Location) -> list[Location]:
-    if _is_zarr(location):
+    if is_zarr(location):
         return [location]
     return expand(location) or [existing_file(location)]
 
 
-def _is_zarr(location: Location) -> bool:
-    return location.is_dir() and is_zarr(location)
-
-
 def _refuse_pipes(location: Location) -> None:
     """A folder or a pattern may hold anything; what is elsewhere is looked at when it is opened."""
-    if isinstance(location, Path) and not _is_zarr(location):
+    if isinstance(location, Path) and not is_zarr(location):
         refuse_irregular(location)
 
 
 def _is_text_table(location: Location) -> bool:
-    return TABLES.get(location.suffix.lower()) is TextSource
+    return TABLES.get(location.suffix.lower()) is CsvSource
 
 
 @contextmanager
@@ -231,13 +227,15 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     _refuse_pipes(location)
     source = TABLES.get(ending)
     with reading(location):
-        if ending in ARRAYS or _is_zarr(location):
+        if ending in ARRAYS or is_zarr(location):
             with array_columns(location, ARRAYS.get(ending, zarr_arrays)) as arrays:
                 yield arrays
-        elif source is not None and issubclass(source, TableSource | JsonLinesSource):
+        elif source is not None:
             yield source.columns_of(location)
         else:
-            yield text_columns(location)
+            with location.open("rb") as file:
+                lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]
+            yield {ONLY_ARRAY: np.array([line for line in lines if line], dtype=str)}
 
 
 def _read(
@@ -280,8 +278,8 @@ def _values(
 def _typed(values: Array, location: Location) -> Array:
     """Turn the text of integers into integers, if it comes from a file in which all is text."""
     ending = location.suffix.lower()
-    is_arrow = issubclass(TABLES.get(ending, TextSource), TableSource)
-    has_types = ending in ARRAYS or _is_zarr(location) or is_arrow
+    has_types = ending in ARRAYS or is_zarr(location)
+    has_types = has_types or not issubclass(TABLES.get(ending, TextSource), TextSource)
     return values if has_types else column_from_text(values.tolist())
 
 
