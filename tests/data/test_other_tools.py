@@ -188,9 +188,9 @@ def test_details_of_lighteval(tmp_path, block_elements, ending, gold):
     source = as_source(path)
     assert source.logits is True
     assert list(map(str, source.ids)) == list(map(str, range(N)))
-    assert source.used["labels"] == "doc.gold_index"
+    assert source.info.used["labels"] == "doc.gold_index"
     assert_holds(source, LOGITS.astype("f8"))
-    assert "model_response" not in source.left_out
+    assert "model_response" not in source.info.left_out
 
 
 def test_details_of_lighteval_with_several_right_answers_are_refused(tmp_path):

@@ -177,7 +177,7 @@ def values_for(
     known = [ids for ids in found if ids is not None]
     ids = _joined(known) if len(known) == len(files) else None
     if (ids is None or source.ids is None) and len(files) > 1 and isinstance(source, PartsSource):
-        source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
+        source.check_label_files([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
     starts = accumulate((len(column) for column in columns[:-1]), initial=0)
     places = LabelPlaces([str(file) for file in files], list(starts))
     return RowValues(_joined(columns), ids, place=places)
@@ -327,11 +327,10 @@ def as_source(
     keys = Keys(probabilities_key, None if apart else labels_key, ids_key)
     source = _open(probabilities, keys)
     if class_names is not None:
-        source.class_names = as_class_names(class_names, source.n_classes)
-        source.numbers_are_names = False
-        source.check_kept_labels()
+        names = as_class_names(class_names, source.n_classes)
+        source.set_info(class_names=names, numbers_are_names=False)
     if logits is not None:
-        source.logits = logits
+        source.set_info(logits=logits)
     if ids is not None:
         source = copy(source) if source is probabilities else source
         source._ids = to_numpy(ids)
@@ -372,9 +371,14 @@ def _open(probabilities: Any, keys: Keys) -> Source:
 
 def _from_object(found: Unpacked) -> Source:
     """An array with what was found beside it."""
-    source = ArraySource(found.rows, found.class_names)
-    source.logits, source.numbers_are_names = found.logits, found.numbers_are_names
-    source.used, source.left_out = found.used, found.left_out
+    source = ArraySource(
+        found.rows,
+        class_names=found.class_names,
+        logits=found.logits,
+        numbers_are_names=found.numbers_are_names,
+        used=found.used,
+        left_out=found.left_out,
+    )
     source._ids, source.index = found.ids, found.index
     if found.labels is not None:
         source.attach_labels(found.labels)
@@ -401,9 +405,9 @@ def _open_dask(collection: Any, keys: Keys) -> Source:
     """The source of a Dask array or frame, or of a Dask bag of paths."""
     kind = type(collection).__module__
     if is_dask_frame(collection):
-        from evencover.data.formats.dask import DaskFrameSource
+        from evencover.data.formats.dask import dask_frame
 
-        return DaskFrameSource(collection, keys)
+        return dask_frame(collection, keys)
     if kind.startswith("dask.array"):
         from evencover.data.formats.dask import DaskArraySource
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.data.source import Source, rows_per_block, rows_per_part
+from evencover.data.source import RawBlocks, Source, SourceInfo, rows_per_block, rows_per_part
 from evencover.errors import InputError
 from evencover.randomness import Use, check_random_state, places, random_order
 from evencover.threads import map_on_threads
@@ -270,8 +270,6 @@ def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
 class TwinSource(Source):
     """Rows that are computed when they are read; every row is a function of (seed, row id)."""
 
-    n_rows: int
-
     def __init__(
         self, name: str, parameters: TwinParameters, *, scale: float, random_state: int
     ) -> None:
@@ -280,17 +278,16 @@ class TwinSource(Source):
             raise InputError(
                 f"The 'scale' parameter of twin must be a number in (0, 1]. Got {scale!r} instead."
             )
-        self.name = f"the twin of {name}"
         self.parameters = parameters
         self.random_state = check_random_state(random_state, "twin")
-        self.n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
-        self._place_classes()
+        n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
+        counts = class_counts(parameters, n_classes)
+        self.info = SourceInfo(n_classes, int(counts.sum()), name=f"the twin of {name}")
+        self._place_classes(counts[self._shuffled(0)])
 
-    def _place_classes(self) -> None:
-        p, n_classes = self.parameters, self.n_classes
-        counts = class_counts(p, n_classes)[self._shuffled(0)]
-        self.n_rows = int(counts.sum())
-        order = random_order(self.random_state, Use.TWIN_ROWS, _slot_ids(self.n_rows, ORDER_SLOT))
+    def _place_classes(self, counts: IntArray) -> None:
+        p, n_classes, n_rows = self.parameters, self.n_classes, int(counts.sum())
+        order = random_order(self.random_state, Use.TWIN_ROWS, _slot_ids(n_rows, ORDER_SLOT))
         self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
         self.attach_labels(self._class_of_row)
 
@@ -321,7 +318,7 @@ class TwinSource(Source):
     def rows(self, start: int, stop: int) -> Array:
         """Probabilities of rows `start` to `stop` - 1, as far as there are rows; float32."""
         p, classes = self.parameters, self._class_of_row[start:stop]
-        first = self.first_row + start
+        first = self.info.first_row + start
         ids = places(first, first + len(classes))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
         normals = self._normals(Use.TWIN_ROWS, ids + slots)
@@ -342,22 +339,25 @@ class TwinSource(Source):
         rows /= rows.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
         return rows
 
-    def row_blocks(self) -> Iterator[tuple[Array, None]]:
+    def row_blocks(self) -> RawBlocks:
         """Blocks, computed ahead on threads."""
         step = rows_per_block(self.n_classes)
-        starts = range(0, self.n_rows, step)
+        starts = range(0, len(self._class_of_row), step)
         for rows in map_on_threads(lambda start: self.rows(start, start + step), starts):
             yield rows, None
 
     def split(self) -> list[Source]:
         """Ranges of the rows: a worker computes its own."""
         step = rows_per_part(self.n_classes)
-        return [self._part(start, start + step) for start in range(0, self.n_rows, step)]
+        return [
+            self._part(start, start + step) for start in range(0, len(self._class_of_row), step)
+        ]
 
     def _part(self, start: int, stop: int) -> Source:
         part = copy(self)
         part._class_of_row = self._class_of_row[start:stop]
-        part.n_rows, part.first_row = len(part._class_of_row), self.first_row + start
+        first_row = self.info.first_row + start
+        part.info = replace(self.info, n_rows=len(part._class_of_row), first_row=first_row)
         return part
 
     def _shuffled(self, purpose: int) -> IntArray:

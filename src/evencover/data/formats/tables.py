@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
@@ -48,7 +48,14 @@ from evencover.data.formats import evaluation_logs
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
 from evencover.data.frames import found_key, index_ids
 from evencover.data.location import Location, reading
-from evencover.data.source import Source, rows_per_block, rows_per_part, slices
+from evencover.data.source import (
+    RawBlocks,
+    Source,
+    SourceInfo,
+    rows_per_block,
+    rows_per_part,
+    slices,
+)
 from evencover.errors import InputError
 from evencover.threads import map_on_threads
 from evencover.validation import are_json_numbers, parse_json, unique_keys
@@ -59,8 +66,6 @@ MOST_READERS = 4  # each holds pieces in memory
 # which stay in the cache, and columns in large ones, each of which costs a call per class.
 WHOLE_ELEMENTS = 1 << 24
 LIST_ELEMENTS, COLUMN_ELEMENTS = 1 << 20, 1 << 23
-
-RawBlocks = list[tuple[Array, Array | None]]
 
 
 class TableSource(Source):
@@ -73,21 +78,21 @@ class TableSource(Source):
 
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
         import_pyarrow()
-        self.location, self.name, self._keys = location, f"'{location}'", keys
+        self.location, self._keys, name = location, keys, f"'{location}'"
+        self.info = SourceInfo(0, name=name)
         with reading(location) as self.identity:
             schema, self._piece_rows = self._describe()
             self._pieces = range(len(self._piece_rows))
-            self.n_rows = sum(self._piece_rows)
+            n_rows = sum(self._piece_rows)
             keys = layout_keys([field.name for field in _fields(schema)], self._keys)
             schema = _unfolded(schema, keys)
-            self._read_schema(schema, keys)
-            self.n_classes = self._count_classes(schema)
-        if self.n_rows and self.n_classes < 2:
-            raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
-        if self.class_names is not None and len(self.class_names) != self.n_classes:
+            self.info = self._read_schema(schema, keys, n_rows)
+        n_classes, names = self.n_classes, self.class_names
+        if n_rows and n_classes < 2:
+            raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
+        if names is not None and len(names) != n_classes:
             raise InputError(
-                f"{self.name} must name every class. Got {len(self.class_names)} names for "
-                f"{self.n_classes} classes."
+                f"{name} must name every class. Got {len(names)} names for {n_classes} classes."
             )
 
     def _describe(self) -> tuple[Any, list[int]]:
@@ -98,7 +103,7 @@ class TableSource(Source):
         """Read record batches of at most about `n_rows` rows."""
         raise NotImplementedError
 
-    def _read_schema(self, schema: Any, keys: Keys) -> None:
+    def _read_schema(self, schema: Any, keys: Keys, n_rows: int) -> SourceInfo:
         columns = [Column(field.name, arrow_kind(field.type)) for field in schema]
         layout = choose(columns, keys, self.name, named=self._has_header, index=saved_index(schema))
         note_left_out(layout, self.name)
@@ -107,19 +112,23 @@ class TableSource(Source):
         self._label_column = None if layout.label is None else columns[layout.label].name
         self._id_column = None if layout.ids is None else columns[layout.ids].name
         self._ids_are_index = layout.ids_are_index
-        self._range = saved_range(schema, self.n_rows)
-        self.has_labels = self._label_column is not None
-        self.class_names, self.logits = layout.class_names, layout.logits
-        self.numbers_are_names = are_numbers(self.class_names or [""])
-        if self._is_list:  # whose labels, if they are numbers, count the list's places
-            self.class_names = self._stored_names(schema)
-        self.may_be_ranked = True
-        self.used, self.left_out = layout.used(columns), layout.left_out
-
-    def _stored_names(self, schema: Any) -> list[str] | None:
-        """Class names of a list column: a JSON list in the metadata, as in safetensors files."""
-        known = (schema.metadata or {}).get(NAMES_KEY.encode())
-        return None if known is None else [str(name) for name in json.loads(known)]
+        self._range = saved_range(schema, n_rows)
+        names = layout.class_names
+        if self._is_list:  # names are a JSON list in the metadata, as in safetensors files
+            stored = (schema.metadata or {}).get(NAMES_KEY.encode())
+            names = None if stored is None else [str(name) for name in json.loads(stored)]
+        return SourceInfo(
+            self._count_classes(schema),
+            n_rows,
+            names,
+            layout.logits,
+            self.name,
+            has_labels=layout.label is not None,
+            numbers_are_names=are_numbers(layout.class_names or [""]),
+            may_be_ranked=True,
+            used=layout.used(columns),
+            left_out=layout.left_out,
+        )
 
     def _read_ids(self) -> Array | None:
         if self._id_column is None:
@@ -153,17 +162,17 @@ class TableSource(Source):
         labels = [self._label_column] if self._label_column and self._takes_labels else []
         return [*self._columns, *labels]
 
-    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
-        """What is read at once, in blocks."""
+    def row_blocks(self) -> RawBlocks:
+        """Read the pieces, in blocks."""
         with reading(self.location, self.identity):
             for blocks in self._read():
                 yield from blocks
 
     def _read(self) -> Iterator[RawBlocks]:
-        """Lists of blocks, as they are read together."""
+        """Read blocks, as they are stored together."""
         n_elements = LIST_ELEMENTS if self._is_list else COLUMN_ELEMENTS
         n_rows = max(1, n_elements // max(1, self.n_classes))
-        first = self.first_row
+        first = self.info.first_row
         for batch in self._batches(self._pieces, self._wanted(), n_rows):
             yield self._as_blocks(batch, first)
             first += batch.num_rows
@@ -174,14 +183,7 @@ class TableSource(Source):
             matrix_from_arrow(table.column(name), self.name, first) for name in self._columns
         ]
         labels = self._labels_of(table, first) if self._takes_labels else None
-        rows = columns[0] if len(columns) == 1 else rows_of(columns)
-        blocks: RawBlocks = []
-        start = 0
-        for part in slices(rows):
-            stop = start + len(part)
-            blocks.append((part, None if labels is None else labels[start:stop]))
-            start = stop
-        return blocks
+        return slices(columns[0] if len(columns) == 1 else rows_of(columns), labels)
 
     def _labels_of(self, table: Any, first: int) -> Array:
         """The labels; a list of one (several answers could be right) is that one."""
@@ -227,7 +229,7 @@ class TableSource(Source):
 
     def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
         """Runs of pieces that have so many rows together; their rows, and the first of these."""
-        first, n_rows, start = self._pieces.start, 0, self.first_row
+        first, n_rows, start = self._pieces.start, 0, self.info.first_row
         for piece in self._pieces:
             n_rows += self._piece_rows[piece]
             if n_rows >= n_enough or piece == self._pieces[-1]:
@@ -239,7 +241,7 @@ class TableSource(Source):
         parts: list[Source] = []
         for pieces, n_rows, start in self._runs(rows_per_part(self.n_classes)):
             part = copy.copy(self)
-            part._pieces, part.n_rows, part.first_row = pieces, n_rows, start
+            part._pieces, part.info = pieces, replace(self.info, n_rows=n_rows, first_row=start)
             parts.append(part)
         return parts
 
@@ -577,7 +579,7 @@ class JsonLinesSource(TextSource):
         if self._late and not self._is_list:
             raise self._missing(self._late[0], 0)
         if self._responses is not None:
-            self.logits = True
+            self.set_info(logits=True)
 
     def _describe(self) -> tuple[Any, list[int]]:
         first = next(_records(self.location), None)
