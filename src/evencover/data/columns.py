@@ -84,6 +84,40 @@ def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
     return False if key in PROBABILITY_KEYS else None
 
 
+def matrix_key(shapes: Mapping[str, tuple[int, ...]], owner: str, keys: Keys = USUAL) -> str:
+    """Find the name of the one matrix, among arrays of these shapes."""
+    held = ", ".join(f"{key} {tuple(shape)}" for key, shape in shapes.items()) or "none"
+    if keys.probabilities is not None:
+        if keys.probabilities in shapes:
+            return keys.probabilities
+        raise InputError(
+            f"'probabilities_key' must be an array of {owner}. Got {keys.probabilities!r}; "
+            f"there are {held}."
+        )
+    if "" in shapes:  # a file of one array, which has no name
+        return ""
+    found = [key for key in MATRIX_KEYS if key in shapes]
+    if len(found) > 1:
+        found = [key for key in found if len(shapes[key]) == 2]
+    if len(found) != 1:
+        raise InputError(
+            f"{owner} must hold one matrix under {', '.join(map(repr, MATRIX_KEYS))}. Got the keys "
+            f"{held}; say which with probabilities_key (--probabilities-key)."
+        )
+    return found[0]
+
+
+def found_key(
+    held: Mapping[str, Any], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
+) -> str | None:
+    """Return the name asked for, which must be there, or the first of the usual ones that is."""
+    if asked is not None and asked not in held:
+        raise InputError(
+            f"'{parameter}' must be an array of {owner}. Got {asked!r}; there are {listed(held)}."
+        )
+    return asked or next((key for key in usual if key in held), None)
+
+
 def is_unnamed(name: str) -> bool:
     """Whether a column has no name of its own."""
     return _UNNAMED.fullmatch(name.strip()) is not None

@@ -371,14 +371,7 @@ def _open(probabilities: Any, keys: Keys) -> Source:
 
 def _from_object(found: Unpacked) -> Source:
     """An array with what was found beside it."""
-    source = ArraySource(
-        found.rows,
-        class_names=found.class_names,
-        logits=found.logits,
-        numbers_are_names=found.numbers_are_names,
-        used=found.used,
-        left_out=found.left_out,
-    )
+    source = ArraySource(found.rows, **found.facts)
     source._ids, source.index = found.ids, found.index
     if found.labels is not None:
         source.attach_labels(found.labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -72,84 +73,35 @@ class TwinParameters:
     prior: float = 0.0
 
 
-TWINS: dict[str, TwinParameters] = {
-    "imagenet": TwinParameters(
-        n_rows=1_153_051,
-        n_classes=1000,
-        count_quantiles=(663, 1159, 1168, 1176, 1184, 1201),
-        rarest_share=0.7905,
-        dimensions=24,
-        separation=5.9,
-        group_size=11.8,
-        group_share=0.12,
-        class_spread=0.13,
-        class_skew=0.285,
-        class_awareness=0.664,
-        confidence_spread=0.11,
-        row_spread=0.342,
-        row_skew=0.1,
-        row_awareness=1.38,
-        sharpness=1.07,
-        haze=0.034,
+_NAMES = ("imagenet", "cifar-100", "places365", "inaturalist")
+_TUNED: dict[str, tuple[Any, ...]] = {
+    "n_rows": (1153051, 30000, 183996, 1324900),
+    "n_classes": (1000, 100, 365, 633),
+    "rarest_share": (0.7905, 0.904, 0.7687, 0.1214),
+    "dimensions": (24, 31, 29, 21),
+    "separation": (5.9, 2.98, 3.95, 4.95),
+    "group_size": (11.8, 4.19, 8.83, 8.0),
+    "group_share": (0.12, 0.626, 0.427, 0.474),
+    "class_spread": (0.13, 0.0868, 0.102, 0.194),
+    "class_skew": (0.285, 0.328, 0.142, 0.129),
+    "class_awareness": (0.664, 0.177, 0.667, 0.938),
+    "confidence_spread": (0.11, 0.0591, 0.0318, 0.142),
+    "row_spread": (0.342, 0.395, 0.36, 0.317),
+    "row_skew": (0.1, -0.166, -0.194, -0.0594),
+    "row_awareness": (1.38, 1.44, 1.2, 1.19),
+    "sharpness": (1.07, 0.711, 0.926, 0.961),
+    "haze": (0.034, 0.000217, 9.21e-05, 0.00378),
+    "prior": (0.0, 0.0, 0.0, 0.651),
+    "count_quantiles": (
+        (663, 1159, 1168, 1176, 1184, 1201),
+        (257, 290, 301.5, 310.25, 316.1, 330),
+        (300, 493, 508, 523, 538.6, 576),
+        (250, 373, 697, 1822, 5099.4, 68838),
     ),
-    "cifar-100": TwinParameters(
-        n_rows=30_000,
-        n_classes=100,
-        count_quantiles=(257, 290, 301.5, 310.25, 316.1, 330),
-        rarest_share=0.904,
-        dimensions=31,
-        separation=2.98,
-        group_size=4.19,
-        group_share=0.626,
-        class_spread=0.0868,
-        class_skew=0.328,
-        class_awareness=0.177,
-        confidence_spread=0.0591,
-        row_spread=0.395,
-        row_skew=-0.166,
-        row_awareness=1.44,
-        sharpness=0.711,
-        haze=0.000217,
-    ),
-    "places365": TwinParameters(
-        n_rows=183_996,
-        n_classes=365,
-        count_quantiles=(300, 493, 508, 523, 538.6, 576),
-        rarest_share=0.7687,
-        dimensions=29,
-        separation=3.95,
-        group_size=8.83,
-        group_share=0.427,
-        class_spread=0.102,
-        class_skew=0.142,
-        class_awareness=0.667,
-        confidence_spread=0.0318,
-        row_spread=0.36,
-        row_skew=-0.194,
-        row_awareness=1.2,
-        sharpness=0.926,
-        haze=9.21e-05,
-    ),
-    "inaturalist": TwinParameters(
-        n_rows=1_324_900,
-        n_classes=633,
-        count_quantiles=(250, 373, 697, 1822, 5099.4, 68838),
-        rarest_share=0.1214,
-        dimensions=21,
-        separation=4.95,
-        group_size=8.0,
-        group_share=0.474,
-        class_spread=0.194,
-        class_skew=0.129,
-        class_awareness=0.938,
-        confidence_spread=0.142,
-        row_spread=0.317,
-        row_skew=-0.0594,
-        row_awareness=1.19,
-        sharpness=0.961,
-        haze=0.00378,
-        prior=0.651,
-    ),
+}
+TWINS = {
+    name: TwinParameters(**{key: values[i] for key, values in _TUNED.items()})
+    for i, name in enumerate(_NAMES)
 }
 
 

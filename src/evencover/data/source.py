@@ -345,14 +345,9 @@ class IterableSource(Source):
             raise InputError("There must be at least one block of rows. Got none.")
         self._stream = itertools.chain([first], stream)
         found = unpacked(first)
-        self._first_names = found.class_names
-        self.info = SourceInfo(
-            score_rows(found.rows).shape[1],
-            class_names=found.class_names,
-            logits=found.logits,
-            has_labels=found.labels is not None,
-            numbers_are_names=found.numbers_are_names,
-        )
+        self._first_names = found.facts.get("class_names")
+        n_classes, has_labels = score_rows(found.rows).shape[1], found.labels is not None
+        self.info = SourceInfo(n_classes, has_labels=has_labels, **found.facts)
 
     def row_blocks(self) -> RawBlocks:
         """Read the blocks, cut where they are too large."""
@@ -367,10 +362,11 @@ class IterableSource(Source):
                     f"Each block must have one label per row. Got {len(labels)} labels "
                     f"for {len(rows)} rows."
                 )
-            if found.class_names is not None and self._first_names != found.class_names:
+            names = found.facts.get("class_names")
+            if names is not None and self._first_names != names:
                 raise InputError(
                     "All blocks must have the same columns in the same order. "
-                    f"Got {listed(found.class_names, 5)} in one of them."
+                    f"Got {listed(names, 5)} in one of them."
                 )
             yield from slices(rows, labels)
 

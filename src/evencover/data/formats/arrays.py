@@ -24,9 +24,10 @@ from evencover.data.columns import (
     USUAL,
     Keys,
     checked_names,
+    found_key,
     holds_logits,
+    matrix_key,
 )
-from evencover.data.frames import found_key, matrix_key
 from evencover.data.location import Address, Location, identity_of, reading, size_of
 from evencover.data.source import (
     RawBlocks,

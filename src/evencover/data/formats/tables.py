@@ -41,12 +41,13 @@ from evencover.data.columns import (
     are_numbers,
     choose,
     count_up,
+    found_key,
     layout_keys,
     note_left_out,
 )
 from evencover.data.formats import evaluation_logs
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
-from evencover.data.frames import found_key, index_ids
+from evencover.data.frames import index_ids
 from evencover.data.location import Location, reading
 from evencover.data.source import (
     RawBlocks,
