@@ -55,7 +55,7 @@ FLAT_LIGHTEVAL = Keys(PREDICTIONS_KEY, "gold_index")  # until 0.10
 
 
 def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
-    """The keys of lighteval's details if a table is that and nothing was said; else those given."""
+    """Return the keys given; of lighteval's details, without any, those of their format."""
     names = set(names)
     if keys == USUAL and is_flat_lighteval(names):
         return FLAT_LIGHTEVAL
@@ -200,7 +200,7 @@ class Layout:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def used(self, columns: Sequence[Column]) -> dict[str, str]:
-        """What each use has, in words."""
+        """Describe the columns by their use."""
         names = [columns[place].name for place in self.matrix]
         some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
         found = {"numbers": some if len(names) == 1 else f"{len(names)} columns: {some}"}
@@ -282,7 +282,7 @@ def _place(names: Sequence[str], key: str | None, owner: str, parameter: str) ->
 
 
 def _labels(columns: Sequence[Column]) -> int | None:
-    """The column of labels; a floating-point column 'y' is rather the class of that name."""
+    """Find the column of labels; a floating-point column 'y' is rather the class of that name."""
     names = [column.name for column in columns]
     for key in LABEL_KEYS:
         if key in names:
@@ -305,7 +305,7 @@ def _ids(columns: Sequence[Column], index: str | None) -> int | None:
 
 
 def _lists(columns: Sequence[Column], keys: Keys, owner: str) -> list[int]:
-    """The place of the one list column, if there is one."""
+    """Find the one list column, if there is one."""
     places = [place for place, c in enumerate(columns) if c.kind in ("list", "integer list")]
     chosen = [place for place in places if columns[place].name == keys.probabilities]
     if keys.probabilities is None:
@@ -329,7 +329,7 @@ def _classes(
     named: bool,
     index: str | None,
 ) -> list[int]:
-    """The places of the classes' columns; the layout is told which others there are."""
+    """Find the columns of the classes; note the others in the layout."""
     floats: list[int] = []
     integers: list[int] = []
     for place, (name, kind) in enumerate(columns):
@@ -403,7 +403,7 @@ def _refuse_flat_lighteval(columns: Sequence[Column], owner: str) -> None:
 
 
 def by_rank(owner: str, found: str) -> InputError:
-    """The sentence for rows that hold the best few classes in the order of their rank."""
+    """Build the error for rows that hold the best few classes in the order of their rank."""
     return InputError(
         f"{owner} must hold the numbers of all classes, in the order of the classes. Got {found}: "
         "the best classes of each row, sorted by rank; write all of them (with timm: --topk 0)."

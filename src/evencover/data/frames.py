@@ -63,7 +63,7 @@ def _is_arrow(values: Any) -> bool:
 
 
 def collected(frame: Any) -> Any:
-    """The frame itself, computed if it was only planned."""
+    """Compute a lazy frame; return others as they are."""
     return frame.collect() if _is_polars(frame) and hasattr(frame, "collect") else frame
 
 
@@ -117,7 +117,7 @@ def _pandas_kind(frame: Any, place: int) -> Kind:
 
 
 def matrix_of(frame: Any, layout: Layout) -> Array:
-    """The numbers (N, K), uncopied where the frame keeps them together."""
+    """Read the numbers (N, K), uncopied where the frame keeps them together."""
     places = layout.matrix
     if _is_arrow(frame):
         return matrix_from_arrow(frame.select(places), FRAME)
@@ -140,7 +140,7 @@ def _lists_of(frame: Any, place: int) -> Array:
 
 
 def column_of(frame: Any, place: int) -> Array:
-    """The values of one column (N,)."""
+    """Read one column (N,)."""
     if _is_arrow(frame):
         return matrix_from_arrow(frame.column(place), FRAME)
     if _is_polars(frame):
@@ -215,7 +215,7 @@ def is_trainer_output(values: Any) -> bool:
 
 
 def rows_and_labels(block: Any) -> tuple[Any, Any]:
-    """A block and its labels; a torch DataLoader makes lists of two tensors, not tuples."""
+    """Separate a block and its labels; a torch DataLoader makes lists of two, not tuples."""
     is_pair = isinstance(block, tuple | list) and len(block) == 2
     if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
         return block[0], block[1]

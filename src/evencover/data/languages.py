@@ -1,4 +1,4 @@
-"""The paper's preprocessing of iNaturalist: leave out the classes that have too few examples."""
+"""Bundled data, and the paper's preprocessing: leave out classes with too few examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes each twin: class counts as published, and a latent space that was tuned."""
+"""Simulated data sets: class counts as published, and a latent space that was tuned."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _count_curve(parameters: TwinParameters) -> FloatArray:
 
 
 def _solve(rising: Callable[[float], float]) -> float:
-    """The positive root of a rising function, by halving; the nearer limit if there is none."""
+    """Find the positive root of a rising function by bisection, or the nearer limit."""
     low, high = 0.02, 50.0
     for _ in range(60):
         middle = np.sqrt(low * high)
@@ -313,19 +313,19 @@ class TwinSource(Source):
         return part
 
     def _shuffled(self, purpose: int) -> IntArray:
-        """A random order of the classes; one for each purpose."""
+        """Return a random order of the classes; one for each purpose."""
         ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
         return random_order(self.random_state, Use.TWIN_CLASSES, ids)
 
     def _class_normals(self, first: int) -> FloatArray:
-        """Standard normal coordinates, one row for each of K classes or groups."""
+        """Draw standard normal coordinates, one row for each of K classes or groups."""
         ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
         return self._normals(
             Use.TWIN_CLASSES, ids + np.arange(self.parameters.dimensions, dtype=np.uint64)
         )
 
     def _normals(self, use: Use, ids: Array) -> FloatArray:
-        """Sums of four uniforms of 16 bits, scaled: nearly normal, cheap, the same everywhere."""
+        """Scale sums of four uniforms of 16 bits: nearly normal, cheap, the same everywhere."""
         bits = _kernels.random_bits(self.random_state, int(use), ids.ravel())
         total = bits.view(np.uint16).reshape(*ids.shape, 4).sum(axis=-1, dtype=np.int64)
         return (total - 2 * (2**16 - 1)) * (np.sqrt(3.0) / 2**16)

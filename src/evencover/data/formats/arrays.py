@@ -1,4 +1,4 @@
-"""An array that lies in a file byte for byte: mapped into memory, or read in pieces from afar."""
+"""Files of arrays: .npy, .npz, .safetensors and files of torch.save."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 @contextmanager
 def npy_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
-    """The one array of an .npy file."""
+    """Open the one array of an .npy file."""
     with location.open("rb") as file:
         shape, fortran, dtype = _header(file, f"'{location}'")
         offset = file.tell()
@@ -297,7 +297,7 @@ def npy_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
 
 @contextmanager
 def npz_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
-    """The arrays of an .npz archive."""
+    """Open the arrays of an .npz archive."""
     with location.open("rb") as file, zipfile.ZipFile(file) as archive:
         named = [(info.filename.removesuffix(".npy"), info) for info in archive.infolist()]
         members = unique_keys(f"'{location}'", named)
@@ -400,7 +400,7 @@ _LONGEST_HEADER = 100_000_000  # the format's own limit
 
 @contextmanager
 def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
-    """The tensors; class names are a JSON list of texts in the metadata."""
+    """Open the tensors; class names are a JSON list of texts in the metadata."""
     begin, header = _safetensors_header(location)
     metadata = header.pop("__metadata__", {})
     arrays: dict[str, Any] = {}
@@ -437,7 +437,7 @@ def _refuse_overlaps(ranges: list[tuple[Any, ...]]) -> int:
 
 
 def safetensors_metadata(location: Location) -> dict[str, str]:
-    """The texts that the writer left in the header."""
+    """Read the metadata of the header."""
     return dict(_safetensors_header(location)[1].get("__metadata__", {}))
 
 
@@ -458,7 +458,7 @@ def _safetensors_header(location: Location) -> tuple[int, dict[str, Any]]:
 
 @contextmanager
 def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
-    """The tensors, in memory; a pair is the numbers and the labels."""
+    """Load the tensors; a pair is the numbers and the labels."""
     try:
         import torch
     except ImportError:

@@ -159,7 +159,7 @@ class TableSource(Source):
         return self._label_column is not None and self.labels is None
 
     def _wanted(self) -> list[str]:
-        """The columns to read."""
+        """List the columns to read."""
         labels = [self._label_column] if self._label_column and self._takes_labels else []
         return [*self._columns, *labels]
 
@@ -187,7 +187,7 @@ class TableSource(Source):
         return slices(columns[0] if len(columns) == 1 else rows_of(columns), labels)
 
     def _labels_of(self, table: Any, first: int) -> Array:
-        """The labels; a list of one (several answers could be right) is that one."""
+        """Read the labels; a list of one (several answers could be right) is that one."""
         column = table.column(self._label_column)
         if not is_list(column.type):
             return matrix_from_arrow(column, self.name, first)
@@ -229,7 +229,7 @@ class TableSource(Source):
         return LazyArrays(stored, read)
 
     def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
-        """Runs of pieces that have so many rows together; their rows, and the first of these."""
+        """Group pieces into runs of enough rows; yield the number of rows and the first row, too."""
         first, n_rows, start = self._pieces.start, 0, self.info.first_row
         for piece in self._pieces:
             n_rows += self._piece_rows[piece]
@@ -238,7 +238,7 @@ class TableSource(Source):
                 first, n_rows, start = piece + 1, 0, start + n_rows
 
     def split(self) -> list[Source]:
-        """Runs of pieces that make a part together."""
+        """Group pieces into parts."""
         parts: list[Source] = []
         for pieces, n_rows, start in self._runs(rows_per_part(self.n_classes)):
             part = copy.copy(self)
@@ -248,7 +248,7 @@ class TableSource(Source):
 
 
 def _fields(schema: Any) -> Iterator[Any]:
-    """The columns, and the fields of structs as ``outer.inner``."""
+    """List the columns, and the fields of structs as ``outer.inner``."""
     pa = import_pyarrow()
     for field in schema:
         yield field
@@ -257,7 +257,7 @@ def _fields(schema: Any) -> Iterator[Any]:
 
 
 def _unfolded(schema: Any, keys: Keys) -> Any:
-    """A schema in which fields of structs that the keys name stand in the place of the structs."""
+    """Replace structs in a schema by those of their fields that the keys name."""
     wanted = {key for key in astuple(keys) if key is not None} - set(schema.names)
     inner = [field for field in _fields(schema) if field.name in wanted]
     outer = {field.name.partition(".")[0] for field in inner}
@@ -266,7 +266,7 @@ def _unfolded(schema: Any, keys: Keys) -> Any:
 
 
 def _picked(rows: Any, columns: list[str]) -> Any:
-    """A table or record batch with these columns, which may be fields of structs."""
+    """Select columns of a table or record batch, which may be fields of structs."""
     if set(columns) <= set(rows.schema.names):
         return rows
     import pyarrow.compute as compute
@@ -282,7 +282,7 @@ def _picked(rows: Any, columns: list[str]) -> Any:
 
 
 def _checked(rows: Any) -> Any:
-    """A table or record batch that is consistent: reading on in another one may end the process."""
+    """Validate a table or record batch: reading an inconsistent one may end the process."""
     rows.validate(full=True)
     return rows
 
