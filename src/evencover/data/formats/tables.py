@@ -229,7 +229,7 @@ class TableSource(Source):
         return LazyArrays(stored, read)
 
     def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
-        """Group pieces into runs of enough rows; yield the number of rows and the first row, too."""
+        """Group pieces into runs of enough rows; yield each with its length and first row."""
         first, n_rows, start = self._pieces.start, 0, self.info.first_row
         for piece in self._pieces:
             n_rows += self._piece_rows[piece]
