@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from depth import IS_DEEP, size
@@ -34,8 +35,7 @@ def deadly(parts, tmp_path):
     class Deadly(Source):  # local, so that it travels to the workers as a whole
         def __init__(self, source):
             self.source = source
-            for name in ("n_rows", "n_classes", "logits", "name", "has_labels", "first_row"):
-                setattr(self, name, getattr(source, name))
+            self.info = replace(source.info, has_labels=source.has_labels)
             self.location = getattr(source, "location", None)
             self.identity = getattr(source, "identity", ())
 
@@ -44,11 +44,11 @@ def deadly(parts, tmp_path):
 
         def row_blocks(self):
             row = self.offset
-            for rows, labels in self.source.labelled_blocks():
+            for block in self.source.blocks():
                 if row > 200 and os.getpid() != here:
                     self.die_once()
-                yield rows, labels
-                row += len(rows)
+                yield block.rows, block.labels
+                row += len(block.rows)
 
         def die_once(self):
             try:

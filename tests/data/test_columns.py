@@ -90,7 +90,7 @@ def test_tables_without_the_column(tmp_path):
         with pytest.raises(InputError, match=f"{name}' must have a column 'labels'. Got a, b"):
             column_from_file(tmp_path / name)
     (tmp_path / "y.csv").write_text("id,label\n1,2\n3\n")
-    with pytest.raises(InputError, match=r"y\.csv' must have a value. Got none in row 1"):
+    with pytest.raises(InputError, match=r"y\.csv' must have 2 columns. Got 1 in row 1"):
         column_from_file(tmp_path / "y.csv")
 
 

@@ -93,7 +93,7 @@ def test_a_folder_calibrates_like_the_whole(tmp_path):
 def test_another_number_of_classes(tmp_path, ending):
     folder = write_parts(tmp_path, ending)
     write_part(folder / f"part-2.{ending}", ROWS[:, :3], LABELS % 3)
-    with pytest.raises(InputError, match=r"Got 3 classes in '.*part-2.*', and 4 in '.*part-1"):
+    with pytest.raises(InputError, match=r"Got 3 classes in '.*part-2"):
         as_source(folder)
 
 
@@ -113,15 +113,13 @@ def test_other_names_labels_or_kinds(tmp_path):
     folder = write_parts(tmp_path, "npz", names=NAMES)
     other = folder / "part-2.npz"
     np.savez(other, probs=ROWS, labels=LABELS, class_names=[*NAMES[:2], "wasp", NAMES[3]])
-    with pytest.raises(
-        InputError, match=r"Got 'wasp' as class 2 of '.*part-2.npz', and 'çédille' in"
-    ):
+    with pytest.raises(InputError, match=r"Got 'wasp' as class 2 in '.*part-2.npz', and 'çédille'"):
         as_source(folder)
     np.savez(other, probs=ROWS, labels=LABELS)
-    with pytest.raises(InputError, match=r"names in '.*part-1.npz', and none in '.*part-2.npz'"):
+    with pytest.raises(InputError, match=r"no class names in '.*part-2.npz'"):
         as_source(folder)
     np.savez(other, probs=ROWS, class_names=NAMES)
-    with pytest.raises(InputError, match=r"labels in '.*part-1.npz', and none in '.*part-2.npz'"):
+    with pytest.raises(InputError, match=r"no labels in '.*part-2.npz'"):
         as_source(folder)
     np.savez(other, logits=ROWS, labels=LABELS, class_names=NAMES)
     with pytest.raises(InputError, match=r"logits in '.*part-2.npz', and probabilities in"):

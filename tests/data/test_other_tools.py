@@ -188,9 +188,9 @@ def test_details_of_lighteval(tmp_path, block_elements, ending, gold):
     source = as_source(path)
     assert source.logits is True
     assert list(map(str, source.ids)) == list(map(str, range(N)))
-    assert source.used["labels"] == "doc.gold_index"
+    assert source.info.used["labels"] == "doc.gold_index"
     assert_holds(source, LOGITS.astype("f8"))
-    assert "model_response" not in source.left_out
+    assert "model_response" not in source.info.left_out
 
 
 def test_details_of_lighteval_with_several_right_answers_are_refused(tmp_path):
@@ -262,8 +262,8 @@ def test_a_cell_of_json_lines_that_is_no_number_is_named(tmp_path, row, cell):
 @pytest.mark.filterwarnings("ignore:1 column of .* left out")
 @pytest.mark.parametrize("is_null", [True, False])
 def test_a_class_that_only_later_rows_have_is_named(tmp_path, is_null):
-    records = [dict(zip(NAMES, values, strict=True)) for values in ROWS.tolist() * 8]
-    for record in records[:150]:
+    records = [dict(zip(NAMES, values, strict=True)) for values in ROWS.tolist() * 12]
+    for record in records[:250]:
         record.pop("bee")
         record.update({"bee": None} if is_null else {})
     with pytest.raises(InputError, match="must have 'bee'"):

@@ -89,7 +89,7 @@ def test_rows_of_a_part_are_counted_from_the_start_of_the_file(tmp_path, monkeyp
     labels = LABELS.copy()
     labels[21] = 7
     part = as_source(write(tmp_path / "p", "parquet", labels=labels)).parts()[-1]
-    assert part.first_row > 0
+    assert part.info.first_row > 0
     with pytest.raises(InputError, match=r"Got 7 in row 21 of '.*p\.parquet'"):
         read(part)
 
@@ -107,5 +107,5 @@ def test_names_of_the_model_reach_every_part(tmp_path):
     """A predictor may name the classes after the source was opened."""
     np.save(tmp_path / "p.npy", ROWS)
     source = as_source(tmp_path, np.array(NAMES)[LABELS])
-    source.class_names = NAMES
+    source.set_info(class_names=NAMES)
     assert_parts_hold(source)

@@ -204,7 +204,7 @@ def test_files_of_torch(name):
     rows, labels = read(source)
     np.testing.assert_array_equal(rows, numbers.numpy())
     assert labels.tolist() == kinds.tolist()
-    assert set(source.used) == {"numbers", "labels"}
+    assert set(source.info.used) == {"numbers", "labels"}
 
 
 def test_files_of_torch_with_more_than_tensors_are_refused():

@@ -43,7 +43,7 @@ def test_stray_columns_are_left_out_with_a_note(tmp_path, kind, name, rows):
     with pytest.warns(EvencoverWarning, match=f"left out, taken for no class: '{name}'"):
         source = as_source(given)
     assert source.class_names == NAMES
-    assert list(source.left_out) == [name]
+    assert list(source.info.left_out) == [name]
     found, labels = read(source)
     np.testing.assert_array_equal(found, rows)
     np.testing.assert_array_equal(labels, LABELS)
@@ -56,7 +56,7 @@ def test_whole_numbers_under_an_unknown_name_are_refused(tmp_path, kind):
         as_source(given)
     source = as_source(given, labels_key="truth")
     assert read(source)[1].tolist() == LABELS.tolist()
-    assert source.used["labels"] == "truth"
+    assert source.info.used["labels"] == "truth"
 
 
 def test_a_pattern_names_the_classes():

@@ -73,8 +73,8 @@ def changed(row, cell, value):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (changed(9, 2, "many"), "must hold numbers, .* Got 'many' in row 9, 'bee'"),
-        (changed(9, 2, ""), "Got '' in row 9"),
+        (changed(9, 2, "many"), "'bee' .* Got 'many' in row 9"),
+        (changed(9, 2, ""), "'bee' .* Got '' in row 9"),
         (changed(9, 0, "wasp"), "one of the 4 class names. Got '.*' in row 0"),
         (changed(9, 0, "4"), r"Got 4 in row 9 of '.*bad\.csv'"),
         (
@@ -90,11 +90,24 @@ def test_lines_that_break_a_rule(tmp_path, table, words):
     assert_refused(write(tmp_path / "bad.csv", table), words)
 
 
+def test_rows_are_counted_over_blocks(tmp_path, monkeypatch):
+    """Find bad cells, short rows and labels by name beyond the first block."""
+    monkeypatch.setattr("evencover.data.formats.tables.CSV_BYTES", 400)
+    table = lines(labels=LABELS, header=["labels", *NAMES])
+    assert_holds(as_source(write(tmp_path / "p.csv", table)), DOUBLES)
+    table[21][2] = "many"
+    assert_refused(write(tmp_path / "bad.csv", table), "'bee' .* Got 'many' in row 20")
+    table[21] = table[21][:2]
+    assert_refused(write(tmp_path / "bad.csv", table), "Got 2 in row 20")
+    table[21] = ["wasp", *table[20][1:]]
+    assert_refused(write(tmp_path / "bad.csv", table), "one of the 4 class names")
+
+
 def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "bad.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
     assert_refused(tmp_path / "bad.csv", "truncated or not of the kind")
     (tmp_path / "bad.tsv").write_bytes(b'a\tb\n"0.5\t0.5\n')
-    assert_refused(tmp_path / "bad.tsv", "truncated or not of the kind")
+    assert_refused(tmp_path / "bad.tsv", "Got 1 in row 0")
 
 
 @given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=6))

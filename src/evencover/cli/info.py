@@ -109,8 +109,8 @@ def of_data(source: Source) -> dict[str, Any]:
         "has_labels": source.has_labels,
         "has_class_names": source.class_names is not None,
     }
-    about |= {"used": dict(source.used)} if source.used else {}
-    about |= {"left_out": dict(source.left_out)} if source.left_out else {}
+    about |= {"used": dict(source.info.used)} if source.info.used else {}
+    about |= {"left_out": dict(source.info.left_out)} if source.info.left_out else {}
     if source.has_labels:
         about |= {
             "accuracy": n_right / n_rows,

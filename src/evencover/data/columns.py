@@ -55,7 +55,7 @@ FLAT_LIGHTEVAL = Keys(PREDICTIONS_KEY, "gold_index")  # until 0.10
 
 
 def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
-    """The keys of lighteval's details if a table is that and nothing was said; else those given."""
+    """Return the keys given; of lighteval's details, without any, those of their format."""
     names = set(names)
     if keys == USUAL and is_flat_lighteval(names):
         return FLAT_LIGHTEVAL
@@ -82,6 +82,40 @@ def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
     if key == PREDICTIONS_KEY and (TRAINER_LABELS_KEY in keys or is_flat_lighteval(keys)):
         return True
     return False if key in PROBABILITY_KEYS else None
+
+
+def matrix_key(shapes: Mapping[str, tuple[int, ...]], owner: str, keys: Keys = USUAL) -> str:
+    """Find the name of the one matrix, among arrays of these shapes."""
+    held = ", ".join(f"{key} {tuple(shape)}" for key, shape in shapes.items()) or "none"
+    if keys.probabilities is not None:
+        if keys.probabilities in shapes:
+            return keys.probabilities
+        raise InputError(
+            f"'probabilities_key' must be an array of {owner}. Got {keys.probabilities!r}; "
+            f"there are {held}."
+        )
+    if "" in shapes:  # a file of one array, which has no name
+        return ""
+    found = [key for key in MATRIX_KEYS if key in shapes]
+    if len(found) > 1:
+        found = [key for key in found if len(shapes[key]) == 2]
+    if len(found) != 1:
+        raise InputError(
+            f"{owner} must hold one matrix under {', '.join(map(repr, MATRIX_KEYS))}. Got the keys "
+            f"{held}; say which with probabilities_key (--probabilities-key)."
+        )
+    return found[0]
+
+
+def found_key(
+    held: Mapping[str, Any], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
+) -> str | None:
+    """Return the name asked for, which must be there, or the first of the usual ones that is."""
+    if asked is not None and asked not in held:
+        raise InputError(
+            f"'{parameter}' must be an array of {owner}. Got {asked!r}; there are {listed(held)}."
+        )
+    return asked or next((key for key in usual if key in held), None)
 
 
 def is_unnamed(name: str) -> bool:
@@ -166,7 +200,7 @@ class Layout:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def used(self, columns: Sequence[Column]) -> dict[str, str]:
-        """What each use has, in words."""
+        """Describe the columns by their use."""
         names = [columns[place].name for place in self.matrix]
         some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
         found = {"numbers": some if len(names) == 1 else f"{len(names)} columns: {some}"}
@@ -248,7 +282,7 @@ def _place(names: Sequence[str], key: str | None, owner: str, parameter: str) ->
 
 
 def _labels(columns: Sequence[Column]) -> int | None:
-    """The column of labels; a floating-point column 'y' is rather the class of that name."""
+    """Find the column of labels; a floating-point column 'y' is rather the class of that name."""
     names = [column.name for column in columns]
     for key in LABEL_KEYS:
         if key in names:
@@ -271,7 +305,7 @@ def _ids(columns: Sequence[Column], index: str | None) -> int | None:
 
 
 def _lists(columns: Sequence[Column], keys: Keys, owner: str) -> list[int]:
-    """The place of the one list column, if there is one."""
+    """Find the one list column, if there is one."""
     places = [place for place, c in enumerate(columns) if c.kind in ("list", "integer list")]
     chosen = [place for place in places if columns[place].name == keys.probabilities]
     if keys.probabilities is None:
@@ -295,7 +329,7 @@ def _classes(
     named: bool,
     index: str | None,
 ) -> list[int]:
-    """The places of the classes' columns; the layout is told which others there are."""
+    """Find the columns of the classes; note the others in the layout."""
     floats: list[int] = []
     integers: list[int] = []
     for place, (name, kind) in enumerate(columns):
@@ -369,7 +403,7 @@ def _refuse_flat_lighteval(columns: Sequence[Column], owner: str) -> None:
 
 
 def by_rank(owner: str, found: str) -> InputError:
-    """The sentence for rows that hold the best few classes in the order of their rank."""
+    """Build the error for rows that hold the best few classes in the order of their rank."""
     return InputError(
         f"{owner} must hold the numbers of all classes, in the order of the classes. Got {found}: "
         "the best classes of each row, sorted by rank; write all of them (with timm: --topk 0)."

@@ -60,7 +60,7 @@ class Fingerprint(NamedTuple):
         return int(np.isin(comparable, hashes).sum()), len(comparable)
 
     def hexdigest(self) -> str:
-        """The fingerprint as text, first row and sum."""
+        """Return the fingerprint as text, first row and sum."""
         return f"{self.first_row}{self.total:016x}"
 
 
@@ -107,7 +107,7 @@ class Sampler:
             self._hash()
 
     def result(self) -> Fingerprint:
-        """What was found, as part of a fingerprint."""
+        """Return the sample, as part of a fingerprint."""
         if self._waiting:
             self._hash()
         return Fingerprint(sample=self.sample)
@@ -123,7 +123,7 @@ class Sampler:
 
 
 def _bits(numbers: Array) -> Array:
-    """The bits of numbers as float32; whether they make sense is judged elsewhere."""
+    """Return the bits of numbers as float32, without checking them."""
     with np.errstate(over="ignore", invalid="ignore"):
         return numbers.astype(np.float32, copy=False).view(np.uint32).astype(np.uint64)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from evencover.arrays import (
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
-    MATRIX_KEYS,
     NAMES_KEY,
     USUAL,
     Column,
@@ -29,10 +28,12 @@ from evencover.data.columns import (
     are_numbers,
     are_samples,
     choose,
+    found_key,
     holds_logits,
+    matrix_key,
     note_left_out,
 )
-from evencover.errors import InputError, listed
+from evencover.errors import InputError
 
 _BY_LETTER: dict[str, Kind] = {"f": "float", "i": "integer", "u": "integer", "b": "flag"}
 FRAME = "the frame"
@@ -62,7 +63,7 @@ def _is_arrow(values: Any) -> bool:
 
 
 def collected(frame: Any) -> Any:
-    """The frame itself, computed if it was only planned."""
+    """Compute a lazy frame; return others as they are."""
     return frame.collect() if _is_polars(frame) and hasattr(frame, "collect") else frame
 
 
@@ -116,7 +117,7 @@ def _pandas_kind(frame: Any, place: int) -> Kind:
 
 
 def matrix_of(frame: Any, layout: Layout) -> Array:
-    """The numbers (N, K), uncopied where the frame keeps them together."""
+    """Read the numbers (N, K), uncopied where the frame keeps them together."""
     places = layout.matrix
     if _is_arrow(frame):
         return matrix_from_arrow(frame.select(places), FRAME)
@@ -139,7 +140,7 @@ def _lists_of(frame: Any, place: int) -> Array:
 
 
 def column_of(frame: Any, place: int) -> Array:
-    """The values of one column (N,)."""
+    """Read one column (N,)."""
     if _is_arrow(frame):
         return matrix_from_arrow(frame.column(place), FRAME)
     if _is_polars(frame):
@@ -182,21 +183,17 @@ def index_ids(index: Array) -> Array | None:
 
 @dataclass(frozen=True)
 class Unpacked:
-    """Rows, and what was found beside them."""
+    """Rows, and what was found with them; `facts` are those of a `SourceInfo`."""
 
     rows: Any
     labels: Any = None
     ids: Array | None = None
-    class_names: list[str] | None = None
-    logits: bool | None = None
-    used: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    numbers_are_names: bool = False
     index: Array | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def unpacked(values: Any, keys: Keys = USUAL) -> Unpacked:
-    """Rows and labels of a frame, a dictionary, a Trainer's output, a pair, or rows alone."""
+    """Unpack a frame, a dictionary, a Trainer's output, a pair of rows and labels, or rows."""
     if is_frame(values):
         return _of_frame(collected(values), keys)
     if isinstance(values, Mapping):
@@ -204,12 +201,12 @@ def unpacked(values: Any, keys: Keys = USUAL) -> Unpacked:
     if is_trainer_output(values):
         rows = values.predictions
         rows = rows[0] if isinstance(rows, tuple | list) else rows  # hidden states come after it
-        return Unpacked(rows, values.label_ids, logits=True)
+        return Unpacked(rows, values.label_ids, facts={"logits": True})
     rows, labels = rows_and_labels(values)
-    if labels is not None:
-        inner = unpacked(rows, keys)
-        return Unpacked(inner.rows, labels, inner.ids, inner.class_names, inner.logits)
-    return Unpacked(rows)
+    if labels is None:
+        return Unpacked(rows)
+    inner = unpacked(rows, keys)
+    return replace(inner, labels=labels, facts={**inner.facts, "numbers_are_names": False})
 
 
 def is_trainer_output(values: Any) -> bool:
@@ -218,7 +215,7 @@ def is_trainer_output(values: Any) -> bool:
 
 
 def rows_and_labels(block: Any) -> tuple[Any, Any]:
-    """A block and its labels; a torch DataLoader makes lists of two tensors, not tuples."""
+    """Separate a block and its labels; a torch DataLoader makes lists of two, not tuples."""
     is_pair = isinstance(block, tuple | list) and len(block) == 2
     if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
         return block[0], block[1]
@@ -235,17 +232,15 @@ def _of_frame(frame: Any, keys: Keys) -> Unpacked:
         )
     layout = choose(columns, keys, FRAME, index=frame_index(frame))
     note_left_out(layout, FRAME)
-    return Unpacked(
-        matrix_of(frame, layout),
-        None if layout.label is None else column_of(frame, layout.label),
-        ids_of(frame, layout),
-        layout.class_names,
-        layout.logits,
-        layout.used(columns),
-        layout.left_out,
-        layout.class_names is not None and are_numbers(layout.class_names),
-        index_of(frame),
-    )
+    facts = {
+        "class_names": layout.class_names,
+        "logits": layout.logits,
+        "used": layout.used(columns),
+        "left_out": layout.left_out,
+        "numbers_are_names": are_numbers(layout.class_names or [""]),
+    }
+    labels = None if layout.label is None else column_of(frame, layout.label)
+    return Unpacked(matrix_of(frame, layout), labels, ids_of(frame, layout), index_of(frame), facts)
 
 
 def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Unpacked:
@@ -253,44 +248,10 @@ def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Unpacked:
     label = found_key(batch, keys.labels, LABEL_KEYS, "the dictionary", "labels_key")
     ids = found_key(batch, keys.ids, ID_KEYS, "the dictionary", "ids_key")
     names = batch.get(NAMES_KEY)
+    names = None if names is None else [str(name) for name in to_numpy(names).tolist()]
     return Unpacked(
         batch[key],
         None if label is None else batch[label],
         None if ids is None else to_numpy(batch[ids]),
-        None if names is None else [str(name) for name in to_numpy(names).tolist()],
-        holds_logits(key, batch),
+        facts={"class_names": names, "logits": holds_logits(key, batch)},
     )
-
-
-def matrix_key(shapes: Mapping[str, tuple[int, ...]], owner: str, keys: Keys = USUAL) -> str:
-    """The name of the one matrix, among arrays of these shapes."""
-    held = ", ".join(f"{key} {tuple(shape)}" for key, shape in shapes.items()) or "none"
-    if keys.probabilities is not None:
-        if keys.probabilities in shapes:
-            return keys.probabilities
-        raise InputError(
-            f"'probabilities_key' must be an array of {owner}. Got {keys.probabilities!r}; "
-            f"there are {held}."
-        )
-    if "" in shapes:  # a file of one array, which has no name
-        return ""
-    found = [key for key in MATRIX_KEYS if key in shapes]
-    if len(found) > 1:
-        found = [key for key in found if len(shapes[key]) == 2]
-    if len(found) != 1:
-        raise InputError(
-            f"{owner} must hold one matrix under {', '.join(map(repr, MATRIX_KEYS))}. Got the keys "
-            f"{held}; say which with probabilities_key (--probabilities-key)."
-        )
-    return found[0]
-
-
-def found_key(
-    held: Mapping[str, Any], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
-) -> str | None:
-    """The name asked for, which must be there, or the first of the usual ones that is."""
-    if asked is not None and asked not in held:
-        raise InputError(
-            f"'{parameter}' must be an array of {owner}. Got {asked!r}; there are {listed(held)}."
-        )
-    return asked or next((key for key in usual if key in held), None)

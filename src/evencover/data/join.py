@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import ID_KEYS, LABEL_KEYS
 from evencover.data.frames import column_of, frame_columns, index_of
-from evencover.data.source import Source
+from evencover.data.source import RawBlocks, Source
 from evencover.errors import InputError, listed
 from evencover.randomness import row_ids
 from evencover.validation import list_of_labels
@@ -197,8 +198,7 @@ class LabeledRows(Source):
         self._all_ids, self._all_keys = ids, row_ids(ids, len(ids))
         self.n_waiting = int((~self.is_kept).sum())
         self.n_unused = len(self._labels_given) - int(self.is_kept.sum())
-        for same in ("n_classes", "class_names", "logits", "name", "numbers_are_names", "watch"):
-            setattr(self, same, getattr(source, same))
+        self.watch = source.watch
         self.matching = f"labels matched by id ({int(self.is_kept.sum()):,} rows)."
         self._take_kept()
 
@@ -215,12 +215,13 @@ class LabeledRows(Source):
         return n_before - int(self.is_kept.sum())
 
     def _take_kept(self) -> None:
-        self.n_rows, self._ids = int(self.is_kept.sum()), self._all_ids[self.is_kept]
+        self.info = replace(self.whole.info, n_rows=int(self.is_kept.sum()), may_be_ranked=False)
+        self._ids = self._all_ids[self.is_kept]
         at, name = self._position[self.is_kept], self._place or "label {}".format
         self.attach_labels(self._labels_given[at], lambda row: name(int(at[row])))
         self.labels_given = True
 
-    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+    def row_blocks(self) -> RawBlocks:
         """Read the rows with a label, in their order."""
         start = 0
         for rows, _ in self.whole.row_blocks():

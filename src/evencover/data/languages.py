@@ -1,17 +1,16 @@
-"""The paper's preprocessing of iNaturalist: leave out the classes that have too few examples."""
+"""Bundled data, and the paper's preprocessing: leave out classes with too few examples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evencover.arrays import Array, IntArray
+from evencover.arrays import IntArray
 from evencover.data.open import as_source
-from evencover.data.source import IterableSource, Source
+from evencover.data.source import IterableSource, RawBlocks, Source, SourceInfo
 from evencover.errors import InputError
 from evencover.validation import is_near_one, raise_bad_row, whole_number
 
@@ -65,8 +64,6 @@ class CommonClasses(Source):
         (K,) the number that each class had before.
     """
 
-    has_labels = True
-
     def __init__(self, source: Source, min_count: int) -> None:
         if isinstance(source, IterableSource):
             raise InputError(
@@ -82,20 +79,20 @@ class CommonClasses(Source):
             counts += np.bincount(block.labels, minlength=source.n_classes)
         is_kept = counts >= min_count
         self.kept_classes: IntArray = np.flatnonzero(is_kept)
-        self.n_classes = len(self.kept_classes)
-        if self.n_classes < 2:
+        n_kept = len(self.kept_classes)
+        if n_kept < 2:
             raise InputError(
-                f"At least 2 classes must have {min_count} examples or more. Got {self.n_classes} "
+                f"At least 2 classes must have {min_count} examples or more. Got {n_kept} "
                 f"of {source.n_classes}; use a smaller 'min_count'."
             )
         self._new_number = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
-        self.n_rows = int(counts[is_kept].sum())
-        self.name, self.logits = source.name, source.logits
-        if source.class_names is not None:
-            self.class_names = [source.class_names[int(index)] for index in self.kept_classes]
+        names = source.class_names
+        names = None if names is None else [names[int(index)] for index in self.kept_classes]
+        n_rows = int(counts[is_kept].sum())
+        self.info = SourceInfo(n_kept, n_rows, names, source.logits, source.name, has_labels=True)
 
-    def row_blocks(self) -> Iterator[tuple[Array, Array]]:
-        """What remains of each block."""
+    def row_blocks(self) -> RawBlocks:
+        """Read what remains of each block."""
         for block in self._source.blocks():
             assert block.labels is not None
             labels = self._new_number[block.labels]

@@ -1,4 +1,4 @@
-"""Where a file is: a path on this machine, or an address that fsspec knows."""
+"""Locations of files: a path on this machine, or a URL that fsspec knows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[a-z]+::")
 
 
 def import_fsspec() -> Any:
-    """The optional dependency, or a sentence that says how to get it."""
+    """Import fsspec or raise with install instructions."""
     try:
         import fsspec
     except ImportError:
@@ -60,7 +60,7 @@ class Address:
         return bool(system.isdir(path))
 
     def open(self, mode: str = "rb") -> IO[bytes]:
-        """The file, to be read from any place in it."""
+        """Open the file for random access."""
         system, path = self.system()
         return system.open(path, mode)
 
@@ -70,12 +70,12 @@ class Address:
         return bytes(system.cat_file(path, start=start, end=stop))
 
     def children(self) -> list[Address]:
-        """What the folder holds."""
+        """List the folder."""
         system, path = self.system()
         return [Address(system.unstrip_protocol(each)) for each in system.ls(path, detail=False)]
 
     def matches(self) -> list[Address]:
-        """The files that the pattern fits."""
+        """List the files that match the glob."""
         system, path = self.system()
         return [Address(system.unstrip_protocol(each)) for each in system.glob(path)]
 
@@ -83,7 +83,7 @@ class Address:
         return Address(f"{self.url.rstrip('/')}/{name}")
 
     def system(self) -> tuple[Any, str]:
-        """The file system of fsspec, and the path in it."""
+        """Return the file system of fsspec, and the path in it."""
         fsspec = import_fsspec()
         try:
             system, path = fsspec.core.url_to_fs(self.url)
@@ -96,7 +96,7 @@ Location = Path | Address
 
 
 def as_location(path: str | os.PathLike[str] | Address) -> Location:
-    """A path of this machine, or an address; ``file://`` is a path."""
+    """Return a path of this machine, or an address; ``file://`` is a path."""
     if isinstance(path, Address):
         return path
     text = os.fspath(path)
@@ -108,7 +108,7 @@ def as_location(path: str | os.PathLike[str] | Address) -> Location:
 
 
 def existing_file(path: str | os.PathLike[str] | Address) -> Location:
-    """The location of a file that is there."""
+    """Return the location of a file that exists."""
     location = as_location(path)
     refuse_irregular(location)
     return location
@@ -135,7 +135,7 @@ def refuse_irregular(location: Location) -> None:
 
 
 def expand(location: Location) -> list[Location] | None:
-    """The files of a folder or a pattern, in natural order; None if it is one file."""
+    """List the files of a folder or a glob, in natural order; None if it is one file."""
     if location.is_file():
         return None
     if location.is_dir():
@@ -156,13 +156,13 @@ def expand(location: Location) -> list[Location] | None:
 
 
 def _sorted(locations: Any) -> list[Location]:
-    """By name, numbers by size: part-2 comes before part-10."""
-    return sorted(locations, key=lambda each: _natural(str(each)))
+    """Sort by name, numbers by size: part-2 comes before part-10."""
 
+    def natural(location: Location) -> list[tuple[int, int, str]]:
+        parts = re.split(r"(\d+)", str(location))
+        return [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts]
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    parts = re.split(r"(\d+)", text)
-    return [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts]
+    return sorted(locations, key=natural)
 
 
 def size_of(location: Location) -> int:
@@ -185,7 +185,7 @@ class Identity(NamedTuple):
 
 
 def identity_of(location: Location) -> Identity:
-    """What the file is now."""
+    """Identify the present content of a file."""
     if isinstance(location, Address):
         return _of_address(location)
     if location.is_dir():  # a zarr store
@@ -218,34 +218,20 @@ def _of_address(address: Address) -> Identity:
     return Identity(int(about.get("size") or 0), mark)
 
 
-class _Look(NamedTuple):
-    """What a store was, which folder that was, and until when that need not be looked at again."""
-
-    until: float
-    folder: tuple[int, int]
-    identity: Identity
-
-
-_looks: dict[Path, _Look] = {}
+# What stores were: which folder, its identity, and until when that need not be computed again.
+_known_stores: dict[Path, tuple[tuple[int, int], Identity, float]] = {}
 
 
 def _of_folder(folder: Path) -> Identity:
-    """The sizes and times of all files of a store; looking at many takes 5% of the time at most.
+    """Identify a store by the sizes and times of all files, in at most 5% of the time.
 
     Another folder under the same name is seen at once, a file that changed in it a little later.
     """
-    about, known = folder.stat(), _looks.get(folder)
+    about, begun = folder.stat(), time.monotonic()
     which = (about.st_ino, about.st_mtime_ns)
-    if known is not None and known.folder == which and time.monotonic() < known.until:
-        return known.identity
-    begun = time.monotonic()
-    identity = _of_files(folder)
-    ended = time.monotonic()
-    _looks[folder] = _Look(ended + 20 * (ended - begun), which, identity)
-    return identity
-
-
-def _of_files(folder: Path) -> Identity:
+    known, identity, until = _known_stores.get(folder, (None, Identity(0, ""), 0.0))
+    if known == which and begun < until:
+        return identity
     size, content = 0, hashlib.blake2b(digest_size=16)
     for where, folders, files in os.walk(folder):
         folders.sort()
@@ -254,7 +240,9 @@ def _of_files(folder: Path) -> Identity:
             found = os.stat(os.path.join(where, name))
             size += found.st_size
             content.update(f"{inside}/{name} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return Identity(size, content.hexdigest())
+    identity, ended = Identity(size, content.hexdigest()), time.monotonic()
+    _known_stores[folder] = (which, identity, ended + 20 * (ended - begun))
+    return identity
 
 
 # What the machine lacks, which is no fault of the file.

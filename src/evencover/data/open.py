@@ -1,4 +1,4 @@
-"""From a path to what is in the file: the reader is known by the ending."""
+"""Open a path or an object as a source; the extension selects the reader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,15 @@ from evencover.data.formats.arrays import (
 from evencover.data.formats.hdf5 import hdf5_arrays
 from evencover.data.formats.tables import (
     ArrowSource,
+    CsvSource,
     JsonLinesSource,
     ParquetSource,
     TableSource,
     TextSource,
     column_from_text,
-    text_columns,
 )
 from evencover.data.formats.zarr import is_zarr, zarr_arrays
 from evencover.data.frames import (
-    Unpacked,
     collected,
     index_ids,
     index_of,
@@ -73,21 +71,21 @@ ARRAYS: dict[str, OpenArrays] = {
     ".pt": torch_arrays,
     ".pth": torch_arrays,
 }
-TABLES: dict[str, type[TableSource] | type[TextSource] | type[JsonLinesSource]] = {
+TABLES: dict[str, type[TableSource]] = {
     ".parquet": ParquetSource,
     ".arrow": ArrowSource,
     ".feather": ArrowSource,
-    ".csv": TextSource,
-    ".tsv": TextSource,
+    ".csv": CsvSource,
+    ".tsv": CsvSource,
     ".jsonl": JsonLinesSource,
     ".ndjson": JsonLinesSource,
 }
 
 
 def open_file(path: str | os.PathLike[str] | Address, keys: Keys = USUAL) -> Source:
-    """A source that reads a file, or the files of a folder or a pattern, block by block."""
+    """Open a file, or the files of a folder or a glob, to be read block by block."""
     location = as_location(path)
-    if _is_zarr(location):
+    if is_zarr(location):
         return ArraysSource(location, zarr_arrays, keys)
     many = expand(location)
     if many is None:
@@ -145,19 +143,6 @@ def ids_from_file(path: str | os.PathLike[str] | Address, key: str = "ids") -> A
     return _joined([_read(file, key)[0] for file in _files(as_location(path))])
 
 
-@dataclass(frozen=True)
-class LabelPlaces:
-    """What a message calls a label: its file, and its row there."""
-
-    files: list[str]
-    starts: list[int]
-
-    def __call__(self, row: int) -> str:
-        """The name of a row, counted over all files."""
-        which = bisect_right(self.starts, row) - 1
-        return f"row {row - self.starts[which]} of '{self.files[which]}'"
-
-
 def values_for(
     source: Source,
     path: str | os.PathLike[str] | Address,
@@ -171,16 +156,19 @@ def values_for(
     files = _files(as_location(path))
     id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
     n_rows = source.n_rows if len(files) == 1 else None
-    pairs = [_read(file, key, id_keys, n_rows) for file in files]
-    columns = [_typed(pair[0], file) for pair, file in zip(pairs, files, strict=True)]
-    found = [pair[1] for pair in pairs]
-    known = [ids for ids in found if ids is not None]
+    found = [_read(file, key, id_keys, n_rows) for file in files]
+    columns = [_typed(values, file) for (values, _), file in zip(found, files, strict=True)]
+    known = [ids for _, ids in found if ids is not None]
     ids = _joined(known) if len(known) == len(files) else None
     if (ids is None or source.ids is None) and len(files) > 1 and isinstance(source, PartsSource):
-        source.refuse_misfits([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
-    starts = accumulate((len(column) for column in columns[:-1]), initial=0)
-    places = LabelPlaces([str(file) for file in files], list(starts))
-    return RowValues(_joined(columns), ids, place=places)
+        source.check_label_files([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
+    starts = list(accumulate((len(column) for column in columns[:-1]), initial=0))
+
+    def place(row: int) -> str:
+        which = bisect_right(starts, row) - 1
+        return f"row {row - starts[which]} of '{files[which]}'"
+
+    return RowValues(_joined(columns), ids, place=place)
 
 
 def class_values_from_file(path: str | os.PathLike[str] | Address, key: str) -> list[Any]:
@@ -205,23 +193,15 @@ def _joined(columns: list[Array]) -> Array:
 
 
 def _files(location: Location) -> list[Location]:
-    if _is_zarr(location):
+    if is_zarr(location):
         return [location]
     return expand(location) or [existing_file(location)]
 
 
-def _is_zarr(location: Location) -> bool:
-    return location.is_dir() and is_zarr(location)
-
-
 def _refuse_pipes(location: Location) -> None:
-    """A folder or a pattern may hold anything; what is elsewhere is looked at when it is opened."""
-    if isinstance(location, Path) and not _is_zarr(location):
+    """Reject pipes and devices, which a folder or a glob may contain."""
+    if isinstance(location, Path) and not is_zarr(location):
         refuse_irregular(location)
-
-
-def _is_text_table(location: Location) -> bool:
-    return TABLES.get(location.suffix.lower()) is TextSource
 
 
 @contextmanager
@@ -231,13 +211,15 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     _refuse_pipes(location)
     source = TABLES.get(ending)
     with reading(location):
-        if ending in ARRAYS or _is_zarr(location):
+        if ending in ARRAYS or is_zarr(location):
             with array_columns(location, ARRAYS.get(ending, zarr_arrays)) as arrays:
                 yield arrays
-        elif source is not None and issubclass(source, TableSource | JsonLinesSource):
+        elif source is not None:
             yield source.columns_of(location)
         else:
-            yield text_columns(location)
+            with location.open("rb") as file:
+                lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]
+            yield {ONLY_ARRAY: np.array([line for line in lines if line], dtype=str)}
 
 
 def _read(
@@ -250,7 +232,8 @@ def _read(
     with _columns(location) as columns:
         ids = next((name for name in id_keys if name in columns), None)
         values = _values(columns, key, location, besides=ids)
-        if list(columns) == [ONLY_ARRAY] and _is_text_table(location) and len(values):
+        is_csv = TABLES.get(location.suffix.lower()) is CsvSource
+        if is_csv and list(columns) == [ONLY_ARRAY] and len(values):
             has_heading = values[0] == key or len(values) - 1 == n_rows
             values = values[1:] if has_heading else values
         if ids is None:
@@ -280,8 +263,8 @@ def _values(
 def _typed(values: Array, location: Location) -> Array:
     """Turn the text of integers into integers, if it comes from a file in which all is text."""
     ending = location.suffix.lower()
-    is_arrow = issubclass(TABLES.get(ending, TextSource), TableSource)
-    has_types = ending in ARRAYS or _is_zarr(location) or is_arrow
+    has_types = ending in ARRAYS or is_zarr(location)
+    has_types = has_types or not issubclass(TABLES.get(ending, TextSource), TextSource)
     return values if has_types else column_from_text(values.tolist())
 
 
@@ -329,11 +312,10 @@ def as_source(
     keys = Keys(probabilities_key, None if apart else labels_key, ids_key)
     source = _open(probabilities, keys)
     if class_names is not None:
-        source.class_names = as_class_names(class_names, source.n_classes)
-        source.numbers_are_names = False
-        source.check_kept_labels()
+        names = as_class_names(class_names, source.n_classes)
+        source.set_info(class_names=names, numbers_are_names=False)
     if logits is not None:
-        source.logits = logits
+        source.set_info(logits=logits)
     if ids is not None:
         source = copy(source) if source is probabilities else source
         source._ids = to_numpy(ids)
@@ -357,30 +339,21 @@ def _open(probabilities: Any, keys: Keys) -> Source:
         return open_files(probabilities, keys)
     if type(probabilities).__module__.startswith("dask."):
         return _open_dask(probabilities, keys)
-    if is_frame(probabilities) or isinstance(probabilities, Mapping):
-        return _from_object(unpacked(probabilities, keys))
-    if is_trainer_output(probabilities):
-        return _from_object(unpacked(probabilities, keys))
+    is_table = is_frame(probabilities) or isinstance(probabilities, Mapping)
+    if is_table or is_trainer_output(probabilities):
+        found = unpacked(probabilities, keys)
+        source = ArraySource(found.rows, **found.facts)
+        source._ids, source.index = found.ids, found.index
+        if found.labels is not None:
+            source.attach_labels(found.labels)
+        return source
     if isinstance(probabilities, Iterator) or _is_sequence_of_blocks(probabilities):
         return IterableSource(probabilities)
-    if hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence):
-        return ArraySource(probabilities)
-    if isinstance(probabilities, Iterable) and not type(probabilities).__module__.startswith(
-        "pyarrow"
-    ):
+    is_array = hasattr(probabilities, "__array__") or isinstance(probabilities, Sequence)
+    is_array = is_array or type(probabilities).__module__.startswith("pyarrow")
+    if isinstance(probabilities, Iterable) and not is_array:
         return IterableSource(probabilities)
     return ArraySource(probabilities)
-
-
-def _from_object(found: Unpacked) -> Source:
-    """An array with what was found beside it."""
-    source = ArraySource(found.rows, found.class_names)
-    source.logits, source.numbers_are_names = found.logits, found.numbers_are_names
-    source.used, source.left_out = found.used, found.left_out
-    source._ids, source.index = found.ids, found.index
-    if found.labels is not None:
-        source.attach_labels(found.labels)
-    return source
 
 
 def _is_sequence_of_paths(values: Any) -> bool:
@@ -400,12 +373,12 @@ def _is_sequence_of_blocks(values: Any) -> bool:
 
 
 def _open_dask(collection: Any, keys: Keys) -> Source:
-    """The source of a Dask array or frame, or of a Dask bag of paths."""
+    """Open a Dask array or frame, or a Dask bag of paths."""
     kind = type(collection).__module__
     if is_dask_frame(collection):
-        from evencover.data.formats.dask import DaskFrameSource
+        from evencover.data.formats.dask import dask_frame
 
-        return DaskFrameSource(collection, keys)
+        return dask_frame(collection, keys)
     if kind.startswith("dask.array"):
         from evencover.data.formats.dask import DaskArraySource
 

@@ -1,16 +1,17 @@
-"""What makes each twin: class counts as published, and a latent space that was tuned."""
+"""Simulated data sets: class counts as published, and a latent space that was tuned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.data.source import Source, rows_per_block, rows_per_part
+from evencover.data.source import RawBlocks, Source, SourceInfo, rows_per_block, rows_per_part
 from evencover.errors import InputError
 from evencover.randomness import RandomStream, check_random_state, places, random_order
 from evencover.threads import map_on_threads
@@ -72,84 +73,35 @@ class TwinParameters:
     prior: float = 0.0
 
 
-TWINS: dict[str, TwinParameters] = {
-    "imagenet": TwinParameters(
-        n_rows=1_153_051,
-        n_classes=1000,
-        count_quantiles=(663, 1159, 1168, 1176, 1184, 1201),
-        rarest_share=0.7905,
-        dimensions=24,
-        separation=5.9,
-        group_size=11.8,
-        group_share=0.12,
-        class_spread=0.13,
-        class_skew=0.285,
-        class_awareness=0.664,
-        confidence_spread=0.11,
-        row_spread=0.342,
-        row_skew=0.1,
-        row_awareness=1.38,
-        sharpness=1.07,
-        haze=0.034,
+_NAMES = ("imagenet", "cifar-100", "places365", "inaturalist")
+_TUNED: dict[str, tuple[Any, ...]] = {
+    "n_rows": (1153051, 30000, 183996, 1324900),
+    "n_classes": (1000, 100, 365, 633),
+    "rarest_share": (0.7905, 0.904, 0.7687, 0.1214),
+    "dimensions": (24, 31, 29, 21),
+    "separation": (5.9, 2.98, 3.95, 4.95),
+    "group_size": (11.8, 4.19, 8.83, 8.0),
+    "group_share": (0.12, 0.626, 0.427, 0.474),
+    "class_spread": (0.13, 0.0868, 0.102, 0.194),
+    "class_skew": (0.285, 0.328, 0.142, 0.129),
+    "class_awareness": (0.664, 0.177, 0.667, 0.938),
+    "confidence_spread": (0.11, 0.0591, 0.0318, 0.142),
+    "row_spread": (0.342, 0.395, 0.36, 0.317),
+    "row_skew": (0.1, -0.166, -0.194, -0.0594),
+    "row_awareness": (1.38, 1.44, 1.2, 1.19),
+    "sharpness": (1.07, 0.711, 0.926, 0.961),
+    "haze": (0.034, 0.000217, 9.21e-05, 0.00378),
+    "prior": (0.0, 0.0, 0.0, 0.651),
+    "count_quantiles": (
+        (663, 1159, 1168, 1176, 1184, 1201),
+        (257, 290, 301.5, 310.25, 316.1, 330),
+        (300, 493, 508, 523, 538.6, 576),
+        (250, 373, 697, 1822, 5099.4, 68838),
     ),
-    "cifar-100": TwinParameters(
-        n_rows=30_000,
-        n_classes=100,
-        count_quantiles=(257, 290, 301.5, 310.25, 316.1, 330),
-        rarest_share=0.904,
-        dimensions=31,
-        separation=2.98,
-        group_size=4.19,
-        group_share=0.626,
-        class_spread=0.0868,
-        class_skew=0.328,
-        class_awareness=0.177,
-        confidence_spread=0.0591,
-        row_spread=0.395,
-        row_skew=-0.166,
-        row_awareness=1.44,
-        sharpness=0.711,
-        haze=0.000217,
-    ),
-    "places365": TwinParameters(
-        n_rows=183_996,
-        n_classes=365,
-        count_quantiles=(300, 493, 508, 523, 538.6, 576),
-        rarest_share=0.7687,
-        dimensions=29,
-        separation=3.95,
-        group_size=8.83,
-        group_share=0.427,
-        class_spread=0.102,
-        class_skew=0.142,
-        class_awareness=0.667,
-        confidence_spread=0.0318,
-        row_spread=0.36,
-        row_skew=-0.194,
-        row_awareness=1.2,
-        sharpness=0.926,
-        haze=9.21e-05,
-    ),
-    "inaturalist": TwinParameters(
-        n_rows=1_324_900,
-        n_classes=633,
-        count_quantiles=(250, 373, 697, 1822, 5099.4, 68838),
-        rarest_share=0.1214,
-        dimensions=21,
-        separation=4.95,
-        group_size=8.0,
-        group_share=0.474,
-        class_spread=0.194,
-        class_skew=0.129,
-        class_awareness=0.938,
-        confidence_spread=0.142,
-        row_spread=0.317,
-        row_skew=-0.0594,
-        row_awareness=1.19,
-        sharpness=0.961,
-        haze=0.00378,
-        prior=0.651,
-    ),
+}
+TWINS = {
+    name: TwinParameters(**{key: values[i] for key, values in _TUNED.items()})
+    for i, name in enumerate(_NAMES)
 }
 
 
@@ -199,7 +151,7 @@ def _count_curve(parameters: TwinParameters) -> FloatArray:
 
 
 def _solve(rising: Callable[[float], float]) -> float:
-    """The positive root of a rising function, by halving; the nearer limit if there is none."""
+    """Find the positive root of a rising function by bisection, or the nearer limit."""
     low, high = 0.02, 50.0
     for _ in range(60):
         middle = np.sqrt(low * high)
@@ -270,8 +222,6 @@ def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
 class TwinSource(Source):
     """Rows that are computed when they are read; every row is a function of (seed, row id)."""
 
-    n_rows: int
-
     def __init__(
         self, name: str, parameters: TwinParameters, *, scale: float, random_state: int
     ) -> None:
@@ -280,18 +230,17 @@ class TwinSource(Source):
             raise InputError(
                 f"The 'scale' parameter of twin must be a number in (0, 1]. Got {scale!r} instead."
             )
-        self.name = f"the twin of {name}"
         self.parameters = parameters
         self.random_state = check_random_state(random_state, "twin")
-        self.n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
-        self._place_classes()
+        n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
+        counts = class_counts(parameters, n_classes)
+        self.info = SourceInfo(n_classes, int(counts.sum()), name=f"the twin of {name}")
+        self._place_classes(counts[self._shuffled(0)])
 
-    def _place_classes(self) -> None:
-        p, n_classes = self.parameters, self.n_classes
-        counts = class_counts(p, n_classes)[self._shuffled(0)]
-        self.n_rows = int(counts.sum())
+    def _place_classes(self, counts: IntArray) -> None:
+        p, n_classes, n_rows = self.parameters, self.n_classes, int(counts.sum())
         order = random_order(
-            self.random_state, RandomStream.TWIN_ROWS, _slot_ids(self.n_rows, ORDER_SLOT)
+            self.random_state, RandomStream.TWIN_ROWS, _slot_ids(n_rows, ORDER_SLOT)
         )
         self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
         self.attach_labels(self._class_of_row)
@@ -323,7 +272,7 @@ class TwinSource(Source):
     def rows(self, start: int, stop: int) -> Array:
         """Probabilities of rows `start` to `stop` - 1, as far as there are rows; float32."""
         p, classes = self.parameters, self._class_of_row[start:stop]
-        first = self.first_row + start
+        first = self.info.first_row + start
         ids = places(first, first + len(classes))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
         normals = self._normals(RandomStream.TWIN_ROWS, ids + slots)
@@ -344,38 +293,41 @@ class TwinSource(Source):
         rows /= rows.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
         return rows
 
-    def row_blocks(self) -> Iterator[tuple[Array, None]]:
+    def row_blocks(self) -> RawBlocks:
         """Blocks, computed ahead on threads."""
         step = rows_per_block(self.n_classes)
-        starts = range(0, self.n_rows, step)
+        starts = range(0, len(self._class_of_row), step)
         for rows in map_on_threads(lambda start: self.rows(start, start + step), starts):
             yield rows, None
 
     def split(self) -> list[Source]:
         """Ranges of the rows: a worker computes its own."""
         step = rows_per_part(self.n_classes)
-        return [self._part(start, start + step) for start in range(0, self.n_rows, step)]
+        return [
+            self._part(start, start + step) for start in range(0, len(self._class_of_row), step)
+        ]
 
     def _part(self, start: int, stop: int) -> Source:
         part = copy(self)
         part._class_of_row = self._class_of_row[start:stop]
-        part.n_rows, part.first_row = len(part._class_of_row), self.first_row + start
+        first_row = self.info.first_row + start
+        part.info = replace(self.info, n_rows=len(part._class_of_row), first_row=first_row)
         return part
 
     def _shuffled(self, purpose: int) -> IntArray:
-        """A random order of the classes; one for each purpose."""
+        """Return a random order of the classes; one for each purpose."""
         ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
         return random_order(self.random_state, RandomStream.TWIN_CLASSES, ids)
 
     def _class_normals(self, first: int) -> FloatArray:
-        """Standard normal coordinates, one row for each of K classes or groups."""
+        """Draw standard normal coordinates, one row for each of K classes or groups."""
         ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
         return self._normals(
             RandomStream.TWIN_CLASSES, ids + np.arange(self.parameters.dimensions, dtype=np.uint64)
         )
 
     def _normals(self, use: RandomStream, ids: Array) -> FloatArray:
-        """Sums of four uniforms of 16 bits, scaled: nearly normal, cheap, the same everywhere."""
+        """Scale sums of four uniforms of 16 bits: nearly normal, cheap, the same everywhere."""
         bits = _kernels.random_bits(self.random_state, int(use), ids.ravel())
         total = bits.view(np.uint16).reshape(*ids.shape, 4).sum(axis=-1, dtype=np.int64)
         return (total - 2 * (2**16 - 1)) * (np.sqrt(3.0) / 2**16)

@@ -225,8 +225,7 @@ def _pieces_of_rows(source: Source) -> Iterator[Source]:
     step = max(1, SENT_ELEMENTS // source.n_classes)
     for block in source.blocks():
         for start in range(0, len(block.rows), step):
-            piece = ArraySource(block.rows[start : start + step])
-            piece.first_row = block.start + start
+            piece = ArraySource(block.rows[start : start + step], first_row=block.start + start)
             if block.labels is not None:
                 piece.attach_labels(block.labels[start : start + step])
             yield piece

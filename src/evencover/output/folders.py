@@ -336,7 +336,7 @@ def _identity(part: Part) -> tuple[Any, ...]:
     chunk = getattr(source, "chunk", None)
     if location is not None:
         is_here = isinstance(location, Path)
-        about += [location.name if is_here else str(location), source.first_row, *identity]
+        about += [location.name if is_here else str(location), source.info.first_row, *identity]
     elif chunk is not None:
         about.append(chunk.key)
     else:

@@ -13,7 +13,7 @@ import numpy as np
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.columns import missing_labels
 from evencover.data.open import as_source
-from evencover.data.source import Block, Source, in_order
+from evencover.data.source import Block, Source, reorder_columns
 from evencover.engine.blocks import gathered, joined, known_ids, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
 from evencover.predictors.method import MethodContract
@@ -325,8 +325,7 @@ def align_to_calibration(
     if ids is not None:
         source = as_source(source, ids=ids)
     if source.class_names is None or predictor.class_names_ is None:
-        source.class_names = predictor.class_names_ or source.class_names
-        source.check_kept_labels()
+        source.set_info(class_names=predictor.class_names_ or source.class_names)
     return source if labels is None else as_source(source, labels)
 
 
@@ -349,7 +348,7 @@ def _put_in_order(source: Source, names: Sequence[str]) -> Source:
     warn_caller(
         f"The columns of {source.name} were put into the order of the calibration data{counting}."
     )
-    return in_order(source, names)
+    return reorder_columns(source, names)
 
 
 def _listed(names: list[str]) -> str:
@@ -365,4 +364,4 @@ def is_calibration_data(predictor: MethodContract, source: Source) -> bool:
 def require_labels(source: Source, what: str) -> None:
     """Raise for rows without labels where they are needed."""
     if not source.has_labels:
-        raise missing_labels(what, source.name, source.left_out)
+        raise missing_labels(what, source.name, source.info.left_out)

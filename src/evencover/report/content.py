@@ -19,7 +19,7 @@ from evencover.evaluation.report import Confusions, CoverageReport, Tally
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import Sharing
-from evencover.predictors.fitting import require_labels
+from evencover.predictors.fitting import align_to_calibration, require_labels
 from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import ScoreBins
 from evencover.quantiles import GroupedScores

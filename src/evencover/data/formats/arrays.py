@@ -1,4 +1,4 @@
-"""An array that lies in a file byte for byte: mapped into memory, or read in pieces from afar."""
+"""Files of arrays: .npy, .npz, .safetensors and files of torch.save."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO, Any, Protocol
@@ -23,11 +24,19 @@ from evencover.data.columns import (
     USUAL,
     Keys,
     checked_names,
+    found_key,
     holds_logits,
+    matrix_key,
 )
-from evencover.data.frames import found_key, matrix_key
 from evencover.data.location import Address, Location, identity_of, reading, size_of
-from evencover.data.source import Source, rows_per_block, rows_per_part, slices
+from evencover.data.source import (
+    RawBlocks,
+    Source,
+    SourceInfo,
+    rows_per_block,
+    rows_per_part,
+    slices,
+)
 from evencover.errors import InputError, needs
 from evencover.validation import parse_json, unique_keys
 
@@ -144,45 +153,50 @@ class ArraysSource(Source):
     """
 
     def __init__(self, location: Location, open_arrays: OpenArrays, keys: Keys = USUAL) -> None:
-        self.location, self.name, self._open = location, f"'{location}'", open_arrays
+        self.location, self._open, name = location, open_arrays, f"'{location}'"
         with reading(location) as self.identity, open_arrays(location) as arrays:
-            self._key = matrix_key(Shapes(arrays), self.name, keys)
+            self._key = matrix_key(Shapes(arrays), name, keys)
             matrix = arrays[self._key]
-            self.logits = holds_logits(self._key, arrays)
-            self.n_rows, self.n_classes = _matrix_shape(matrix.shape, matrix.dtype, self.name)
+            n_rows, n_classes = _matrix_shape(matrix.shape, matrix.dtype, name)
             self._unit = 0 if getattr(matrix, "in_order", False) else _chunk_rows(matrix)
             size = self.identity.size
-            refuse_bomb((self._unit, self.n_classes), matrix.dtype, self._key, size)
+            refuse_bomb((self._unit, n_classes), matrix.dtype, self._key, size)
             names = whole(arrays, NAMES_KEY, size)
-            label_key = found_key(arrays, keys.labels, LABEL_KEYS, self.name, "labels_key")
+            label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
             labels = None if label_key is None else whole(arrays, label_key, size)
-            id_key = found_key(arrays, keys.ids, ID_KEYS, self.name, "ids_key")
+            id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
             ids = None if id_key is None else whole(arrays, id_key, size)
-            if ids is not None and (ids.shape != (self.n_rows,) or ids.dtype.kind not in "iuUO"):
+            if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
                 id_key = ids = None  # of something else
             self._ids = ids
-            self._describe_use(list(arrays), label_key, id_key)
+            names_key = NAMES_KEY if NAMES_KEY in arrays else None
+            uses = {"numbers": self._key or "the only matrix", "labels": label_key, "ids": id_key}
+            uses["class names"] = names_key
+            known = (self._key, label_key, id_key, names_key)
+            logits = holds_logits(self._key, arrays)
+            others = [key for key in arrays if key not in known]
+        class_names = None
         if names is not None:
-            self.class_names = checked_names(
-                names.ravel().tolist(), f"{NAMES_KEY!r} in {self.name}"
-            )
-            if len(self.class_names) != self.n_classes:
+            class_names = checked_names(names.ravel().tolist(), f"{NAMES_KEY!r} in {name}")
+            if len(class_names) != n_classes:
                 raise InputError(
-                    f"'{NAMES_KEY}' in {self.name} must have one name per class. "
-                    f"Got {len(self.class_names)} names for {self.n_classes} classes."
+                    f"'{NAMES_KEY}' in {name} must have one name per class. "
+                    f"Got {len(class_names)} names for {n_classes} classes."
                 )
+        self.info = SourceInfo(
+            n_classes,
+            n_rows,
+            class_names,
+            logits,
+            name,
+            used={use: key for use, key in uses.items() if key},
+            left_out=dict.fromkeys(others, "not a name that is known"),
+        )
         if labels is not None:
             self.attach_labels(labels)
 
-    def _describe_use(self, held: list[str], label_key: str | None, id_key: str | None) -> None:
-        uses = {"numbers": self._key or "the only matrix", "labels": label_key, "ids": id_key}
-        names = NAMES_KEY if NAMES_KEY in held else None
-        self.used = {use: key for use, key in {**uses, "class names": names}.items() if key}
-        others = [key for key in held if key not in (self._key, label_key, id_key, names)]
-        self.left_out = dict.fromkeys(others, "not a name that is known")
-
-    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
-        """Slices of the matrix that follow its chunks, so that none is read twice.
+    def row_blocks(self) -> RawBlocks:
+        """Read slices of the matrix that follow its chunks, so that none is read twice.
 
         Large chunks come in pairs, which zarr unpacks side by side.
         """
@@ -190,12 +204,12 @@ class ArraysSource(Source):
         chunk = max(1, self._unit)
         step = rows_per_block(self.n_classes)
         step = step + -step % chunk if chunk == 1 or step > chunk else 2 * chunk
-        stop = self.first_row + self.n_rows
+        first = self.info.first_row
+        stop = first + self.n_rows
         with reading(self.location, self.identity), self._open(self.location) as arrays:
             matrix = arrays[self._key]
-            for start in range(self.first_row, stop, step):
-                rows = np.asarray(matrix[start : min(start + step, stop)])
-                yield from ((part, None) for part in slices(rows))
+            for start in range(first, stop, step):
+                yield from slices(np.asarray(matrix[start : min(start + step, stop)]))
 
     def split(self) -> list[Source]:
         """Ranges of rows that end where chunks end."""
@@ -205,8 +219,8 @@ class ArraysSource(Source):
         parts: list[Source] = []
         for start in range(0, self.n_rows, step):
             part = copy.copy(self)
-            part.first_row = self.first_row + start
-            part.n_rows = min(step, self.n_rows - start)
+            n_rows, first_row = min(step, self.n_rows - start), self.info.first_row + start
+            part.info = replace(self.info, n_rows=n_rows, first_row=first_row)
             parts.append(part)
         return parts
 
@@ -274,7 +288,7 @@ Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 @contextmanager
 def npy_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
-    """The one array of an .npy file."""
+    """Open the one array of an .npy file."""
     with location.open("rb") as file:
         shape, fortran, dtype = _header(file, f"'{location}'")
         offset = file.tell()
@@ -283,7 +297,7 @@ def npy_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
 
 @contextmanager
 def npz_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
-    """The arrays of an .npz archive."""
+    """Open the arrays of an .npz archive."""
     with location.open("rb") as file, zipfile.ZipFile(file) as archive:
         named = [(info.filename.removesuffix(".npy"), info) for info in archive.infolist()]
         members = unique_keys(f"'{location}'", named)
@@ -386,7 +400,7 @@ _LONGEST_HEADER = 100_000_000  # the format's own limit
 
 @contextmanager
 def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
-    """The tensors; class names are a JSON list of texts in the metadata."""
+    """Open the tensors; class names are a JSON list of texts in the metadata."""
     begin, header = _safetensors_header(location)
     metadata = header.pop("__metadata__", {})
     arrays: dict[str, Any] = {}
@@ -423,7 +437,7 @@ def _refuse_overlaps(ranges: list[tuple[Any, ...]]) -> int:
 
 
 def safetensors_metadata(location: Location) -> dict[str, str]:
-    """The texts that the writer left in the header."""
+    """Read the metadata of the header."""
     return dict(_safetensors_header(location)[1].get("__metadata__", {}))
 
 
@@ -444,7 +458,7 @@ def _safetensors_header(location: Location) -> tuple[int, dict[str, Any]]:
 
 @contextmanager
 def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
-    """The tensors, in memory; a pair is the numbers and the labels."""
+    """Load the tensors; a pair is the numbers and the labels."""
     try:
         import torch
     except ImportError:

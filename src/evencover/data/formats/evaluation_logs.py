@@ -23,7 +23,7 @@ def log_likelihoods(responses: Any, record: Record) -> list[float]:
 
 
 def right_choice(target: Any, record: Record) -> str:
-    """The place of the right choice; of a target in words that of the one choice with these words.
+    """Return the position of the right choice, which a target in words names by its text.
 
     Where the choices are in the questions instead (winogrande), all have the same words, and the
     sample does not tell which is right: the words stay, and are refused as a label.
@@ -35,7 +35,7 @@ def right_choice(target: Any, record: Record) -> str:
 
 
 def _asked(record: Record) -> list[Request]:
-    """The context and the continuation of each request, or none if the sample lacks them."""
+    """Return the context and continuation of each request, or none if the sample lacks them."""
     listed = record.get("arguments")
     if isinstance(listed, list):  # until 0.4.2
         pairs = [each for each in listed if isinstance(each, list) and len(each) > 1]

@@ -1,4 +1,4 @@
-"""Pieces of a file read by threads, while whoever asked for them is busy with those before."""
+"""Tables: Parquet, Arrow, CSV and JSON lines, read with pyarrow."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import copy
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import astuple
+import re
+from collections.abc import Iterator
+from dataclasses import astuple, replace
 from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +28,10 @@ from evencover.arrays import (
     to_numpy,
 )
 from evencover.data.columns import (
+    FLAT_LIGHTEVAL,
     ID_KEYS,
     LABEL_KEYS,
+    LIGHTEVAL,
     NAMES_KEY,
     SAVED_INDEX,
     USUAL,
@@ -39,92 +41,95 @@ from evencover.data.columns import (
     are_numbers,
     choose,
     count_up,
+    found_key,
     layout_keys,
     note_left_out,
 )
 from evencover.data.formats import evaluation_logs
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
-from evencover.data.frames import found_key, index_ids
+from evencover.data.frames import index_ids
 from evencover.data.location import Location, reading
-from evencover.data.source import Source, rows_per_block, rows_per_part, slices
+from evencover.data.source import (
+    RawBlocks,
+    Source,
+    SourceInfo,
+    rows_per_block,
+    rows_per_part,
+    slices,
+)
 from evencover.errors import InputError
 from evencover.threads import map_on_threads
 from evencover.validation import are_json_numbers, parse_json, unique_keys
 
-Piece = TypeVar("Piece")
-Content = TypeVar("Content")
-
 MOST_READERS = 4  # each holds pieces in memory
-
-
-def read_ahead(read: Callable[[Piece], Content], pieces: Iterable[Piece]) -> Iterator[Content]:
-    """Yield ``read(piece)`` in the order of the pieces."""
-    return map_on_threads(read, pieces, most_threads=MOST_READERS, ahead=1)
-
 
 # Row groups of up to 64 MB of float32 are read whole; larger ones in batches: lists in small ones,
 # which stay in the cache, and columns in large ones, each of which costs a call per class.
 WHOLE_ELEMENTS = 1 << 24
 LIST_ELEMENTS, COLUMN_ELEMENTS = 1 << 20, 1 << 23
 
-RawBlocks = list[tuple[Array, Array | None]]
-
 
 class TableSource(Source):
-    """What Arrow and Parquet files share: which columns are which, and pieces that are read whole.
+    """A table whose rows are stored in pieces, such as row groups or record batches.
 
-    Only the location is kept, and which pieces (row groups or record batches) are meant.
+    Only the location and the range of pieces are kept.
     """
+
+    _has_header = True
 
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
         import_pyarrow()
-        self.location, self.name = location, f"'{location}'"
+        self.location, self._keys, name = location, keys, f"'{location}'"
+        self.info = SourceInfo(0, name=name)
         with reading(location) as self.identity:
             schema, self._piece_rows = self._describe()
             self._pieces = range(len(self._piece_rows))
-            self.n_rows = sum(self._piece_rows)
-            keys = layout_keys([field.name for field in _fields(schema)], keys)
+            n_rows = sum(self._piece_rows)
+            keys = layout_keys([field.name for field in _fields(schema)], self._keys)
             schema = _unfolded(schema, keys)
-            self._read_schema(schema, keys)
-            self.n_classes = self._count_classes(schema)
-        if self.n_rows and self.n_classes < 2:
-            raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
-        if self.class_names is not None and len(self.class_names) != self.n_classes:
+            self.info = self._read_schema(schema, keys, n_rows)
+        n_classes, names = self.n_classes, self.class_names
+        if n_rows and n_classes < 2:
+            raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
+        if names is not None and len(names) != n_classes:
             raise InputError(
-                f"{self.name} must name every class. Got {len(self.class_names)} names for "
-                f"{self.n_classes} classes."
+                f"{name} must name every class. Got {len(names)} names for {n_classes} classes."
             )
 
     def _describe(self) -> tuple[Any, list[int]]:
-        """The schema, and the number of rows of each piece."""
+        """Return the schema, and the number of rows of each piece."""
         raise NotImplementedError
 
     def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
-        """Record batches of at most about `n_rows` rows."""
+        """Read record batches of at most about `n_rows` rows."""
         raise NotImplementedError
 
-    def _read_schema(self, schema: Any, keys: Keys) -> None:
+    def _read_schema(self, schema: Any, keys: Keys, n_rows: int) -> SourceInfo:
         columns = [Column(field.name, arrow_kind(field.type)) for field in schema]
-        layout = choose(columns, keys, self.name, index=saved_index(schema))
+        layout = choose(columns, keys, self.name, named=self._has_header, index=saved_index(schema))
         note_left_out(layout, self.name)
         self._columns = [columns[place].name for place in layout.matrix]
         self._is_list = columns[layout.matrix[0]].kind.endswith("list")
         self._label_column = None if layout.label is None else columns[layout.label].name
         self._id_column = None if layout.ids is None else columns[layout.ids].name
         self._ids_are_index = layout.ids_are_index
-        self._range = saved_range(schema, self.n_rows)
-        self.has_labels = self._label_column is not None
-        self.class_names, self.logits = layout.class_names, layout.logits
-        self.numbers_are_names = are_numbers(self.class_names or [""])
-        if self._is_list:  # whose labels, if they are numbers, count the list's places
-            self.class_names = self._stored_names(schema)
-        self.may_be_ranked = True
-        self.used, self.left_out = layout.used(columns), layout.left_out
-
-    def _stored_names(self, schema: Any) -> list[str] | None:
-        """Class names of a list column: a JSON list in the metadata, as in safetensors files."""
-        known = (schema.metadata or {}).get(NAMES_KEY.encode())
-        return None if known is None else [str(name) for name in json.loads(known)]
+        self._range = saved_range(schema, n_rows)
+        names = layout.class_names
+        if self._is_list:  # names are a JSON list in the metadata, as in safetensors files
+            stored = (schema.metadata or {}).get(NAMES_KEY.encode())
+            names = None if stored is None else [str(name) for name in json.loads(stored)]
+        return SourceInfo(
+            self._count_classes(schema),
+            n_rows,
+            names,
+            layout.logits,
+            self.name,
+            has_labels=layout.label is not None,
+            numbers_are_names=are_numbers(layout.class_names or [""]),
+            may_be_ranked=True,
+            used=layout.used(columns),
+            left_out=layout.left_out,
+        )
 
     def _read_ids(self) -> Array | None:
         if self._id_column is None:
@@ -154,21 +159,21 @@ class TableSource(Source):
         return self._label_column is not None and self.labels is None
 
     def _wanted(self) -> list[str]:
-        """The columns to read."""
+        """List the columns to read."""
         labels = [self._label_column] if self._label_column and self._takes_labels else []
         return [*self._columns, *labels]
 
-    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
-        """What is read at once, in blocks."""
+    def row_blocks(self) -> RawBlocks:
+        """Read the pieces, in blocks."""
         with reading(self.location, self.identity):
             for blocks in self._read():
                 yield from blocks
 
     def _read(self) -> Iterator[RawBlocks]:
-        """Lists of blocks, as they are read together."""
+        """Read blocks, as they are stored together."""
         n_elements = LIST_ELEMENTS if self._is_list else COLUMN_ELEMENTS
         n_rows = max(1, n_elements // max(1, self.n_classes))
-        first = self.first_row
+        first = self.info.first_row
         for batch in self._batches(self._pieces, self._wanted(), n_rows):
             yield self._as_blocks(batch, first)
             first += batch.num_rows
@@ -179,17 +184,10 @@ class TableSource(Source):
             matrix_from_arrow(table.column(name), self.name, first) for name in self._columns
         ]
         labels = self._labels_of(table, first) if self._takes_labels else None
-        rows = columns[0] if len(columns) == 1 else rows_of(columns)
-        blocks: RawBlocks = []
-        start = 0
-        for part in slices(rows):
-            stop = start + len(part)
-            blocks.append((part, None if labels is None else labels[start:stop]))
-            start = stop
-        return blocks
+        return slices(columns[0] if len(columns) == 1 else rows_of(columns), labels)
 
     def _labels_of(self, table: Any, first: int) -> Array:
-        """The labels; a list of one (several answers could be right) is that one."""
+        """Read the labels; a list of one (several answers could be right) is that one."""
         column = table.column(self._label_column)
         if not is_list(column.type):
             return matrix_from_arrow(column, self.name, first)
@@ -231,8 +229,8 @@ class TableSource(Source):
         return LazyArrays(stored, read)
 
     def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
-        """Runs of pieces that have so many rows together; their rows, and the first of these."""
-        first, n_rows, start = self._pieces.start, 0, self.first_row
+        """Group pieces into runs of enough rows; yield each with its length and first row."""
+        first, n_rows, start = self._pieces.start, 0, self.info.first_row
         for piece in self._pieces:
             n_rows += self._piece_rows[piece]
             if n_rows >= n_enough or piece == self._pieces[-1]:
@@ -240,17 +238,17 @@ class TableSource(Source):
                 first, n_rows, start = piece + 1, 0, start + n_rows
 
     def split(self) -> list[Source]:
-        """Runs of pieces that make a part together."""
+        """Group pieces into parts."""
         parts: list[Source] = []
         for pieces, n_rows, start in self._runs(rows_per_part(self.n_classes)):
             part = copy.copy(self)
-            part._pieces, part.n_rows, part.first_row = pieces, n_rows, start
+            part._pieces, part.info = pieces, replace(self.info, n_rows=n_rows, first_row=start)
             parts.append(part)
         return parts
 
 
 def _fields(schema: Any) -> Iterator[Any]:
-    """The columns, and the fields of structs as ``outer.inner``."""
+    """List the columns, and the fields of structs as ``outer.inner``."""
     pa = import_pyarrow()
     for field in schema:
         yield field
@@ -259,7 +257,7 @@ def _fields(schema: Any) -> Iterator[Any]:
 
 
 def _unfolded(schema: Any, keys: Keys) -> Any:
-    """A schema in which fields of structs that the keys name stand in the place of the structs."""
+    """Replace structs in a schema by those of their fields that the keys name."""
     wanted = {key for key in astuple(keys) if key is not None} - set(schema.names)
     inner = [field for field in _fields(schema) if field.name in wanted]
     outer = {field.name.partition(".")[0] for field in inner}
@@ -268,7 +266,7 @@ def _unfolded(schema: Any, keys: Keys) -> Any:
 
 
 def _picked(rows: Any, columns: list[str]) -> Any:
-    """A table or record batch with these columns, which may be fields of structs."""
+    """Select columns of a table or record batch, which may be fields of structs."""
     if set(columns) <= set(rows.schema.names):
         return rows
     import pyarrow.compute as compute
@@ -284,7 +282,7 @@ def _picked(rows: Any, columns: list[str]) -> Any:
 
 
 def _checked(rows: Any) -> Any:
-    """A table or record batch that is consistent: reading on in another one may end the process."""
+    """Validate a table or record batch: reading an inconsistent one may end the process."""
     rows.validate(full=True)
     return rows
 
@@ -318,7 +316,8 @@ class ParquetSource(TableSource):
                 table = _checked(file.read_row_groups(list(pieces), columns))
                 return self._as_blocks(_picked(table, columns), first)
 
-        yield from read_ahead(read, self._runs(rows_per_block(self.n_classes)))
+        runs = self._runs(rows_per_block(self.n_classes))
+        yield from map_on_threads(read, runs, most_threads=MOST_READERS, ahead=1)
 
     def _open(self, metadata: Any = None) -> Any:
         import pyarrow.parquet as pq
@@ -354,80 +353,206 @@ class ArrowSource(TableSource):
         return pa.PythonFile(self.location.open("rb"), mode="r")
 
 
-N_SAMPLED = 200  # lines that tell what kind a column is; only whole numbers are followed further
+N_SAMPLED = 200  # rows that tell the kind of a column; only integers are followed to the end
+CSV_BYTES = 1 << 24  # parsed at once
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_INTEGER = r"^\s*-?[0-9]{1,18}\s*$"
+_TYPES: dict[Kind, str] = {
+    "float": "double",
+    "integer": "int64",
+    "flag": "bool",
+    "text": "string",
+    "list": "double",
+    "integer list": "int64",
+    "text list": "string",
+    "other": "null",
+}
 
 
-class Scan:
-    """One pass over all lines: what the columns hold, and the values of those to `keep`.
+class TextSource(TableSource):
+    """A table in a text file, read twice: first for the number of rows and the kinds of columns.
 
-    A column of zeros is no column of whole numbers: some tools write 0 for a class that is never
-    probable.
+    Ids are text. Labels are integers if all are, in plain digits, else text.
     """
 
-    def __init__(self, keep: Iterable[int]) -> None:
-        self.kept: dict[int, list[str]] = {place: [] for place in keep}
-        self.kinds: list[Kind] = []
-        self._sample: list[list[str]] = []
+    _integer_labels: set[str]
 
-    def read(self, lines: Iterable[list[str]], width: int) -> int:
-        """The number of lines."""
-        lines = iter(lines)
-        self._sample = list(islice(lines, N_SAMPLED))
-        n_lines = 0
-        for line in self._sample:
-            self._keep(line)
-            n_lines += 1
-        columns = [[line[i] for line in self._sample if i < len(line)] for i in range(width)]
-        self.kinds = [_kind_of_column(cells) for cells in columns]
-        whole = [place for place, kind in enumerate(self.kinds) if kind == "integer"]
-        zero = {place for place in whole if all(cell.strip() == "0" for cell in columns[place])}
-        for line in lines:
-            self._keep(line)
-            n_lines += 1
-            for place in [p for p in whole if p < len(line) and not _is_whole(line[p])]:
-                whole.remove(place)
-                self.kinds[place] = "float"
-            zero -= {place for place in zero if place < len(line) and line[place].strip() != "0"}
-        for place in zero:
-            self.kinds[place] = "float"
-        return n_lines
+    def _schema(self, names: list[str], kinds: list[Kind]) -> Any:
+        pa = import_pyarrow()
+        types = [pa.type_for_alias(_TYPES[kind]) for kind in kinds]
+        return pa.schema(
+            (name, pa.list_(each) if kind.endswith("list") else each)
+            for name, kind, each in zip(names, kinds, types, strict=True)
+        )
 
-    def _keep(self, line: list[str]) -> None:
-        for place, values in self.kept.items():
-            values.append(line[place].strip() if place < len(line) else "")
+    def _labels(self, texts: Any) -> Any:
+        import pyarrow.compute as compute
 
-    def list_length(self, place: int) -> int:
-        """How many numbers the first list of a column has."""
-        return len(list_cells(self._sample[0][place])) if self._sample else 0
+        if self._label_column not in self._integer_labels:
+            return texts
+        return compute.utf8_trim_whitespace(texts).cast("int64")
 
 
-def _kind_of_column(cells: list[str]) -> Kind:
+class CsvSource(TextSource):
+    """CSV or TSV; a first line with anything but numbers in it names the columns."""
+
+    def _describe(self) -> tuple[Any, list[int]]:
+        import pyarrow.compute as compute
+
+        self._names, self._has_header = _csv_names(self.location)
+        if not self._names:
+            raise InputError(f"{self.name} must have at least 2 classes (columns). Got 0.")
+        kinds: list[Kind] = ["float"] * len(self._names)
+        ids = [i for i, name in enumerate(self._names) if name in (*ID_KEYS, self._keys.ids)]
+        integers: list[int] = []
+        zeros: set[int] = set()
+        n_rows = 0
+        for batch in _csv_batches(self.location, len(self._names), self._has_header):
+            if n_rows == 0:
+                samples = [column.slice(0, N_SAMPLED).to_pylist() for column in batch.columns]
+                kinds = [_kind_of_cells(cells) for cells in samples]
+                integers = [i for i, kind in enumerate(kinds) if kind == "integer"]
+                zeros = set(integers)
+            n_rows += batch.num_rows
+            for i in list(integers):
+                if not compute.all(compute.match_substring_regex(batch[i], _INTEGER)).as_py():
+                    integers.remove(i)
+                    kinds[i] = "float"
+                if {cell.strip() for cell in batch[i].unique().to_pylist()} != {"0"}:
+                    zeros.discard(i)
+            for i in ids:  # which may be numbers and text
+                if not all(map(_is_number, batch[i].to_pylist())):
+                    kinds[i] = "text"
+        self._integer_labels = {self._names[i] for i in integers}
+        for i in zeros:  # some tools write 0 for a class that is never probable
+            kinds[i] = "float"
+        return self._schema(self._names, kinds), [n_rows]
+
+    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        places, first = [self._names.index(name) for name in columns], 0
+        for batch in _csv_batches(self.location, len(self._names), self._has_header):
+            found = [self._converted(batch[i], self._names[i], first) for i in places]
+            yield import_pyarrow().RecordBatch.from_arrays(found, names=columns)
+            first += batch.num_rows
+
+    def _converted(self, cells: Any, name: str, first: int) -> Any:
+        import pyarrow.compute as compute
+
+        pa = import_pyarrow()
+        cells = compute.utf8_trim_whitespace(cells)
+        if name == self._label_column:
+            return self._labels(cells)
+        if name == self._id_column:
+            return cells
+        try:
+            if not self._is_list:
+                return cells.cast("double")
+        except pa.ArrowInvalid:
+            pass
+        numbers = []
+        for row, cell in enumerate(cells.to_pylist(), first):
+            inside = _list_cells(cell) if self._is_list else [cell]
+            bad = next((each for each in inside if not _is_number(each)), None)
+            if bad is not None:
+                raise InputError(
+                    f"{name!r} of {self.name} must hold numbers. Got {bad!r} in row {row}."
+                )
+            found = [float(each) for each in inside]
+            numbers.append(found if self._is_list else found[0])
+        return pa.array(numbers)
+
+    @classmethod
+    def columns_of(cls, location: Location) -> LazyArrays:
+        """Give the columns by name, as text; an only column has no name."""
+        names, has_header = _csv_names(location, always=True)
+        if len(names) == 1 and names[0] not in (*LABEL_KEYS, *ID_KEYS):
+            names, has_header = [ONLY_ARRAY], False
+        batches = list(_csv_batches(location, len(names), has_header)) if names else []
+
+        def read(name: str) -> Array:
+            cells = chain(*(batch[names.index(name)].to_pylist() for batch in batches))
+            return np.array([cell.strip() for cell in cells], dtype=str)
+
+        return LazyArrays(names, read)
+
+
+def _csv_names(location: Location, *, always: bool = False) -> tuple[list[str], bool]:
+    """Return the names of the columns, and whether the first line has them, as it may `always`."""
+    with location.open("rb") as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        lines = csv.reader(text, delimiter=_DELIMITERS[location.suffix.lower()], strict=True)
+        first = [name.strip() for name in next(filter(None, lines), [])]
+    # 0, 1, 2, ... are names of columns as pandas gives them, not probabilities.
+    if always or not all(map(_is_number, first)) or (len(first) > 2 and count_up(first)):
+        return first, True
+    return [f"column {place}" for place in range(len(first))], False
+
+
+def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
+    """Read record batches of text; their columns are named by position."""
+    pa = import_pyarrow()
+    import pyarrow.csv as arrow_csv
+
+    wrong: list[Any] = []
+
+    def reject(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    names = [str(place) for place in range(width)]
+    delimiter = _DELIMITERS[location.suffix.lower()]
+    with location.open("rb") as file:
+        longest = max(len(file.readline()) for _ in range(3))  # a row must fit into a block
+        file.seek(0)
+        read_options = arrow_csv.ReadOptions(
+            use_threads=False,  # so that a wrong row has a number
+            block_size=max(CSV_BYTES, 4 * longest),
+            column_names=names,
+            skip_rows_after_names=int(has_header),
+        )
+        parse_options = arrow_csv.ParseOptions(
+            delimiter=delimiter,
+            newlines_in_values=True,
+            invalid_row_handler=reject,
+        )
+        types = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        try:
+            yield from arrow_csv.open_csv(file, read_options, parse_options, types)
+        except pa.ArrowInvalid:
+            if not wrong:
+                raise
+            raise InputError(
+                f"Every row of '{location}' must have {width} columns. Got "
+                f"{wrong[0].actual_columns} in row {wrong[0].number - 1 - has_header}; text with "
+                f"a {'tab' if delimiter == chr(9) else 'comma'} in it needs quotes."
+            ) from None
+
+
+def _kind_of_cells(cells: list[str]) -> Kind:
     filled = [cell.strip() for cell in cells if cell.strip()]
-    if not filled or any(is_number(cell) for cell in filled):
-        return "integer" if filled and all(map(_is_whole, cells)) else "float"
+    if not filled or any(map(_is_number, filled)):
+        return "integer" if filled and all(map(_is_integer, cells)) else "float"
     if all(cell.startswith("[") for cell in filled):
-        inside = list_cells(filled[0])
-        if not all(map(is_number, inside)):
+        inside = _list_cells(filled[0])
+        if not all(map(_is_number, inside)):
             return "text list"
-        return "integer list" if all(map(_is_whole, inside)) else "list"
+        return "integer list" if all(map(_is_integer, inside)) else "list"
     return "flag" if {cell.lower() for cell in filled} <= {"true", "false"} else "text"
 
 
-def list_cells(cell: str) -> list[str]:
-    """The items of a list as Python, NumPy or JSON print it."""
+def _list_cells(cell: str) -> list[str]:
+    """Split a list as Python, NumPy or JSON print it."""
     return cell.strip().strip("[]").replace(",", " ").split()
 
 
 def column_from_text(values: list[str]) -> Array:
-    """Whole numbers if all are, in plain digits, else the texts."""
-    if all(map(_is_whole, values)):
-        with suppress(ValueError, OverflowError):  # of more digits than 64 bits hold
-            return np.array([int(value) for value in values], dtype=np.int64)
+    """Return integers if all are, in plain digits, else the texts."""
+    if all(map(_is_integer, values)):
+        return np.array([int(value) for value in values], dtype=np.int64)
     return to_numpy(values)
 
 
-def is_number(cell: str) -> bool:
-    """Whether a text is a number."""
+def _is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
@@ -435,281 +560,118 @@ def is_number(cell: str) -> bool:
     return True
 
 
-def _is_whole(cell: str) -> bool:
-    digits = cell.strip().removeprefix("-")
-    return digits.isascii() and digits.isdecimal()
+def _is_integer(cell: str) -> bool:
+    return re.match(_INTEGER, cell) is not None
 
-
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-
-
-class TextSource(Source):
-    """Lines of numbers; a first line with anything else in it names the columns.
-
-    The file is read twice: first the labels, the kinds of columns and the number of rows, then the
-    numbers.
-    """
-
-    may_be_ranked = True
-
-    def __init__(self, location: Location, keys: Keys = USUAL) -> None:
-        self.location, self.name = location, f"'{location}'"
-        with reading(location) as self.identity:
-            lines = _lines(location)
-            first = next(lines, [])
-            self._has_header = not _are_numbers(first) or _count_up(first)
-            self._width = len(first)
-            if not first:
-                raise InputError(f"{self.name} must have at least 2 classes (columns). Got 0.")
-            names = [f"column {place}" for place in range(self._width)]
-            names = [name.strip() for name in first] if self._has_header else names
-            rest = lines if self._has_header or not first else chain([first], lines)
-            known = {*LABEL_KEYS, *ID_KEYS, keys.labels, keys.ids}
-            scan = Scan([place for place, name in enumerate(names) if name in known])
-            self.n_rows = scan.read(rest, self._width)
-            for place in scan.kept:  # ids may be numbers and text
-                is_id = names[place] in (*ID_KEYS, keys.ids)
-                if is_id and not all(map(is_number, scan.kept[place])):
-                    scan.kinds[place] = "text"
-        columns = [Column(*pair) for pair in zip(names, scan.kinds, strict=True)]
-        layout = choose(columns, keys, self.name, named=self._has_header)
-        note_left_out(layout, self.name)
-        self._columns, self._names = layout.matrix, names
-        self._is_list = columns[layout.matrix[0]].kind.endswith("list")
-        self.n_classes = scan.list_length(layout.matrix[0]) if self._is_list else len(self._columns)
-        if self.n_classes < 2:
-            raise InputError(
-                f"{self.name} must have at least 2 classes (columns). Got {self.n_classes}."
-            )
-        self.class_names, self.logits = layout.class_names, layout.logits
-        self.numbers_are_names = are_numbers(self.class_names or [""])
-        self.used, self.left_out = layout.used(columns), layout.left_out
-        if layout.ids is not None:
-            self._ids = to_numpy(list(scan.kept[layout.ids]))
-        if layout.label is not None:
-            self.attach_labels(column_from_text(scan.kept[layout.label]))
-
-    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
-        """As many lines as make a block."""
-        step = rows_per_block(self.n_classes)
-        with reading(self.location, self.identity):
-            lines = _lines(self.location)
-            if self._has_header:
-                next(lines, None)
-            start = 0
-            while block := list(islice(lines, step)):
-                yield self._numbers(block, start), None
-                start += step
-
-    def split(self) -> list[Source]:
-        """The whole file: where a line begins is not known."""
-        return [copy.copy(self)]
-
-    def _numbers(self, lines: list[list[str]], start: int) -> Array:
-        for row, line in enumerate(lines, start):
-            if len(line) != self._width:
-                raise InputError(
-                    f"Every line of {self.name} must have {self._width} columns. "
-                    f"Got {len(line)} in row {row}."
-                )
-        cells = [[line[i] for i in self._columns] for line in lines]
-        if self._is_list:
-            cells = [list_cells(line[0]) for line in cells]
-            short = next((r for r, line in enumerate(cells) if len(line) != self.n_classes), None)
-            if short is not None:
-                raise InputError(
-                    f"Every row of {self.name} must have {self.n_classes} classes. "
-                    f"Got {len(cells[short])} in row {start + short}."
-                )
-        try:
-            return np.array(cells, dtype=np.float64)
-        except ValueError:
-            pass
-        row, place, cell = next(
-            (row, place, cell)
-            for row, line in enumerate(cells, start)
-            for place, cell in enumerate(line)
-            if not is_number(cell)
-        )
-        column = self._names[self._columns[0 if self._is_list else place]]
-        raise InputError(
-            f"Every column of {self.name} but 'labels' and 'id' must hold numbers, one per class. "
-            f"Got {cell!r} in row {row}, {column!r}."
-        )
-
-
-def text_columns(location: Location) -> LazyArrays:
-    """Give the columns of CSV or TSV by name, as text; an only column, or lines, have no name."""
-    if location.suffix.lower() not in _DELIMITERS:
-        with location.open("rb") as file:
-            lines = file.read().decode("utf-8-sig").split("\n")
-        return LazyArrays(
-            [ONLY_ARRAY],
-            lambda _: np.array([line.strip() for line in lines if line.strip()], dtype=str),
-        )
-    table = list(_lines(location)) or [[]]
-    first = [name.strip() for name in table[0]]
-    if len(first) == 1 and first[0] not in (*LABEL_KEYS, *ID_KEYS):
-        return LazyArrays([ONLY_ARRAY], lambda _: _column(location, first, table, 0))
-    return LazyArrays(first, lambda name: _column(location, first, table[1:], first.index(name)))
-
-
-def _column(location: Location, first: list[str], values: list[list[str]], at: int) -> Array:
-    """Return the cells of one column; every line must have as many cells as the first."""
-    long = next((row for row, line in enumerate(values) if len(line) > len(first)), None)
-    if long is not None:
-        raise InputError(
-            f"Every row of '{location}' must have {len(first)} value{'s'[: len(first) - 1]}. "
-            f"Got {len(values[long])} in row {long}; text with a "
-            f"{'tab' if location.suffix.lower() == '.tsv' else 'comma'} in it needs quotes."
-        )
-    short = next((row for row, line in enumerate(values) if len(line) <= at), None)
-    if short is not None:
-        raise InputError(f"Every row of '{location}' must have a value. Got none in row {short}.")
-    return np.array([line[at].strip() for line in values], dtype=str)
-
-
-def _lines(location: Location) -> Iterator[list[str]]:
-    """The cells of each line that is not empty."""
-    delimiter = _DELIMITERS[location.suffix.lower()]
-    with location.open("rb") as file:
-        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        yield from (line for line in csv.reader(text, delimiter=delimiter, strict=True) if line)
-
-
-def _are_numbers(cells: list[Any]) -> bool:
-    return all(is_number(cell) for cell in cells)
-
-
-def _count_up(cells: list[str]) -> bool:
-    """Whether they are 0, 1, 2, ...: names of columns as pandas gives them, not probabilities."""
-    return len(cells) > 2 and count_up(cell.strip() for cell in cells)
-
-
-N_SAMPLED_RECORDS = 100  # objects that tell what the fields hold
 
 Record = dict[str, Any]
-Reader = Callable[[Any, Record], Any]  # of a field, and the object it is in
 
 
-class JsonLinesSource(Source):
+class JsonLinesSource(TextSource):
     """Objects, one per line; fields of objects inside them are called ``outer.inner``.
 
-    The file is read twice: first the labels and the number of rows, then the numbers.
+    They are parsed by Python: pyarrow rejects fields of mixed types, such as those of lm-eval.
     """
 
-    may_be_ranked = True
-    _fields: list[str]
-    _read: Reader | None
+    _responses: str | None = None
 
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
-        self.location, self.name = location, f"'{location}'"
-        with reading(location) as self.identity:
-            sample = list(islice(_records(location), N_SAMPLED_RECORDS))
-            if not sample:
-                raise InputError(f"There must be at least one row. Got none in {self.name}.")
-            label, ids, read_label = self._find_fields(sample, keys)
-            self.n_classes = len(self._values(sample[0], 0))
-            if self.n_classes < 2:
-                raise InputError(f"{self.name} must have at least 2 classes. Got {self.n_classes}.")
-            labels: list[str] = []
-            found_ids: list[str] = []
-            self.n_rows = 0
-            known = {name for each in sample for name, value in each.items() if value is not None}
-            for row, record in enumerate(_records(location)):
-                self.n_rows += 1
-                late = record.keys() - known if self._read is None else ()
-                for name in late:  # perhaps of a class that the first rows lack
-                    is_class = fnmatchcase(name, keys.probabilities or "*")
-                    if is_class and are_json_numbers([record[name]]):
-                        self._get(sample[0], name, 0)
-                if label is not None:
-                    labels.append(read_label(self._get(record, label, row), record))
-                if ids is not None:
-                    found_ids.append(_plain(self._get(record, ids, row), record))
-        if ids is not None:
-            self._ids = to_numpy(found_ids)
-        if label is not None:
-            self.attach_labels(column_from_text(labels))
+        super().__init__(location, keys)
+        if self._late and not self._is_list:
+            raise self._missing(self._late[0], 0)
+        if self._responses is not None:
+            self.set_info(logits=True)
 
-    def _find_fields(
-        self, sample: list[Record], keys: Keys
-    ) -> tuple[str | None, str | None, Reader]:
-        """Learn where the numbers are; the fields of labels and ids, and how labels are read."""
-        first = sample[0]
-        responses = next((field for field in evaluation_logs.RESPONSES if field in first), None)
-        if responses is not None and keys.probabilities is None:
-            self._fields, self._read, self.logits = (
-                [responses],
-                evaluation_logs.log_likelihoods,
-                True,
-            )
-            label = found_key(
-                first, keys.labels, (evaluation_logs.LABELS,), self.name, "labels_key"
-            )
-            ids = found_key(first, keys.ids, (evaluation_logs.IDS,), self.name, "ids_key")
-            uses = {"numbers": responses, "labels": label, "ids": ids}
-            self.used = {use: field for use, field in uses.items() if field is not None}
-            return label, ids, evaluation_logs.right_choice
+    def _describe(self) -> tuple[Any, list[int]]:
+        first = next(_records(self.location), None)
+        if first is None:
+            raise InputError(f"There must be at least one row. Got none in {self.name}.")
+        responses = next((key for key in evaluation_logs.RESPONSES if key in first), None)
+        if responses is not None and self._keys.probabilities is None:
+            given, usual = self._keys, evaluation_logs
+            labels = found_key(first, given.labels, (usual.LABELS,), self.name, "labels_key")
+            ids = found_key(first, given.ids, (usual.IDS,), self.name, "ids_key")
+            self._keys, self._responses = Keys(responses, labels, ids), responses
+        records = self._records()
+        sample = list(islice(records, N_SAMPLED))
         names = list(dict.fromkeys(name for record in sample for name in record))
-        columns = [Column(name, _kind([r.get(name) for r in sample], name)) for name in names]
-        layout = choose(columns, layout_keys(names, keys), self.name)
-        note_left_out(layout, self.name)
-        self._fields = [columns[place].name for place in layout.matrix]
-        is_list = columns[layout.matrix[0]].kind.endswith("list")
-        self._read = _whole if is_list else None
-        self.class_names = layout.class_names
-        self.logits = layout.logits
-        self.numbers_are_names = are_numbers(self.class_names or [""])
-        self.used, self.left_out = layout.used(columns), layout.left_out
-        label_name = None if layout.label is None else columns[layout.label].name
-        ids_name = None if layout.ids is None else columns[layout.ids].name
-        return label_name, ids_name, _plain
+        known = {name for each in sample for name, value in each.items() if value is not None}
+        self._late: list[str] = []  # numbers under names that the first rows lack
+        labels_too = (self._keys.labels, LIGHTEVAL.labels, FLAT_LIGHTEVAL.labels)
+        self._integer_labels = {name for name in names if name in (*LABEL_KEYS, *labels_too)}
+        n_rows = 0
+        for record in chain(sample, records):
+            n_rows += 1
+            self._integer_labels -= {
+                name
+                for name in self._integer_labels
+                if not _is_integer(_as_text(record.get(name, "")))
+            }
+            self._late += [
+                name
+                for name in record.keys() - known
+                if fnmatchcase(name, self._keys.probabilities or "*")
+                and are_json_numbers([record[name]])
+            ]
+        kinds = [_kind([record.get(name) for record in sample], name) for name in names]
+        return self._schema(names, kinds), [n_rows]
 
-    def _get(self, record: Record, field: str, row: int) -> Any:
-        value = record.get(field)
-        if value is None:
-            raise InputError(
-                f"Every row of {self.name} must have {field!r}. Got none in row {row}."
-            )
-        return value
+    def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
+        pa, records, first = import_pyarrow(), self._records(), 0
+        n_rows = min(n_rows, max(1, LIST_ELEMENTS // len(columns)))
+        wanted = ([record.get(name) for name in columns] for record in records)
+        while block := list(islice(wanted, n_rows)):
+            values = zip(columns, zip(*block, strict=True), strict=True)
+            found = [self._converted(each, name, first) for name, each in values]
+            yield pa.RecordBatch.from_arrays(found, names=columns)
+            first += len(block)
 
-    def _values(self, record: Record, row: int) -> list[float]:
-        values = [self._get(record, field, row) for field in self._fields]
-        try:
-            found = values if self._read is None else self._read(values[0], record)
-            if are_json_numbers(found):
-                return found
-        except (TypeError, ValueError):  # of what is no list of responses
-            found = values
-        bad_ones = ((i, value) for i, value in enumerate(found) if not are_json_numbers([value]))
-        place, bad = next(bad_ones, (0, values[0]))
-        field = self._fields[place if self._read is None else 0]
-        raise InputError(
-            f"{field!r} of {self.name} must hold numbers, one per class. "
-            f"Got {str(bad)[:40]!r} in row {row}."
+    def _converted(self, values: tuple[Any, ...], name: str, first: int) -> Any:
+        pa = import_pyarrow()
+        if None in values:
+            raise self._missing(name, first + values.index(None))
+        if name == self._label_column:
+            return self._labels(pa.array(map(_as_text, values), pa.string()))
+        if name == self._id_column:
+            return pa.array(map(_as_text, values), pa.string())
+        if not self._is_list:
+            if not are_json_numbers(values):
+                row = next(i for i, each in enumerate(values) if not are_json_numbers([each]))
+                raise self._no_numbers(name, values[row], first + row)
+            return pa.array(values, pa.float64())
+        for row, value in enumerate(values, first):
+            if not isinstance(value, list) or not are_json_numbers(value):
+                inside = value if isinstance(value, list) else [value]
+                bad = next(each for each in inside if not are_json_numbers([each]))
+                raise self._no_numbers(name, bad, row)
+        return pa.array(values, pa.list_(pa.float64()))
+
+    def _records(self) -> Iterator[Record]:
+        """Read the objects; of samples of lm-eval only the numbers, the label and the id."""
+        for row, record in enumerate(_records(self.location)):
+            if self._responses is None:
+                yield record
+                continue
+            wanted = {key: record.get(key) for key in astuple(self._keys) if key is not None}
+            responses, label = wanted[self._responses], wanted.get(self._keys.labels or "")
+            if responses is not None:
+                try:
+                    numbers = evaluation_logs.log_likelihoods(responses, record)
+                except (TypeError, ValueError):
+                    raise self._no_numbers(self._responses, responses, row) from None
+                wanted[self._responses] = numbers
+            if self._keys.labels is not None and label is not None:
+                wanted[self._keys.labels] = evaluation_logs.right_choice(label, record)
+            yield wanted
+
+    def _missing(self, name: str, row: int) -> InputError:
+        return InputError(f"Every row of {self.name} must have {name!r}. Got none in row {row}.")
+
+    def _no_numbers(self, name: str, found: Any, row: int) -> InputError:
+        return InputError(
+            f"{name!r} of {self.name} must hold numbers, one per class. "
+            f"Got {str(found)[:40]!r} in row {row}."
         )
-
-    def row_blocks(self) -> Iterator[tuple[Array, Array | None]]:
-        """As many lines as make a block."""
-        step = rows_per_block(self.n_classes)
-        start = 0
-        with reading(self.location, self.identity):
-            records = _records(self.location)
-            while block := list(islice(records, step)):
-                rows = [self._values(record, row) for row, record in enumerate(block, start)]
-                for row, values in enumerate(rows, start):
-                    if len(values) != self.n_classes:
-                        raise InputError(
-                            f"Every row of {self.name} must have the same number of classes. "
-                            f"Got {self.n_classes} in row 0 and {len(values)} in row {row}."
-                        )
-                yield np.array(rows, dtype=np.float64), None
-                start += step
-
-    def split(self) -> list[Source]:
-        """The whole file: where a line begins is not known."""
-        return [copy.copy(self)]
 
     @classmethod
     def columns_of(cls, location: Location) -> LazyArrays:
@@ -717,7 +679,7 @@ class JsonLinesSource(Source):
         records = list(_records(location))
 
         def read(field: str) -> Array:
-            return to_numpy([_plain(record.get(field, ""), record) for record in records])
+            return to_numpy([_as_text(record.get(field, "")) for record in records])
 
         return LazyArrays(records[0] if records else (), read)
 
@@ -742,15 +704,9 @@ def _flat(record: Record, before: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{before}{name}", value
 
 
-def _whole(values: Any, _: Record) -> list[Any]:
-    return values if isinstance(values, list) else [values]
-
-
-def _plain(value: Any, _: Record) -> str:
-    """A label or id as text; a list of one (several answers may be right) as that one."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return str(value)
+def _as_text(value: Any) -> str:
+    """Return a label or id as text; a list of one (several answers may be right) as that one."""
+    return str(value[0] if isinstance(value, list) and len(value) == 1 else value)
 
 
 def _kind(values: list[Any], name: str = "") -> Kind:

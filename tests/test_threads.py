@@ -1,11 +1,15 @@
 """Pieces read ahead come in their order, few at a time, and errors come where they belong."""
 
 import threading
+from functools import partial
 
 import pytest
 
 from evencover import InputError
-from evencover.data.formats.tables import MOST_READERS, read_ahead
+from evencover.threads import map_on_threads
+
+MOST_READERS = 4
+read_ahead = partial(map_on_threads, most_threads=MOST_READERS, ahead=1)
 
 
 @pytest.fixture(params=[1, 2, 9])
