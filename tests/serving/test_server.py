@@ -189,33 +189,6 @@ def test_slow_and_silent_clients_do_not_stop_it(data, start):
     assert server.is_up()
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/se", b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: "])
-def test_connections_that_bring_no_request_keep_nobody_out(start, sent):
-    """As many as there may be, all of them kept open; closed connections make room again."""
-    server = start("--timeout", "1", "--max-requests", "10")
-    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(10)]
-    for each in idle:
-        each.sendall(sent)
-    for each in idle:
-        assert each.recv(100) == b""  # the server closed it
-        each.close()
-    assert server.is_up()
-
-
-def test_connections_are_kept_for_the_next_request_but_not_for_half_of_one(start):
-    server = start("--timeout", "1")
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
-    for _ in range(4):
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        assert (answer.status, bool(answer.read())) == (200, True)
-        kept = connection.sock
-        time.sleep(0.4)
-    kept.sendall(b"GET /heal")
-    assert kept.recv(1000) == b""
-    connection.close()
-
-
 @pytest.mark.parametrize(
     "content",
     [

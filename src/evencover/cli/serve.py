@@ -60,11 +60,11 @@ def run(
     max_rows
         The most rows in a request.
     timeout
-        Seconds in which the head of a request must arrive, and its body.
+        Seconds in which the body of a request must arrive.
     max_requests
         How many requests may be under way at once; others are told to try again (503).
     """
-    from evencover.serving.http import Limits, Service, make_app, require_extra, with_patience
+    from evencover.serving.http import Limits, Service, make_app, require_extra
 
     require_extra()
     import uvicorn
@@ -85,7 +85,6 @@ def run(
             app,
             host=host,
             port=port,
-            http=with_patience(timeout),
             log_level="warning",
             access_log=False,
             limit_concurrency=max_requests,
