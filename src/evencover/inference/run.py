@@ -317,12 +317,10 @@ class _Run(NamedTuple):
 
     def _cut(self, parts: Sequence[Part], n_done: int) -> Iterator[tuple[Part, list[Example]]]:
         """Yield the examples of each batch, but for the first `n_done` of the first part."""
-        at = -1
-        stream: Iterator[Example] = iter(())
+        stream, at = self.inputs.examples(), 0
         for part in parts:
             first, n_done = part.start + n_done, 0
-            if first != at:
-                stream = self.inputs.examples(first)
+            stream = islice(stream, first - at, None)
             for start in range(first, part.stop, self.batch_size):
                 n_wanted = min(self.batch_size, part.stop - start)
                 examples = list(islice(stream, n_wanted))
