@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from evencover.cli.console import note, print_table, print_text
-from evencover.cli.options import READ, Input, Json, Switch, print_json, refuse_swapped
+from evencover.cli.options import (
+    READ,
+    FalseAlarm,
+    Input,
+    Json,
+    ModelFile,
+    Switch,
+    Tolerance,
+    load_model,
+    print_json,
+)
 from evencover.data.location import as_location
 from evencover.errors import InputError
 from evencover.output.atomic import only_writer_of, refuse_existing
@@ -24,15 +34,15 @@ States = Annotated[list[Path] | None, Parameter(name="--merge", negative="", con
 
 
 def run(
-    model: Path,
+    model: ModelFile,
     data: str | None = None,
     /,
     *,
     state: Path,
     merge: States = None,
     reference: str | None = None,
-    false_alarm: float | None = None,
-    tolerance: float | None = None,
+    false_alarm: FalseAlarm = None,
+    tolerance: Tolerance = None,
     period: str | None = None,
     again: Switch = False,
     top: int = 20,
@@ -45,8 +55,6 @@ def run(
 
     Parameters
     ----------
-    model
-        Written by calibrate.
     data
         Rows with labels are counted as covered or not; rows without only for drift. Without data
         the state is shown as it is. Where --labels joins by id, rows without a label yet are left
@@ -57,10 +65,6 @@ def run(
         States of other services with the same model, which are added to this one, each once.
     reference
         Rows that drift is measured from, such as the calibration rows; needed once.
-    false_alarm
-        Level of each question; 0.05 in a new state.
-    tolerance
-        How far below 1 - alpha the coverage of a class may be; 0.02 in a new state.
     period
         What to call the time of these rows, for the history; today's date (UTC) by default.
     again
@@ -71,17 +75,12 @@ def run(
         Where to write a page (.html): coverage over time, classes in alarm, when it began.
     quiet_alarms
         Exit with code 0 even if there are alarms.
-    as_json
-        Print everything as JSON.
     """
     from evencover.monitoring import CoverageMonitor, summary
-    from evencover.persistence import load
 
     if report is not None:
         refuse_existing(report, force=True)
-    if data is not None:
-        refuse_swapped(model, data)
-    predictor = load(model)
+    predictor = load_model(model, data)
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     levels = {name: value for name, value in asked.items() if value is not None}
     only_shown = data is None and reference is None and not merge and state.exists()

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from evencover.cli.console import note
-from evencover.cli.options import Switch
+from evencover.cli.options import FalseAlarm, ModelFile, Switch, Tolerance
 from evencover.errors import InputError
 from evencover.output.atomic import only_writer_of, refuse_existing
 
@@ -16,7 +16,7 @@ TOKEN = "EVENCOVER_TOKEN"
 
 
 def run(
-    model: Path,
+    model: ModelFile,
     /,
     *,
     host: str = "127.0.0.1",
@@ -24,8 +24,8 @@ def run(
     state: Path | None = None,
     token_file: Path | None = None,
     watch: Switch = False,
-    false_alarm: float | None = None,
-    tolerance: float | None = None,
+    false_alarm: FalseAlarm = None,
+    tolerance: Tolerance = None,
     max_body: int = 16 * 2**20,
     max_rows: int = 10_000,
     timeout: float = 10.0,
@@ -38,8 +38,6 @@ def run(
 
     Parameters
     ----------
-    model
-        Written by calibrate.
     host
         The address to listen at; by default this machine only.
     port
@@ -51,10 +49,6 @@ def run(
         EVENCOVER_TOKEN. Without a token no labels are taken.
     watch
         Pick up a new model when the file changes, without dropping a request.
-    false_alarm
-        Level of each question of the monitor; 0.05 in a new state.
-    tolerance
-        How far below 1 - alpha the coverage of a class may be; 0.02 in a new state.
     max_body
         The largest body of a request, in bytes.
     max_rows
