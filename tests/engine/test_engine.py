@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evencover import InputError
-from evencover.engine.blocks import map_blocks, n_threads, one_of_many
+from evencover.engine.blocks import map_blocks, n_threads, single_threaded
 
 THREADS = [1, 2, 4]
 
@@ -123,7 +123,7 @@ def test_threads_are_the_cores_this_process_may_use(monkeypatch):
 
 def test_a_task_among_others_starts_no_threads(monkeypatch):
     monkeypatch.setenv("EVENCOVER_THREADS", "3")
-    with one_of_many():
+    with single_threaded():
         assert n_threads() == 1
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(n_threads).result() == 3  # it is this thread that is busy
@@ -133,5 +133,5 @@ def test_a_task_among_others_starts_no_threads(monkeypatch):
 @pytest.mark.parametrize("wish", ["0", "-1", "two", "", "1.5", " 2", "²"])
 def test_a_bad_number_of_threads_is_refused(monkeypatch, wish):
     monkeypatch.setenv("EVENCOVER_THREADS", wish)
-    with pytest.raises(InputError, match="EVENCOVER_THREADS must be a whole number of at least 1"):
+    with pytest.raises(InputError, match="EVENCOVER_THREADS"):
         n_threads()

@@ -95,7 +95,7 @@ def test_what_is_sent_to_workers_can_be_sent(predictor, data):
     ("options", "words"),
     [
         ({"order": "probabilty"}, "did you mean 'probability'"),
-        ({"top": 0}, "'top' parameter of predict must be a whole number of at least 1"),
+        ({"top": 0}, "'top' parameter of predict"),
         ({"top": 1.5}, "'top' parameter"),
         ({"with_probabilities": "yes"}, "must be True or False"),
     ],

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from evencover.errors import InputError, one_line
-from evencover.threads import in_order
+from evencover.threads import map_ordered
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,7 +61,7 @@ def results_in_order(
     """Yield ``function(item)`` in the order of the items; only a few per worker are under way."""
     with deaths_in_a_sentence():
         submit, fetch = workers.submitter(function), workers.results
-        yield from in_order(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
+        yield from map_ordered(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
 
 
 @contextmanager
