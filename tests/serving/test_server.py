@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException
 
 import numpy as np
 import pytest
-from cli.running import environment
+from cli.running import command, environment
 from depth import size
 
 from evencover import ClasswisePredictor, CoverageMonitor, StandardPredictor, save
@@ -42,9 +42,8 @@ class Server:
 
     def __init__(self, folder, *options):
         self.folder = folder
-        command = [sys.executable, "-m", "evencover", "serve", "model.safetensors", "--port", "0"]
         self.process = subprocess.Popen(
-            [*command, "--state", "watch.json", *options],
+            command("serve", "model.safetensors", "--port", 0, "--state", "watch.json", *options),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -229,9 +228,8 @@ def test_eight_connections_get_no_error(data, start):
 
 
 def evencover(folder, *arguments):
-    command = [sys.executable, "-m", "evencover", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env=environment(), check=False
+        command(*arguments), capture_output=True, text=True, cwd=folder, env=environment()
     )
 
 
@@ -268,10 +266,7 @@ def test_states_of_services_merge_once(folder, data, start):
 def test_a_port_that_is_taken_is_one_sentence(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "evencover", "serve", "model.safetensors", "--port", port]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, env=environment(), check=False
-        )
+        done = evencover(folder, "serve", "model.safetensors", "--port", port)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "Cannot listen at 127.0.0.1" in line
