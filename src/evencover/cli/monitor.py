@@ -1,4 +1,4 @@
-"""``evencover monitor``: watch the coverage of every class while labels come in."""
+"""``evencover monitor``: track per-class coverage as labels come in."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(
     as_json: Json = False,
     read: Input = READ,
 ) -> None:
-    """Count new rows, and say which classes are likely covered too little; exit code 3 if any is.
+    """Track per-class coverage; exit with code 3 on an alarm.
 
     Parameters
     ----------
@@ -84,15 +84,22 @@ def run(
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     levels = {name: value for name, value in asked.items() if value is not None}
     only_shown = data is None and reference is None and not merge and state.exists()
-    path = refuse_existing(state, force=True)
-    with nullcontext() if only_shown else only_writer_of(path):  # or counts of one would be lost
+    lock = only_writer_of(refuse_existing(state, force=True))
+    with nullcontext() if only_shown else lock:  # or counts of one would be lost
         monitor = CoverageMonitor.open(state, predictor, **levels)
         if data is not None:
             _count(monitor, data, read, period=period, once=not again)
         if reference is not None:
             _measure_from(monitor, reference, read)
-        for other in merge or ():
-            monitor += _not_merged_yet(type(monitor).load(other, predictor), other, monitor)
+        for path in merge or ():
+            other = CoverageMonitor.load(path, predictor)
+            if other.counts.inputs & monitor.counts.inputs:
+                raise InputError(
+                    f"'{path}' holds rows that have been counted before, perhaps by an earlier "
+                    "merge; evidence counted twice gives false alarms. Merge all states into a new "
+                    "--state."
+                )
+            monitor += other
         if report is not None:  # before the state: rows that it has counted are refused next time
             from evencover.report.page import write_watch_page
 
@@ -135,17 +142,6 @@ def _count_joined(
         groups = None if groups is None else groups[joined.is_kept]
         monitor.update(joined, groups=groups, period=period)
         monitor.counts.add_ids(joined.keys)
-
-
-def _not_merged_yet(
-    other: CoverageMonitor, path: Path, monitor: CoverageMonitor
-) -> CoverageMonitor:
-    if other.counts.inputs & monitor.counts.inputs:
-        raise InputError(
-            f"'{path}' holds rows that have been counted before, perhaps by an earlier merge; "
-            "evidence counted twice gives false alarms. Merge all states into a new --state."
-        )
-    return other
 
 
 def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None:

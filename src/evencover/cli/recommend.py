@@ -1,4 +1,4 @@
-"""``evencover recommend``: say which method suits the labels."""
+"""``evencover recommend``: recommend a method for the labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(
     as_json: Json = False,
     read: Input = READ,
 ) -> None:
-    """Say which method suits these labels, why, what to expect, and what would change it.
+    """Recommend a method for these labels, with reasons, expected results and alternatives.
 
     Parameters
     ----------

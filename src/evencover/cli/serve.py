@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 from evencover.cli.console import note
@@ -67,7 +67,9 @@ def run(
         raise InputError("Limits must be above 0, and the port from 0 to 65535.")
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     options = {name: value for name, value in asked.items() if value is not None}
-    with _held(state):
+    # Nobody else may write to the state while the service counts.
+    lock = nullcontext() if state is None else only_writer_of(refuse_existing(state, force=True))
+    with lock:
         app = make_app(
             Service(model, state, **options),
             token=_token(token_file),
@@ -95,11 +97,6 @@ def run(
             if isinstance(stop, Exception) or not server.should_exit:
                 raise
     note("stopped" if state is None else f"stopped; the state is in {state}")
-
-
-def _held(state: Path | None) -> AbstractContextManager[None]:
-    """Nobody else may write to the state while the service counts."""
-    return nullcontext() if state is None else only_writer_of(refuse_existing(state, force=True))
 
 
 def _listening(host: str, port: int) -> socket.socket:
