@@ -11,7 +11,6 @@ from evencover import (
     PAS,
     RAPS,
     ClasswisePredictor,
-    ClusteredPredictor,
     EvencoverWarning,
     FuzzyPredictor,
     GroupedPredictor,
@@ -36,9 +35,9 @@ GOOD = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [1.0, 
 LABELS = [0, 1, 2, 0]
 
 
-def refused(*sentences):
-    """One error of ours that holds every part of the sentence, in order."""
-    return pytest.raises(InputError, match=r"(?s)^(?=.*" + ".*".join(sentences) + ")[^\n]*$")
+def refused(*parts):
+    """One line of an InputError with these parts, in order."""
+    return pytest.raises(InputError, match=r"^[^\n]*" + ".*".join(parts) + "[^\n]*$")
 
 
 def changed(row, column, value):
@@ -50,82 +49,53 @@ def changed(row, column, value):
 # ---- parameters ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "alpha",
-    [0, 1, -0.1, 1.5, np.nan, np.inf, Fraction(3, 2), 1j, True, None, "ten", "", "1/0", "nan", [1]],
-    ids=repr,
-)
+NOT_SHARES = [0, 1, -0.1, 1.5, np.nan, np.inf, 1j, True, None, "ten", "", [1]]
+NOT_WHOLE = [-1, 1.5, None, "1", True]
+NOT_POSITIVE = [0, -1, np.nan, np.inf, "hot", True]
+BAD_PARAMETERS = [
+    *(("standard", "random_state", value) for value in (*NOT_WHOLE, 2**64)),
+    *(("standard", name, "yes") for name in ("exact", "allow_empty", "from_logits")),
+    *(("standard", "temperature", value) for value in NOT_POSITIVE),
+    *(("clustered", "gamma", value) for value in NOT_SHARES),
+    *(("clustered", "n_clusters", value) for value in (*NOT_WHOLE, 0, 2.0)),
+    *(("standard", "score", value) for value in (None, 3, "zzz", {}, "sotfmax")),
+]
+
+
+@pytest.mark.parametrize("alpha", [*NOT_SHARES, Fraction(3, 2), "1/0", "nan"], ids=repr)
 @pytest.mark.parametrize("method", method_names())
 def test_alpha_is_a_number_between_0_and_1(method, alpha):
-    with refused("'alpha' parameter of", r"must be a number in \(0, 1\)", "Got", "instead"):
+    with refused("'alpha'"):
         make_predictor(method, alpha=alpha).fit(GOOD, LABELS)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64, 1.5, None, "1", True, np.random.default_rng(0)])
-def test_random_state_is_a_whole_number(seed):
-    with refused("'random_state' parameter", "whole number from 0 to 18446744073709551615", "Got"):
-        StandardPredictor(random_state=seed).fit(GOOD, LABELS)
-    with refused("'random_state' parameter", "whole number"):
-        APS().matrix(GOOD, random_state=seed)
+@pytest.mark.parametrize(("method", "name", "value"), BAD_PARAMETERS)
+def test_parameters_are_checked_by_fit(method, name, value):
+    logits = {"from_logits": True} if name == "temperature" else {}
+    with refused("Unknown score" if name == "score" else f"'{name}'"):
+        make_predictor(method, **{name: value}, **logits).fit(GOOD, LABELS)
 
 
-@pytest.mark.parametrize("name", ["exact", "allow_empty", "from_logits"])
-def test_switches_are_true_or_false(name):
-    with refused(f"'{name}' parameter of StandardPredictor must be True or False. Got 'yes'"):
-        StandardPredictor(**{name: "yes"}).fit(GOOD, LABELS)
-
-
-@pytest.mark.parametrize("temperature", [0, -1, float("nan"), float("inf"), "hot", True])
-def test_temperature_is_positive(temperature):
-    with refused("'temperature' parameter", "finite number above 0", "Got"):
-        StandardPredictor(from_logits=True, temperature=temperature).fit(GOOD, LABELS)
-    with refused("'temperature' parameter", "finite number above 0", "Got"):
-        Softmax().matrix(GOOD, from_logits=True, temperature=temperature)
-    with refused("'temperature' parameter", "finite number above 0", "Got"):
-        Softmax().true_label(GOOD, LABELS, from_logits=True, temperature=temperature)
-
-
-@pytest.mark.parametrize("gamma", [0, 1, -0.5, 2, float("nan"), "half", None, True])
-def test_gamma_is_auto_or_a_share(gamma):
-    with refused("'gamma' parameter of ClusteredPredictor", "'auto'"):
-        ClusteredPredictor(gamma=gamma).fit(GOOD, LABELS)
-
-
-@pytest.mark.parametrize("n_clusters", [0, -2, 2.0, "many", None, True])
-def test_n_clusters_is_auto_or_a_whole_number(n_clusters):
-    with refused("'n_clusters' parameter of ClusteredPredictor", "whole number of at least 1"):
-        ClusteredPredictor(n_clusters=n_clusters).fit(GOOD, LABELS)
-
-
-def test_score_parameters_are_checked_when_the_score_is_made():
-    with refused("'penalty' parameter of RAPS", "at least 0", "Got -1"):
-        RAPS(penalty=-1)
-    with refused("'k_reg' parameter of RAPS", "whole number", "Got 1.5"):
-        RAPS(k_reg=1.5)
-    with refused("'randomize' parameter of APS", "True or False", "Got 'no'"):
-        APS(randomize="no")
-    with refused("'softmax' does not take", "penalty"):
+def test_scores_check_their_own_parameters():
+    for name, value in (("penalty", -1), ("k_reg", 1.5), ("randomize", "no")):
+        with refused(f"'{name}'"):
+            RAPS(**{name: value})
+    with refused("penalty"):
         make_score({"name": "softmax", "penalty": 1})
+    with refused("'random_state'"):
+        APS().matrix(GOOD, random_state=-1)
+    for call in (Softmax().matrix, lambda p, **k: Softmax().true_label(p, LABELS, **k)):
+        with refused("'temperature'"):
+            call(GOOD, from_logits=True, temperature=0)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "right"), [("sotfmax", "softmax"), ("apps", "aps"), ("RAPSS", "raps")]
-)
-def test_unknown_score_suggests_a_known_one(wrong, right):
-    with refused(f"Unknown score '{wrong}'", "softmax, aps, raps", f"did you mean '{right}'"):
-        StandardPredictor(score=wrong).fit(GOOD, LABELS)
-
-
-@pytest.mark.parametrize("score", [None, 3, "zzz", {}])
-def test_unknown_score_without_a_guess(score):
-    with refused("Unknown score", "Choose one of softmax, aps, raps"):
-        StandardPredictor(score=score).fit(GOOD, LABELS)
-
-
-def test_unknown_method_suggests_a_known_one():
-    with refused("Unknown method 'clusterd'", "did you mean 'clustered'"):
+def test_unknown_names_suggest_known_ones():
+    for wrong, right in (("sotfmax", "softmax"), ("apps", "aps"), ("RAPSS", "raps")):
+        with refused(f"did you mean '{right}'"):
+            StandardPredictor(score=wrong).fit(GOOD, LABELS)
+    with refused("did you mean 'clustered'"):
         make_predictor("clusterd")
-    with refused("Unknown method None"):
+    with refused("None"):
         make_predictor(None)
 
 
@@ -134,21 +104,21 @@ def test_unknown_method_suggests_a_known_one():
 
 @pytest.mark.parametrize("score", ["softmax", "aps", "raps"])
 @pytest.mark.parametrize(
-    ("rows", "sentence"),
+    ("rows", "found"),
     [
-        (changed(2, 1, np.nan), ["NaN in row 2, class 1", "--logits"]),
-        (changed(2, 1, np.inf), ["an infinite value in row 2, class 1", "--logits"]),
-        (changed(2, 1, -np.inf), ["an infinite value in row 2, class 1", "--logits"]),
-        (changed(1, 0, -0.25), ["-0.25 in row 1, class 0", "--logits"]),
-        (changed(1, 0, -1e-12), ["-1e-12 in row 1, class 0"]),
-        (changed(1, 0, 0.5), ["must sum to 1", "Row 1 sums to 1.25", "off by 0.25", "--logits"]),
-        (changed(3, 0, 0.99), ["must sum to 1", "Row 3 sums to 0.99", "off by 0.01"]),
-        (changed(3, 0, 0), ["must sum to 1", "Row 3 sums to 0, ", "off by 1"]),
-        (changed(3, 0, 1e300), ["Row 3", "1e.?300"]),
-        (GOOD * 100, ["must sum to 1", "Row 0 sums to 100", "off by 99", "--logits"]),
+        (changed(2, 1, np.nan), "NaN in row 2, class 1"),
+        (changed(2, 1, np.inf), "row 2, class 1"),
+        (changed(2, 1, -np.inf), "row 2, class 1"),
+        (changed(1, 0, -0.25), "-0.25 in row 1, class 0"),
+        (changed(1, 0, -1e-12), "-1e-12 in row 1, class 0"),
+        (changed(1, 0, 0.5), "Row 1 sums to 1.25, .*off by 0.25.*--logits"),
+        (changed(3, 0, 0.99), "Row 3 sums to 0.99"),
+        (changed(3, 0, 0), "Row 3 sums to 0,"),
+        (changed(3, 0, 1e300), "Row 3"),
+        (GOOD * 100, "Row 0 sums to 100"),
     ],
 )
-def test_rows_are_probabilities(score, rows, sentence):
+def test_rows_are_probabilities(score, rows, found):
     fitted = StandardPredictor(score=score).fit(GOOD, LABELS)
     for call in (
         lambda: StandardPredictor(score=score).fit(rows, LABELS),
@@ -158,7 +128,7 @@ def test_rows_are_probabilities(score, rows, sentence):
         lambda: make_score(score).matrix(rows),
         lambda: make_score(score).true_label(rows, LABELS),
     ):
-        with refused(*sentence):
+        with refused(found):
             call()
 
 
@@ -177,43 +147,38 @@ def test_rounding_of_the_stored_type_is_no_error(simulate, dtype):
 
 
 @pytest.mark.parametrize(
-    ("logits", "sentence"),
-    [
-        (changed(1, 0, np.nan), "NaN in row 1, class 0"),
-        (changed(1, 0, np.inf), "an infinite value in row 1"),
-        (np.full((4, 3), -np.inf), "an infinite value in row 0"),
-    ],
+    "logits", [changed(1, 0, np.nan), changed(1, 0, np.inf), np.full((4, 3), -np.inf)]
 )
-def test_logits_are_finite(logits, sentence):
-    with refused("'logits' must be finite", sentence):
+def test_logits_are_finite(logits):
+    with refused("'logits'"):
         StandardPredictor(from_logits=True).fit(logits, LABELS)
 
 
 @pytest.mark.parametrize(
-    ("rows", "sentence"),
+    ("rows", "found"),
     [
-        (GOOD[0], r"one row per example and one column per class", ),
+        (GOOD[0], "'probabilities'"),
         (GOOD[None], r"shape \(1, 4, 3\)"),
         (np.ones((4, 1)), "at least 2 classes"),
         (np.ones((4, 0)), "at least 2 classes"),
-        (np.empty((0, 3)), "at least one row"),
-        ([[0.5, 0.5], [1.0]], "rows of different lengths"),
-        (np.array([["a", "b"]] * 4), "real numbers"),
-        (GOOD.astype(complex), "real numbers"),
-        (3.0, "one row per example"),
+        ([[0.5, 0.5], [1.0]], "different lengths"),
+        (np.array([["a", "b"]] * 4), "'probabilities'"),
+        (GOOD.astype(complex), "'probabilities'"),
+        (3.0, "'probabilities'"),
         (iter([]), "at least one block"),
     ],
-)  # fmt: skip
-def test_wrong_shapes(rows, sentence):
-    empty = isinstance(rows, np.ndarray) and len(rows) == 0
-    with refused(sentence):
-        StandardPredictor().fit(rows, [] if empty else LABELS)
+)
+def test_wrong_shapes(rows, found):
+    with refused(found):
+        StandardPredictor().fit(rows, LABELS)
 
 
 def test_nothing_to_predict(simulate):
     fitted = StandardPredictor().fit(GOOD, LABELS)
     with refused("at least one row"):
         fitted.predict_set(np.empty((0, 3)))
+    with refused("at least one row"):
+        StandardPredictor().fit(np.empty((0, 3)), [])
     with refused("at least one calibration row"):
         StandardPredictor().fit_scores([], np.array([], dtype=int), 3)
 
@@ -222,23 +187,23 @@ def test_nothing_to_predict(simulate):
 
 
 @pytest.mark.parametrize(
-    ("labels", "sentence"),
+    ("labels", "found"),
     [
-        ([0, 1, 3, 0], ["between 0 and 2", "3 classes", "Got 3 in row 2"]),
-        ([0, -1, 2, 0], ["between 0 and 2", "Got -1 in row 1"]),
-        ([0.0, 1.0, 2.0, 0.0], ["must be integers", "float64"]),
-        ([0, None, 2, 0], ["must be integers", "missing labels are not allowed"]),
-        ([0, np.nan, 2, 0], ["must be integers", "missing labels are not allowed"]),
-        ([True, False, True, False], ["must be integers", "bool"]),
-        (["0", "1", "2", "0"], ["must be integers"]),
-        ([0, 1, 2], ["one entry per row", "Got 3 labels for 4 rows"]),
-        ([0, 1, 2, 0, 1], ["one entry per row", "Got 5 labels for 4 rows"]),
-        ([[0, 1], [2, 0]], ["one dimension", r"\(2, 2\)"]),
-        (None, ["Calibration needs labels", "--labels"]),
+        ([0, 1, 3, 0], "Got 3 in row 2"),
+        ([0, -1, 2, 0], "Got -1 in row 1"),
+        ([0.0, 1.0, 2.0, 0.0], "float64"),
+        ([0, None, 2, 0], "missing labels"),
+        ([0, np.nan, 2, 0], "missing labels"),
+        ([True, False, True, False], "bool"),
+        (["0", "1", "2", "0"], "integers"),
+        ([0, 1, 2], "3 labels for 4 rows"),
+        ([0, 1, 2, 0, 1], "5 labels for 4 rows"),
+        ([[0, 1], [2, 0]], r"\(2, 2\)"),
+        (None, "--labels"),
     ],
 )
-def test_labels_are_class_indices(labels, sentence):
-    with refused(*sentence):
+def test_labels_are_class_indices(labels, found):
+    with refused(found):
         StandardPredictor().fit(GOOD, labels)
 
 
@@ -258,16 +223,10 @@ def test_labels_of_a_stream_are_checked_too():
 
 
 @pytest.mark.parametrize(
-    ("ids", "sentence"),
-    [
-        ([1, 2, 3], ["'ids' must have one entry per row"]),
-        ([1, 2, 3, 4, 5], ["'ids' must have one entry per row"]),
-        ([1.0, 2.0, 3.0, 4.0], ["'ids' must be integers or text", "float64"]),
-        ([None, 1, 2, 3], ["'ids' must be integers or text"]),
-        ([[1, 2], [3, 4]], ["'ids' must have one entry per row"]),
-    ],
+    "ids",
+    [[1, 2, 3], [1, 2, 3, 4, 5], [1.0, 2.0, 3.0, 4.0], [None, 1, 2, 3], [[1, 2], [3, 4]]],
 )
-def test_ids_are_one_per_row(ids, sentence):
+def test_ids_are_one_per_row(ids):
     fitted = StandardPredictor(score="aps").fit(GOOD, LABELS)
     for call in (
         lambda: StandardPredictor().fit(GOOD, LABELS, ids=ids),
@@ -276,7 +235,7 @@ def test_ids_are_one_per_row(ids, sentence):
         lambda: fitted.predict_set(iter([GOOD[:2], GOOD[2:]]), ids=ids),
         lambda: APS().matrix(GOOD, ids=ids),
     ):
-        with refused(*sentence):
+        with refused("'ids'"):
             call()
 
 
@@ -314,9 +273,9 @@ def test_ids_that_end_in_a_zero_character_are_ids_of_their_own(simulate):
 
 
 def test_class_names_are_one_per_class():
-    with refused("'class_names' must have one entry per class", "Got 2 for 3 classes"):
+    with refused("'class_names'"):
         StandardPredictor().fit(GOOD, LABELS, class_names=["a", "b"])
-    with refused("one of the 3 class names", "'z'"):
+    with refused("'z'"):
         StandardPredictor().fit(GOOD, ["a", "b", "z", "a"], class_names=["a", "b", "c"])
 
 
@@ -327,7 +286,7 @@ def test_class_names_are_one_per_class():
 def test_prediction_needs_calibration(method):
     predictor = make_predictor(method)
     for call in (predictor.predict_set, predictor.predict_p):
-        with refused("not calibrated yet; call 'fit'"):
+        with refused("not calibrated"):
             call(GOOD)
     with refused("not calibrated yet"):
         predictor.evaluate(GOOD, LABELS)
@@ -336,7 +295,7 @@ def test_prediction_needs_calibration(method):
 def test_prediction_needs_the_classes_of_calibration():
     fitted = StandardPredictor().fit(GOOD, LABELS)
     for call in (fitted.predict_set, fitted.predict_p, lambda p: fitted.evaluate(p, [0])):
-        with refused("must have the 3 classes", "Got 2 classes"):
+        with refused("3 classes", "Got 2"):
             call(np.full((1, 2), 0.5))
 
 
@@ -375,7 +334,7 @@ def test_classes_with_too_few_rows_are_a_warning_with_the_count(simulate):
 def test_threads_are_a_positive_number(monkeypatch):
     for wish in ("0", "many", "-1", "1.5"):
         monkeypatch.setenv("EVENCOVER_THREADS", wish)
-        with refused("EVENCOVER_THREADS", "at least 1", f"Got '{wish}'"):
+        with refused("EVENCOVER_THREADS"):
             StandardPredictor().fit(GOOD, LABELS)
 
 

@@ -15,7 +15,7 @@ IntArray = NDArray[np.int64]
 
 
 def import_pyarrow() -> Any:
-    """The optional dependency, or a sentence that says how to get it."""
+    """Import pyarrow or raise with install instructions."""
     try:
         import pyarrow
     except ImportError:
@@ -24,7 +24,7 @@ def import_pyarrow() -> Any:
 
 
 def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> Array:
-    """NumPy array of an Arrow table, record batch or (chunked) array; lists become rows.
+    """Convert an Arrow table, record batch or (chunked) array to NumPy; lists become rows.
 
     Messages call it `name` and count its rows from `start`.
     """
@@ -37,7 +37,8 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> A
             return np.column_stack(columns)
         return rows_of(columns)
     if isinstance(values, pa.ChunkedArray):
-        values = _one_chunk(values)
+        # `combine_chunks` would copy even a single chunk.
+        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     if values.null_count:
         row = start + int(values.is_null().to_numpy(zero_copy_only=False).argmax())
         raise InputError(f"Every row of {name} must have a value. Got null in row {row}.")
@@ -60,20 +61,13 @@ def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> A
 
 
 def rows_of(columns: list[Array]) -> Array:
-    """The matrix of these columns; whoever reads its rows turns it, on threads of its own."""
+    """Return the matrix of these columns as a transposed view; readers of rows copy it."""
     shape, kind = (len(columns), len(columns[0])), np.result_type(*columns)
     if 0 in shape or kind.hasobject:
         return np.stack(columns).T
     # Arrow has the memory of earlier columns ready; NumPy would ask the system, page by page.
     memory = import_pyarrow().allocate_buffer(shape[0] * shape[1] * kind.itemsize)
     return np.stack(columns, out=np.frombuffer(memory, kind).reshape(shape)).T
-
-
-def _one_chunk(values: Any) -> Any:
-    """A chunked array as one; `combine_chunks` would copy even a single chunk."""
-    if values.num_chunks == 1:
-        return values.chunk(0)
-    return values.combine_chunks() if values.num_chunks else import_pyarrow().array([], values.type)
 
 
 def saved_index(schema: Any) -> str | None:
@@ -102,7 +96,7 @@ def _index(schema: Any) -> Any:
 
 
 def is_list(kind: Any) -> bool:
-    """Whether a type is one of Arrow's kinds of lists."""
+    """Check for one of Arrow's types of lists."""
     types = import_pyarrow().types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
@@ -110,7 +104,7 @@ def is_list(kind: Any) -> bool:
 def arrow_kind(
     kind: Any,
 ) -> Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]:
-    """What a column of this type holds, in the words of `evencover.data.columns`."""
+    """Return the kind of a column, as `evencover.data.columns` names it."""
     types = import_pyarrow().types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -122,11 +116,9 @@ def arrow_kind(
         return "flag"
     if is_list(kind):
         inner = arrow_kind(kind.value_type)
-        if inner in ("float", "integer"):
-            return "list" if inner == "float" else "integer list"
-        return "text list" if inner == "text" else "other"
-    is_text = types.is_string(kind) or types.is_large_string(kind)
-    return "text" if is_text or "string" in str(kind) else "other"
+        lists: Any = {"float": "list", "integer": "integer list", "text": "text list"}
+        return lists.get(inner, "other")
+    return "text" if "string" in str(kind) else "other"
 
 
 def to_numpy(values: Any, name: str = "The array") -> Array:

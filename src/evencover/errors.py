@@ -1,4 +1,4 @@
-"""What is raised and warned: one sentence each, that a user can act on."""
+"""Errors and warnings, and texts that are safe to show in them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from unicodedata import category
 
 
 class InputError(ValueError):
-    """The input breaks a rule; the message says which, where, and what to do about it."""
+    """Bad input; the message names the parameter, the rule, what was found, and the remedy."""
 
 
 class FileError(InputError):
-    """A file cannot be seen or is not what it was, here or on the worker that reads it."""
+    """A file that is missing or has changed, here or on a worker."""
 
 
 class NotFittedError(InputError, AttributeError):
-    """A predictor was asked for results before it was calibrated."""
+    """A predictor was used before it was calibrated."""
 
 
 class EvencoverWarning(UserWarning):
-    """Something worth knowing about the data, with a count."""
+    """A property of the data that affects results."""
 
 
 def needs(what: str, library: str, extra: str) -> InputError:
-    """The sentence that says which optional library to install."""
+    """Return the error that names the extra to install."""
     return InputError(f"{what} need {library}; install it with pip install 'evencover[{extra}]'.")
 
 
 def one_line(error: Exception, most: int = 200) -> str:
-    """What an error says, in one line that a terminal can show: libraries quote whole files."""
+    """Return the message of an error in one line: libraries quote whole files."""
     text = printable(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def listed(names: Iterable[object], most: int = 20) -> str:
-    r"""Names of a stranger's file, in one line and not too many.
+    r"""Join names in one line, at most `most` of them.
 
     >>> listed(["a", "b\nc"])
     'a, b c'
@@ -46,7 +46,7 @@ def listed(names: Iterable[object], most: int = 20) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text of strangers without what a terminal would obey, or a file could not hold.
+    r"""Replace control characters, which a terminal would obey, and lone surrogates.
 
     >>> printable("caf\u00e9 \x1b[31m")
     'café �[31m'
@@ -61,7 +61,7 @@ def printable(text: str) -> str:
 
 
 def warn_caller(sentence: str) -> None:
-    """Warn whoever called into the package: the message points at their line, not at ours."""
+    """Warn at the line that called into the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("evencover"):
         frame, level = frame.f_back, level + 1

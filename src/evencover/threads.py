@@ -1,4 +1,4 @@
-"""The threads of this process: how many, and work done on them in order, a few steps ahead."""
+"""Threads of this process: how many to use, and work done on them in order."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from evencover.errors import InputError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_is_one_of_many: ContextVar[bool] = ContextVar("is_one_of_many", default=False)
+_is_single_threaded: ContextVar[bool] = ContextVar("is_single_threaded", default=False)
 
 
 @contextmanager
-def one_of_many() -> Iterator[None]:
-    """What is done inside is a task among others, which share the cores: it starts no threads."""
-    before = _is_one_of_many.set(True)
+def single_threaded() -> Iterator[None]:
+    """Start no threads inside: other tasks share the cores."""
+    before = _is_single_threaded.set(True)
     try:
         yield
     finally:
-        _is_one_of_many.reset(before)
+        _is_single_threaded.reset(before)
 
 
 def n_threads() -> int:
-    """How many threads to use: EVENCOVER_THREADS, or every core this process may run on."""
-    if _is_one_of_many.get():
+    """Return EVENCOVER_THREADS, or the number of cores this process may run on."""
+    if _is_single_threaded.get():
         return 1
     wish = os.environ.get("EVENCOVER_THREADS")
     if wish is None:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
     if not wish.isdecimal() or int(wish) < 1:
-        raise InputError(f"EVENCOVER_THREADS must be a whole number of at least 1. Got {wish!r}.")
+        raise InputError(f"EVENCOVER_THREADS must be an integer of at least 1. Got {wish!r}.")
     return int(wish)
 
 
@@ -50,11 +50,11 @@ def map_on_threads(
 ) -> Iterator[Result]:
     """Yield ``function(item)`` in the order of the items; `ahead` of them per thread at a time.
 
-    A function that would use threads itself finds that the cores are taken (`one_of_many`).
+    The function itself runs `single_threaded`.
     """
 
     def one(item: Item) -> Result:
-        with one_of_many():
+        with single_threaded():
             return function(item)
 
     threads = n_threads() if most_threads is None else min(n_threads(), most_threads)
@@ -62,10 +62,10 @@ def map_on_threads(
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from in_order(lambda item: pool.submit(one, item), _results, items, ahead * threads)
+        yield from map_ordered(lambda item: pool.submit(one, item), results, items, ahead * threads)
 
 
-def in_order(
+def map_ordered(
     submit: Callable[[Item], Any],
     fetch: Callable[[Sequence[Any]], list[Result]],
     items: Iterable[Item],
@@ -91,5 +91,6 @@ def in_order(
             future.cancel()
 
 
-def _results(futures: Sequence[Future[Result]]) -> list[Result]:
+def results(futures: Sequence[Future[Result]]) -> list[Result]:
+    """Wait for futures of this process."""
     return [future.result() for future in futures]

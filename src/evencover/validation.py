@@ -31,10 +31,10 @@ FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_near_one(off: FloatArray, rows: Array) -> Array:
-    """Whether rounding of the stored type explains how far each row's sum is `off` 1 (n,).
+    """Check whether rounding of the stored type explains how far each row's sum is `off` 1 (n,).
 
     Each row decides for itself whether it was bfloat16 (float32 that uses only its upper half), so
-    that it is accepted or refused in every block, part and kernel alike.
+    that every block, part and kernel accepts or rejects it alike.
     """
     near = off <= SUM_TOLERANCE[rows.dtype.itemsize]
     unsure = np.flatnonzero(~near & (off <= SUM_TOLERANCE[2])) if rows.dtype == np.float32 else ()
@@ -44,7 +44,7 @@ def is_near_one(off: FloatArray, rows: Array) -> Array:
 
 
 def are_probabilities(rows: Array) -> bool:
-    """Whether the first rows (n, K), at most 16, pass as probabilities, each of them.
+    """Check whether the first rows (n, K), at most 16, all pass as probabilities.
 
     Logits do so by chance where they are few: fewer than 8 numbers must sum to 1 within 1e-6, and
     a single row of two classes decides nothing.
@@ -75,7 +75,7 @@ def unique_keys(owner: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def are_json_numbers(values: Iterable[Any]) -> bool:
-    """Whether all values from JSON are numbers; true and false are none."""
+    """Check that all values from JSON are numbers; true and false are none."""
     return {int, float}.issuperset(map(type, values))
 
 
@@ -94,17 +94,13 @@ def score_rows(values: Any, name: str = "probabilities") -> Array:
         )
     if rows.dtype in FLOAT_TYPES:
         return rows
-    if rows.dtype.kind in "biu":
-        rows = rows.astype(np.float64)
     if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes
-        rows = rows.astype(np.float32)
-    if rows.dtype not in FLOAT_TYPES:
-        if rows.dtype.newbyteorder("=") in FLOAT_TYPES:
-            return rows.astype(rows.dtype.newbyteorder("="))
-        if rows.dtype.kind == "f":  # long double
-            return rows.astype(np.float64)
-        raise InputError(f"'{name}' must hold real numbers. Got the type {rows.dtype} instead.")
-    return rows
+        return rows.astype(np.float32)
+    if rows.dtype.newbyteorder("=") in FLOAT_TYPES:
+        return rows.astype(rows.dtype.newbyteorder("="))
+    if rows.dtype.kind in "biuf":  # "f" is long double here
+        return rows.astype(np.float64)
+    raise InputError(f"'{name}' must hold real numbers. Got the type {rows.dtype} instead.")
 
 
 def class_labels(
@@ -145,7 +141,7 @@ def class_labels(
 
 
 def list_of_labels(values: Any) -> Array:
-    """Labels as an array with one entry per row, not one number for all."""
+    """Return labels as an array with one entry per row, not one number for all."""
     labels = to_numpy(values, "'labels'")
     if labels.ndim == 0:
         raise InputError(f"'labels' must have one entry per row. Got only {labels.item()!r}.")
@@ -153,7 +149,7 @@ def list_of_labels(values: Any) -> Array:
 
 
 def is_text_array(values: Array) -> bool:
-    """Whether an array holds text, of any of NumPy's types for it."""
+    """Check for text, of any of NumPy's types for it."""
     if values.dtype.kind == "O":
         return any(isinstance(each, str) for each in values.ravel().tolist())
     return values.dtype.kind in "UT"
@@ -169,7 +165,7 @@ def label_indices(
     *,
     numbers_are_names: bool = False,
 ) -> IntArray:
-    """Labels, class indices or class names, as class indices: the one way in for labels.
+    """Return labels, class indices or class names, as class indices.
 
     Messages call them `name`, and a row by what `place` makes of its number. With
     `numbers_are_names` the classes are called by whole numbers, and so are the labels.
@@ -253,7 +249,7 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
 
 
 def _is_default(index: Any) -> bool:
-    """Whether an index of pandas is the one that a Series has unless it is given another."""
+    """Check for the index that a Series has by default."""
     return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
 
 
@@ -281,7 +277,7 @@ def align_classes(
     *,
     default: str | None = None,
 ) -> Array:
-    """Return one value per class (K,), in the order of the classes: the one way in for them.
+    """Return one value per class (K,), in the order of the classes.
 
     Values that name their classes (see `by_class`) are aligned by class name, or by class index
     where the classes have no names. Others are in the order of the classes.
@@ -326,7 +322,7 @@ def align_classes(
 
 
 def _no_class(values: FloatArray) -> int | None:
-    """The column without which a row would be probabilities: a label or an index, likely."""
+    """Return the column without which a row would be probabilities: a label or an index, likely."""
     rest = values.sum() - values
     is_whole = (values == np.round(values)) & (values != 0)
     fits = is_whole & (np.abs(rest - 1) < SUM_TOLERANCE[4])
@@ -337,7 +333,7 @@ def _no_class(values: FloatArray) -> int | None:
 
 
 def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = None) -> NoReturn:
-    """Say what is wrong with one row that a kernel rejected; `place` names it and its file."""
+    """Raise for a row that a kernel rejected; `place` names it and its file."""
     where = place or f"row {index}"
     values = row.astype(np.float64)
     hint = "if these are logits, use from_logits=True (--logits on the command line)."
@@ -367,19 +363,17 @@ def raise_bad_row(row: Array, index: int, *, logits: bool, place: str | None = N
     raise InputError(f"'probabilities' must be numbers between 0 and 1. Got {found}; {hint}")
 
 
+def _check(is_valid: bool, value: Any, name: str, owner: str, rule: str) -> None:
+    if not is_valid:
+        raise InputError(f"The '{name}' parameter of {owner} must be {rule}. Got {value!r}.")
+
+
 def whole_number(value: Any, name: str, owner: str, low: int, high: int | None = None) -> int:
     """Check an integer parameter against its range."""
-    if (
-        not isinstance(value, int | np.integer)
-        or isinstance(value, bool)
-        or value < low
-        or value > (2**63 - 1 if high is None else high)
-    ):
-        span = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise InputError(
-            f"The '{name}' parameter of {owner} must be a whole number {span}. "
-            f"Got {value!r} instead."
-        )
+    span = f"of at least {low}" if high is None else f"from {low} to {high}"
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    is_valid = is_whole and low <= value <= (2**63 - 1 if high is None else high)
+    _check(is_valid, value, name, owner, f"an integer {span}")
     return int(value)
 
 
@@ -395,30 +389,21 @@ def real_number(
 ) -> float:
     """Check a finite real parameter against its range."""
     is_real = isinstance(value, int | float | np.integer | np.floating)
-    if (
-        not is_real
-        or isinstance(value, bool)
-        or not abs(value) <= LARGEST  # nor NaN, nor a whole number that no float holds
-        or value < low
-        or (open_low and value == low)
-        or (high is not None and (value >= high if open_high else value > high))
-    ):
-        span = f"{'above' if open_low else 'of at least'} {low:g}"
-        if high is not None:
-            span += f" and {'below' if open_high else 'at most'} {high:g}"
-        raise InputError(
-            f"The '{name}' parameter of {owner} must be a finite number {span}. "
-            f"Got {value!r} instead."
-        )
+    is_valid = is_real and not isinstance(value, bool)
+    # Neither NaN nor an integer that no float holds.
+    is_valid = is_valid and bool(abs(value) <= LARGEST and value >= low)
+    is_valid = is_valid and not (open_low and value == low)
+    rule = f"a finite number {'above' if open_low else 'of at least'} {low:g}"
+    if high is not None:
+        is_valid = is_valid and bool(value < high if open_high else value <= high)
+        rule += f" and {'below' if open_high else 'at most'} {high:g}"
+    _check(is_valid, value, name, owner, rule)
     return float(value)
 
 
 def flag(value: Any, name: str, owner: str) -> bool:
-    """Check a yes/no parameter."""
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(
-            f"The '{name}' parameter of {owner} must be True or False. Got {value!r} instead."
-        )
+    """Check a parameter that is True or False."""
+    _check(isinstance(value, bool | np.bool_), value, name, owner, "True or False")
     return bool(value)
 
 
@@ -455,7 +440,7 @@ def one_of(*known: str) -> Check:
 
 
 def raise_unknown(kind: str, value: Any, known: Iterable[str]) -> NoReturn:
-    """Refuse an unknown name, and guess what was meant."""
+    """Raise for an unknown name, and suggest a known one."""
     known = list(known)
     close = difflib.get_close_matches(str(value).lower(), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."

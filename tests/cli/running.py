@@ -24,13 +24,18 @@ class Result(NamedTuple):
 def environment(**more):
     """The package is found in new processes where these tests found it."""
     path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
-    return os.environ | {"PYTHONPATH": path} | more
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    return kept | {"PYTHONPATH": path} | more
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "evencover", *map(str, arguments)]
 
 
 def shell(*arguments, stdout=subprocess.PIPE, preexec_fn=None, **more):
     """Run the real thing."""
     done = subprocess.run(
-        [sys.executable, "-m", "evencover", *map(str, arguments)],
+        command(*arguments),
         stdout=stdout,
         stderr=subprocess.PIPE,
         encoding="utf-8",

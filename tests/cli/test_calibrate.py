@@ -14,19 +14,9 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     succeeded(
         run(
             *("calibrate", "cal.npz", "-o", "m.safetensors", "--method", "Clustered", "--seed", 7),
-            *(
-                "--set",
-                "gamma=0.4",
-                "--set",
-                "n_clusters=2",
-                "--score",
-                "raps",
-                "--set",
-                "penalty=0.1",
-                "--set",
-                "k_reg=2",
-            ),
-            *("--alpha", 0.05, "--exact", "--no-allow-empty", "--set", "randomize=false"),
+            *("--set", "gamma=0.4", "--set", "n_clusters=2", "--score", "raps"),
+            *("--set", "penalty=0.1", "--set", "k_reg=2", "--set", "randomize=false"),
+            *("--alpha", 0.05, "--exact", "--no-allow-empty"),
         )
     )
     model = load("m.safetensors")

@@ -45,16 +45,8 @@ def test_keys_name_arrays_of_the_file_and_of_other_files(folder, run, data):
     np.save("p.npy", data.rows[:300])
     keys = ("--probabilities-key", "scores", "--labels-key", "truth", "--ids-key", "patient")
     assert "scores (300, 6)" in refused(run("calibrate", "odd.npz", "-o", "a.safetensors"))
-    options = (
-        "--method",
-        "clustered",
-        "--score",
-        "aps",
-        "--set",
-        "gamma=0.4",
-        "--set",
-        "n_clusters=2",
-    )
+    options = ["--method", "clustered", "--score", "aps"]
+    options += ["--set", "gamma=0.4", "--set", "n_clusters=2"]
     succeeded(run("calibrate", "odd.npz", *keys, *options, "-o", "a.safetensors"))
     apart = ("--labels", "apart.npz", "--labels-key", "truth")
     ids = ("--ids", "odd.npz", "--ids-key", "patient")

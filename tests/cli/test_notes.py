@@ -2,7 +2,6 @@
 
 import warnings
 
-import numpy as np
 from cli.running import shell, succeeded
 
 
@@ -12,15 +11,6 @@ def test_the_calibration_file_is_no_test_file(model, run):
     assert result.err.count("\n") == 1
     assert result.out.startswith("300 rows")
     assert succeeded(run("evaluate", model, "test.npz")).err == ""
-
-
-def test_a_class_that_was_never_seen_is_a_note(folder, run, data):
-    few = data.labels < 4
-    np.savez("few.npz", probs=data.rows[few], labels=data.labels[few])
-    result = succeeded(run("calibrate", "few.npz", "--method", "classwise", "-o", "m.safetensors"))
-    assert result.err == (
-        "note: 2 of 6 classes have no calibration examples; classwise puts them in every set.\n"
-    )
 
 
 def test_notes_are_shown_whatever_python_thinks_of_warnings(folder):

@@ -1,10 +1,12 @@
-"""`evencover predict`: the sets of the library, in every format."""
+"""`evencover predict`: the sets of the library, in every format, with ids and probabilities."""
 
 import csv
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.running import sets_in, succeeded
+from cli.running import NAMES, refused, sets_in, succeeded
 
 from evencover import load
 
@@ -45,3 +47,87 @@ def test_the_same_ids_get_the_same_sets(folder, run, data):
     a, b, c = (sets_in(f"{name}.jsonl") for name in "abc")
     assert a == b[::-1]
     assert a != c
+
+
+# What is written --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def predict(run, model):
+    return lambda *arguments: succeeded(run("predict", model, *arguments))
+
+
+@pytest.fixture
+def rows(data):
+    return data.rows[300:]
+
+
+def records(name):
+    return [json.loads(line) for line in Path(name).read_text("utf-8").splitlines()]
+
+
+def test_the_most_probable_class_comes_first(predict, rows):
+    said = predict("new.npy", "-o", "sets.parquet").out
+    sets = load("model.safetensors").predict_set(rows)
+    table = pq.read_table("sets.parquet").to_pydict()
+    assert table["set"] == sets.to_lists()
+    assert table["names"] == sets.to_lists(names=True)
+    for members, p in zip(table["set"], rows, strict=True):
+        assert members == sorted(members, key=lambda y, p=p: (-p[y], y))
+    assert set(table) == {"size", "set", "names"}
+    assert said.startswith(f"sets.parquet: 300 sets, {sets.sizes.mean():.2f} classes on average")
+
+
+def test_the_old_order_is_an_option(predict, rows):
+    predict("new.npy", "-o", "sets.parquet", "--order", "index")
+    sets = load("model.safetensors").predict_set(rows)
+    assert pq.read_table("sets.parquet")["set"].to_pylist() == [sorted(m) for m in sets.to_lists()]
+
+
+def test_probabilities_stand_beside_the_classes_and_top_keeps_the_size(predict, rows):
+    predict("new.npy", "-o", "sets.jsonl", "--with-probabilities", "--top", 2)
+    sets = load("model.safetensors").predict_set(rows)
+    found = records("sets.jsonl")
+    assert [each["size"] for each in found] == sets.sizes.tolist()
+    assert [each["set"] for each in found] == [m[:2] for m in sets.to_lists()]
+    for row, each in enumerate(found):
+        np.testing.assert_allclose(each["probabilities"], rows[row, each["set"]], rtol=1e-5)
+    assert sets.sizes.max() > 2
+
+
+def test_ids_from_a_file_are_written(predict, rows):
+    ids = [f"patient {place}" for place in range(300)]
+    Path("ids.txt").write_text("\n".join(ids))
+    predict("new.npy", "--ids", "ids.txt", "-o", "sets.jsonl")
+    predict("new.npy", "--ids", "ids.txt", "-o", "folder", "--part-format", "jsonl")
+    assert [each["id"] for each in records("sets.jsonl")] == ids
+    assert records("folder/part-00000.jsonl") == records("sets.jsonl")
+
+
+def test_ids_that_come_with_the_data_are_kept(predict, rows):
+    import pyarrow as pa
+
+    ids = [f"patient {place}" for place in range(300)]
+    columns = {name: rows[:, place] for place, name in enumerate(NAMES)}
+    pq.write_table(pa.table({"id": ids, **columns}), "new.parquet")
+    predict("new.parquet", "-o", "sets.parquet")
+    predict("new.parquet", "-o", "folder")
+    assert pq.read_table("sets.parquet")["id"].to_pylist() == ids
+    assert pq.read_table("folder/part-00000.parquet")["id"].to_pylist() == ids
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(("--order", "alphabet"), "--order"), (("--top", "0"), "'top'"), (("--top", "few"), "--top")],
+)
+def test_bad_options_are_one_sentence(model, run, options, words):
+    before = sorted(Path().iterdir())
+    assert words in refused(run("predict", model, "new.npy", "-o", "sets.csv", *options))
+    assert sorted(Path().iterdir()) == before
+
+
+def test_a_folder_begun_otherwise_is_refused(model, run, predict):
+    predict("new.npy", "-o", "folder")
+    arguments = ("predict", model, "new.npy", "-o", "folder", "--top", 3)
+    assert "another way of listing classes" in refused(run(*arguments))
+    predict("new.npy", "-o", "folder", "--top", 3, "--force")

@@ -9,26 +9,13 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from cli.running import command, environment
 
-import evencover
 from evencover.cli import main
 from evencover.cli.console import folded, print_table
-
-SOURCE = Path(evencover.__file__).parents[1]
-
-
-def environment(**more):
-    path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    return kept | {"PYTHONPATH": path} | more
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "evencover", *map(str, arguments)]
 
 
 @pytest.fixture

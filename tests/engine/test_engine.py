@@ -13,7 +13,7 @@ from evencover import InputError
 from evencover.engine.blocks import as_workers, gathered, joined
 from evencover.engine.dask import dask_client
 from evencover.engine.executors import Workers, results_in_order
-from evencover.threads import map_on_threads, n_threads, one_of_many
+from evencover.threads import map_on_threads, n_threads, single_threaded
 
 THREADS = [1, 2, 4]
 
@@ -128,7 +128,7 @@ def test_threads_are_the_cores_this_process_may_use(monkeypatch):
 
 def test_a_task_among_others_starts_no_threads(monkeypatch):
     monkeypatch.setenv("EVENCOVER_THREADS", "3")
-    with one_of_many():
+    with single_threaded():
         assert n_threads() == 1
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(n_threads).result() == 3  # it is this thread that is busy

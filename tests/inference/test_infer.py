@@ -170,7 +170,7 @@ def test_a_first_batch_without_any_readable_image(tmp_path, pictures, batch_size
 
 def test_a_flat_folder_has_no_labels(tmp_path, pictures):
     data, _, model = pictures
-    infer(f"{model}:pictures", data / "red", tmp_path / "scores")
+    assert infer(f"{model}:pictures", data / "red", tmp_path / "scores").accuracy is None
     table = read(tmp_path / "scores")
     assert table.column_names == ["id", "logits"]
     assert not as_source(tmp_path / "scores").has_labels
@@ -225,11 +225,6 @@ def test_no_input_is_inferred_twice(tmp_path, pictures, monkeypatch, batch_size,
     assert read(tmp_path / "scores").column("id").to_pylist() == ids
     n_inferred = (tmp_path / "n").stat().st_size
     assert n_inferred == 20 + (20 if batch_size > max_rows else 0)  # one batch beyond a part
-
-
-def test_without_labels_there_is_no_accuracy(tmp_path, pictures):
-    data, _, model = pictures
-    assert infer(f"{model}:pictures", data / "red", tmp_path / "scores").accuracy is None
 
 
 # The fingerprint: results of other inputs, settings or versions are never kept ------------------

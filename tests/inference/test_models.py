@@ -123,7 +123,7 @@ def test_a_dataset_on_disk(tmp_path, image_model):
     datasets.DatasetDict({"test": made, "train": made}).save_to_disk(
         tmp_path / "disk", num_shards={"test": 2, "train": 1}
     )
-    with pytest.raises(InputError, match=r"several splits; choose one of them: .*disk/test"):
+    with pytest.raises(InputError, match=r"several splits.*disk/test"):
         infer(image_model, tmp_path / "disk", tmp_path / "one")
     infer(image_model, tmp_path / "disk" / "test", tmp_path / "one")
     infer(image_model, tmp_path / "data", tmp_path / "two")

@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException
 
 import numpy as np
 import pytest
-from cli.running import environment
+from cli.running import command, environment
 from depth import size
 
 from evencover import ClasswisePredictor, CoverageMonitor, StandardPredictor, save
@@ -42,9 +42,8 @@ class Server:
 
     def __init__(self, folder, *options):
         self.folder = folder
-        command = [sys.executable, "-m", "evencover", "serve", "model.safetensors", "--port", "0"]
         self.process = subprocess.Popen(
-            [*command, "--state", "watch.json", *options],
+            command("serve", "model.safetensors", "--port", 0, "--state", "watch.json", *options),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -189,33 +188,6 @@ def test_slow_and_silent_clients_do_not_stop_it(data, start):
     assert server.is_up()
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/se", b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: "])
-def test_connections_that_bring_no_request_keep_nobody_out(start, sent):
-    """As many as there may be, all of them kept open; closed connections make room again."""
-    server = start("--timeout", "1", "--max-requests", "10")
-    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(10)]
-    for each in idle:
-        each.sendall(sent)
-    for each in idle:
-        assert each.recv(100) == b""  # the server closed it
-        each.close()
-    assert server.is_up()
-
-
-def test_connections_are_kept_for_the_next_request_but_not_for_half_of_one(start):
-    server = start("--timeout", "1")
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
-    for _ in range(4):
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        assert (answer.status, bool(answer.read())) == (200, True)
-        kept = connection.sock
-        time.sleep(0.4)
-    kept.sendall(b"GET /heal")
-    assert kept.recv(1000) == b""
-    connection.close()
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -256,9 +228,8 @@ def test_eight_connections_get_no_error(data, start):
 
 
 def evencover(folder, *arguments):
-    command = [sys.executable, "-m", "evencover", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env=environment(), check=False
+        command(*arguments), capture_output=True, text=True, cwd=folder, env=environment()
     )
 
 
@@ -295,10 +266,7 @@ def test_states_of_services_merge_once(folder, data, start):
 def test_a_port_that_is_taken_is_one_sentence(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "evencover", "serve", "model.safetensors", "--port", port]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, env=environment(), check=False
-        )
+        done = evencover(folder, "serve", "model.safetensors", "--port", port)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "Cannot listen at 127.0.0.1" in line

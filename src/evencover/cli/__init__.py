@@ -1,6 +1,6 @@
-"""The commands, thin: read, call the library, show. Results on stdout, notes on stderr.
+"""The commands: read, call the library, print. Results on stdout, notes on stderr.
 
-Nothing is imported here but what a sentence needs, so that an interruption is one from the start.
+This module imports only what error messages need, so that Ctrl-C is handled from the start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from evencover.errors import EvencoverWarning, InputError, one_line
@@ -21,7 +21,7 @@ MOST_LETTERS = 1000  # of a message; names in a file can be of any length
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; bad input is one sentence on stderr and exit code 2."""
+    """Run a command; bad input is one line on stderr and exit code 2."""
     given = sys.argv[1:] if arguments is None else arguments
     if sys.stdout is None:  # it was closed from the start
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with _ending_on_request():
+        with _handling(signal.SIGTERM, signal.SIG_DFL, _terminate):
             _run(given)
     except _Terminated as stop:
         print(f"evencover: terminated; {_what_is_left(given, stop)}", file=sys.stderr)
@@ -45,11 +45,10 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(141)
         raise
     except MemoryError:
-        _say(
-            InputError(
-                "There is not enough memory. Nothing was written; give it more, or fewer threads "
-                "(EVENCOVER_THREADS=1)."
-            )
+        print(
+            "evencover: There is not enough memory. Nothing was written; give it more, or fewer "
+            "threads (EVENCOVER_THREADS=1).",
+            file=sys.stderr,
         )
         sys.exit(2)
     except (InputError, OSError) as error:
@@ -60,13 +59,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    with _leaving_at_once():
+    # While modules are imported Ctrl-C just ends it: Python may lose an exception there.
+    with _handling(signal.SIGINT, signal.default_int_handler, _leave):
         import cyclopts
 
         from evencover.cli.commands import app, name_choices
         from evencover.cli.console import note
 
-    _say_when_a_file_is_cut()
+    _explain_lost_maps()
     shown: set[str] = set()
 
     def show_warning(message: Any, category: Any, *details: Any) -> None:
@@ -87,9 +87,9 @@ def _run(arguments: list[str]) -> None:
         sys.exit(2)
 
 
-def _say_when_a_file_is_cut() -> None:
-    """The system ends whoever reads on where a mapped file was cut short: say why."""
-    with suppress(ImportError):  # without the C++ kernels it ends without a word
+def _explain_lost_maps() -> None:
+    """Print a message where the system ends a process because a mapped file was cut short."""
+    with suppress(ImportError):  # only the C++ kernels can
         from evencover._kernels._native import say_when_a_map_is_lost
 
         say_when_a_map_is_lost(
@@ -99,31 +99,21 @@ def _say_when_a_file_is_cut() -> None:
 
 
 class _Terminated(KeyboardInterrupt):
-    """Somebody sent SIGTERM: what is half-written is taken away, as after Ctrl-C."""
+    """SIGTERM: clean up as after Ctrl-C, and exit with another code."""
 
 
-def _ending_on_request() -> AbstractContextManager[None]:
-    """SIGTERM ends the command like Ctrl-C, with another code."""
-
-    def stop(*_: object) -> None:
-        raise _Terminated
-
-    return _answering(signal.SIGTERM, signal.SIG_DFL, stop)
+def _terminate(*_: object) -> None:
+    raise _Terminated
 
 
-def _leaving_at_once() -> AbstractContextManager[None]:
-    """While modules are imported Ctrl-C just ends it: Python may lose an exception there."""
-
-    def leave(*_: object) -> None:
-        os.write(2, b"evencover: interrupted; nothing was written\n")
-        os._exit(130)
-
-    return _answering(signal.SIGINT, signal.default_int_handler, leave)
+def _leave(*_: object) -> None:
+    os.write(2, b"evencover: interrupted; nothing was written\n")
+    os._exit(130)
 
 
 @contextmanager
-def _answering(number: signal.Signals, usual: Any, handler: Callable[..., None]) -> Iterator[None]:
-    """Answer a signal in another way than usual, unless somebody else does already."""
+def _handling(number: signal.Signals, usual: Any, handler: Callable[..., None]) -> Iterator[None]:
+    """Handle a signal, unless the caller of `main` does already."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(number) is not usual:
         yield
@@ -140,7 +130,7 @@ def _say(error: Exception) -> None:
 
 
 def _what_is_left(arguments: list[str], stop: KeyboardInterrupt) -> str:
-    """What an interrupted command leaves behind, which it may say itself."""
+    """Describe what an interrupted command leaves behind; the command may do so itself."""
     if arguments[:1] == ["experiment"]:
         return "what was finished is kept, and the same command goes on from there"
     return str(stop) or "nothing was written"

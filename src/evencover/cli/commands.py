@@ -35,7 +35,7 @@ app.suppress_keyboard_interrupt = False  # `main` says what became of the output
 
 
 def name_choices() -> None:
-    """Only a reader of the help needs the names of all methods, for which much is imported."""
+    """Put the names of all methods into the help, which imports much."""
     from evencover.cli.options import with_choices
 
     for run in (*(command.run for command in COMMANDS), table, heatmap):

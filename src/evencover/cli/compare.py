@@ -8,10 +8,15 @@ from pathlib import Path
 from evencover.cli.console import note, print_table, print_text, watch
 from evencover.cli.options import (
     READ,
+    Alpha,
+    Confidence,
+    Force,
+    Groups,
     Input,
     Json,
+    Prevalence,
+    Seed,
     Settings,
-    Switch,
     make_methods,
     make_scores,
     number_if_float,
@@ -32,23 +37,23 @@ def run(
     *,
     methods: str | None = None,
     scores: str | None = None,
-    alpha: str = "0.1",
-    confidence: str | None = None,
+    alpha: Alpha = "0.1",
+    confidence: Confidence = None,
     n_splits: int = 10,
     calibration_fraction: float | None = None,
     n_per_class: int | None = None,
     max_size: float | None = None,
     min_coverage: float | None = None,
-    groups: str | None = None,
-    prevalence: str | None = None,
+    groups: Groups = None,
+    prevalence: Prevalence = None,
     settings: Settings = None,
     temperature: float = 1.0,
     temperatures: str | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     as_json: Json = False,
     csv: Path | None = None,
     report: Path | None = None,
-    force: Switch = False,
+    force: Force = False,
     read: Input = READ,
 ) -> None:
     """Compare methods and scores on repeated splits of one labelled data set.
@@ -61,11 +66,6 @@ def run(
         Names, separated by commas, or "all": also {more_methods}.
     scores
         Names, separated by commas, or "all": also {more_scores}.
-    alpha
-        Miscoverage level.
-    confidence
-        Have the methods that can promise it cover at least 1 - alpha with this probability over
-        calibrations, such as 0.9; the others stay as they are.
     n_splits
         How many times the rows are split.
     calibration_fraction
@@ -76,29 +76,14 @@ def run(
         Recommend only candidates with sets of at most this many classes on average.
     min_coverage
         Recommend only candidates that cover at least this share of all rows.
-    groups
-        File with the columns 'class' and 'groups', or one group per class in their order, for a
-        method that takes 'groups'.
-    prevalence
-        File with the columns 'class' and 'prevalence', or one number per class in their order,
-        such as the training counts, for a score that takes 'prevalence'.
-    settings
-        A parameter of methods or scores, as name=value, such as tau=0.9, for all that take it;
-        may be repeated.
     temperature
         Divides logits.
     temperatures
         Several of them, separated by commas: everything is tried with each.
-    seed
-        Fixes every random choice.
-    as_json
-        Print every number as JSON.
     csv
         Also write the table to this file.
     report
         Also write a page (.html) with the table and a chart.
-    force
-        Overwrite an existing file.
     """
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES, compare
 
@@ -126,7 +111,7 @@ def run(
         methods=predictors,
         scores=with_scores,
         alpha=number_if_float(alpha),
-        confidence=None if confidence is None else number_if_float(confidence),
+        confidence=number_if_float(confidence),
         n_splits=n_splits,
         calibration_fraction=calibration_fraction,
         n_per_class=n_per_class,

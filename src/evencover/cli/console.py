@@ -1,4 +1,4 @@
-"""What the commands show on a terminal: notes and progress on stderr, tables on stdout."""
+"""Output of the commands: notes and progress on stderr, tables on stdout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 
 def note(text: str) -> None:
-    """Say something about the work; results go to stdout."""
+    """Print a note to stderr; results go to stdout."""
     line = f"note: {printable(text)}"
     print(folded(line, _width()) if sys.stderr.isatty() else line, file=sys.stderr)
 
@@ -95,7 +95,7 @@ class WorkBar:
             self._bar.stop()
 
     def expect(self, n_numbers: int) -> None:
-        """So much work is to come: rows x classes, over all readings."""
+        """Set the amount of work: rows x classes, over all readings."""
         self._bar.update(self._task, total=n_numbers)
 
     def watch(self, source: Source) -> Source:
@@ -125,7 +125,7 @@ def print_text(text: str) -> None:
 
 
 def folded(line: str, width: int) -> str:
-    """A line as several; what follows stands below the last of its columns.
+    """Fold a line; continuation lines are indented to the last of its columns.
 
     >>> print(folded("alpha   0.1   the share that may be missed", 32))
     alpha   0.1   the share that may
@@ -174,7 +174,7 @@ def print_table(
 
 
 def _terminal_width() -> int | None:
-    """The width of the terminal that stdout is, or None."""
+    """Return the width of the terminal, or None if stdout is none."""
     return _width() if sys.stdout.isatty() else None
 
 
@@ -188,7 +188,7 @@ FOLDED_COLUMN = 20  # the first column, of words, may be made so narrow
 def _least_width(
     columns: Sequence[str], cells: Sequence[Sequence[str]], kept: Sequence[int]
 ) -> int:
-    """How wide a table of these columns is if the first one is folded."""
+    """Return the width of a table of these columns if the first one is folded."""
     widths = []
     for column in kept:
         texts = [*columns[column].split("\n"), *(row[column] for row in cells)]
@@ -197,7 +197,7 @@ def _least_width(
 
 
 def _table(columns: Sequence[str], cells: Iterable[Sequence[str]], width: int | None) -> str:
-    """The table as text, in which no column but the first is folded."""
+    """Return the table as text, in which no column but the first is folded."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
@@ -208,9 +208,7 @@ def _table(columns: Sequence[str], cells: Iterable[Sequence[str]], width: int | 
         table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number > 0)
     for row in cells:
         table.add_row(*map(escape, row))
-    console = Console(width=10_000)
-    if width is not None:
-        console.width = max(width, 20)
+    console = Console(width=10_000 if width is None else max(width, 20))
     with console.capture() as text:
         console.print(table)
     return text.get()

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evencover.cli.console import print_table, print_text
-from evencover.cli.options import READ, Dask, Input, Json, executor, print_json, refuse_swapped
+from evencover.cli.options import (
+    READ,
+    Dask,
+    Input,
+    Json,
+    ModelFile,
+    TestData,
+    executor,
+    load_model,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from evencover.evaluation.report import GroupCoverage
 
 
 def run(
-    model: Path,
-    data: str,
+    model: ModelFile,
+    data: TestData,
     /,
     *,
     as_json: Json = False,
     dask: Dask = None,
     read: Input = READ,
 ) -> None:
-    """Measure coverage, of every class and on average, and set sizes on held-out rows.
-
-    Parameters
-    ----------
-    model
-        Written by calibrate.
-    data
-        Probabilities and labels of rows that neither trained nor calibrated.
-    as_json
-        Print every number as JSON.
-    dask
-        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
-    """
-    from evencover.persistence import load
-
-    refuse_swapped(model, data)
-    predictor = load(model)
+    """Measure coverage, of every class and on average, and set sizes on held-out rows."""
+    predictor = load_model(model, data)
     source = read.open(data, "evaluating")
     with executor(dask) as workers:
         report = predictor.evaluate(source, groups=read.groups(source), executor=workers)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from evencover.cli.console import WorkBar, note
-from evencover.cli.options import Dask, Json, Output, Switch, executor, print_json
+from evencover.cli.options import Dask, Force, Json, Output, Switch, executor, print_json
 from evencover.errors import InputError
 from evencover.output.atomic import atomic_path, refuse_existing
 
@@ -19,13 +19,18 @@ experiment = App(
 )
 
 Format = Literal["text", "markdown", "latex", "html"]
-ENDINGS: dict[Format, str] = {
+EXTENSIONS: dict[Format, str] = {
     "text": ".txt",
     "markdown": ".md",
     "latex": ".tex",
     "html": ".html",
 }
-Optional = Annotated[Path | None, Parameter(name=["--output", "-o"])]
+ResultsFolder = Annotated[Path, Parameter(help="Folder that 'experiment run' filled.")]
+Figures = Annotated[
+    Path,
+    Parameter(name=["--output", "-o"], help="Folder for the figures, which are replaced."),
+]
+Style = Annotated[str, Parameter(name="--format", help="png, svg or pdf.")]
 
 
 @experiment.command
@@ -39,8 +44,6 @@ def run(grid: str, /, *, output: Output, dask: Dask = None) -> None:
         heatmap.
     output
         Folder for the results; one that holds a part of the same study is completed.
-    dask
-        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
     """
     from evencover.experiments.grid import Grid
     from evencover.experiments.runner import run as run_grid
@@ -55,23 +58,21 @@ def run(grid: str, /, *, output: Output, dask: Dask = None) -> None:
 
 @experiment.command
 def table(
-    results: Path,
+    results: ResultsFolder,
     /,
     *,
     style: Annotated[Format, Parameter(name="--format")] = "text",
     n_avg: str | None = None,
     metrics: str | None = None,
     exact: Switch = False,
-    output: Optional = None,
-    force: Switch = False,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Show the paper's table of a study, with the published numbers next to it.
 
     Parameters
     ----------
-    results
-        Folder that 'experiment run' filled.
     style
         As text, Markdown, LaTeX or a page.
     n_avg
@@ -82,15 +83,11 @@ def table(
         Show the randomized variants.
     output
         Write to this file instead of the terminal.
-    force
-        Overwrite an existing file.
-    as_json
-        Print every number of the summary as JSON.
     """
     from evencover.experiments.results import Results, make_table
 
     if output is not None:
-        refuse_existing(output, force=force, endings=(ENDINGS[style],))
+        refuse_existing(output, force=force, endings=(EXTENSIONS[style],))
     found = Results.load(results)
     if as_json:
         print_json(found.summary())
@@ -106,20 +103,8 @@ def table(
 
 
 @experiment.command
-def figures(
-    results: Path, /, *, output: Output, style: Annotated[str, Parameter(name="--format")] = "png"
-) -> None:
-    """Draw the metrics of a study against n_avg, and the classes that STANDARD covers too little.
-
-    Parameters
-    ----------
-    results
-        Folder that 'experiment run' filled.
-    output
-        Folder for the figures; it is made if need be, and figures in it are replaced.
-    style
-        png, svg or pdf.
-    """
+def figures(results: ResultsFolder, /, *, output: Figures, style: Style = "png") -> None:
+    """Draw the metrics of a study against n_avg, and the classes that STANDARD undercovers."""
     from evencover.experiments.figures import write_figures
     from evencover.experiments.results import Results
 
@@ -129,23 +114,12 @@ def figures(
 
 @experiment.command
 def heatmap(
-    results: Path,
-    /,
-    *,
-    output: Output,
-    style: Annotated[str, Parameter(name="--format")] = "png",
-    metric: str | None = None,
+    results: ResultsFolder, /, *, output: Figures, style: Style = "png", metric: str | None = None
 ) -> None:
     """Draw a metric of CLUSTERED for every gamma and M of a grid such as 'heatmap'.
 
     Parameters
     ----------
-    results
-        Folder that 'experiment run' filled.
-    output
-        Folder for the figures; it is made if need be, and figures in it are replaced.
-    style
-        png, svg or pdf.
     metric
         One of {study_metrics}; by default the first.
     """

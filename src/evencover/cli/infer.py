@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from cyclopts import Parameter
 
 from evencover.cli.console import note, progress
 from evencover.cli.options import Output, Switch
@@ -14,31 +17,63 @@ if TYPE_CHECKING:
     from evencover.inference.run import Batches
 
 
-def run(
-    model: str,
-    data: Path,
-    /,
-    *,
-    output: Output,
-    device: str | None = None,
-    batch_size: int = 32,
-    workers: int = 2,
-    limit: int | None = None,
-    strict: Switch = False,
-    kind: Literal["images", "texts"] | None = None,
-    input_key: str | None = None,
-    labels_key: str | None = None,
-    ids_key: str | None = None,
-    class_names: Path | None = None,
-    mean: str | None = None,
-    std: str | None = None,
-    scale: str | None = None,
-    size: str | None = None,
-    channels: int | None = None,
-    probabilities: Switch = False,
-    dtype: Literal["float32", "float16"] = "float32",
-    force: Switch = False,
-) -> None:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Options:
+    """The options of `evencover.inference.infer`."""
+
+    device: str | None = None
+    "Device to run on, such as cpu, cuda or cuda:1; by default a GPU if there is one."
+    batch_size: int = 32
+    "Number of inputs per batch."
+    workers: int = 2
+    "Number of threads that read and prepare the next batches."
+    limit: int | None = None
+    "Take only the first inputs, this many."
+    strict: Switch = False
+    "Fail at the first input that cannot be read, instead of listing it in _unreadable.csv."
+    kind: Literal["images", "texts"] | None = None
+    "Whether inputs are images or texts, where model and data do not tell."
+    input_key: str | None = None
+    "Column of paths or texts."
+    labels_key: str | None = None
+    "Column of labels: class names, or indices of the model's outputs."
+    ids_key: str | None = None
+    "Column of ids; by default the path or the row number is the id."
+    class_names: Path | None = None
+    "File with the class names of the model's outputs in their order, one per line."
+    mean: str | None = None
+    "Mean to subtract from scaled pixels, such as 0.5 or 0.485,0.456,0.406 (ONNX models)."
+    std: str | None = None
+    "Standard deviation to divide by, one number or one per channel (ONNX models)."
+    scale: str | None = None
+    "Factor for pixels from 0 to 255, such as 1/255 (ONNX models)."
+    size: str | None = None
+    "Size to resize images to, such as 28 or HEIGHT,WIDTH (ONNX models)."
+    channels: int | None = None
+    "Channels of images, 1 or 3 (ONNX models)."
+    probabilities: Switch = False
+    "The model returns probabilities, not logits."
+    dtype: Literal["float32", "float16"] = "float32"
+    "Type of the stored numbers; float16 takes half the space."
+    force: Switch = False
+    "Replace the results of another model, other settings or other data."
+
+    def parsed(self) -> dict[str, Any]:
+        """Return the arguments of `infer`."""
+        found = dict(vars(self))
+        if self.class_names is not None:
+            found["class_names"] = _names(self.class_names)
+        for name in ("mean", "std", "scale", "size"):
+            if found[name] is not None:
+                found[name] = _numbers(found[name], name)
+        return found
+
+
+OPTIONS = Options()
+
+
+def run(model: str, data: Path, /, *, output: Output, options: Options = OPTIONS) -> None:
     """Run a classifier on images or texts and save its outputs.
 
     Parameters
@@ -52,72 +87,13 @@ def run(
     output
         Folder for the scores, in Parquet files that every other command reads. After an
         interruption the same command adds what is missing.
-    device
-        Device to run on, such as cpu, cuda or cuda:1; by default a GPU if there is one.
-    batch_size
-        Number of inputs per batch.
-    workers
-        Number of threads that read and prepare the next batches.
-    limit
-        Take only the first inputs, this many.
-    strict
-        Fail at the first input that cannot be read, instead of listing it in _unreadable.csv.
-    kind
-        Whether inputs are images or texts, where model and data do not tell.
-    input_key
-        Column of paths or texts.
-    labels_key
-        Column of labels: class names, or indices of the model's outputs.
-    ids_key
-        Column of ids; by default the path or the row number is the id.
-    class_names
-        File with the names of the model's outputs in their order, one per line, if the model does
-        not name them as the data do.
-    mean
-        Mean to subtract from scaled pixels, such as 0.5 or 0.485,0.456,0.406 (ONNX models).
-    std
-        Standard deviation to divide by, one number or one per channel (ONNX models).
-    scale
-        Factor for pixels from 0 to 255, such as 1/255 (ONNX models).
-    size
-        Size to resize images to, such as 28 or HEIGHT,WIDTH (ONNX models).
-    channels
-        Channels of images, 1 or 3 (ONNX models).
-    probabilities
-        The model returns probabilities, not logits.
-    dtype
-        Type of the stored numbers; float16 takes half the space.
-    force
-        Replace the results of another model, other settings or other data.
     """
     from evencover.inference import infer
 
     def watch(batches: Batches, n_inputs: int) -> Batches:
         return progress(batches, "inferring", n_inputs, lambda batch: batch.n_inputs, unit="inputs")
 
-    pixels = {"mean": mean, "std": std, "scale": scale, "size": size}
-    done = infer(
-        model,
-        data,
-        output,
-        kind=kind,
-        input_key=input_key,
-        labels_key=labels_key,
-        ids_key=ids_key,
-        class_names=None if class_names is None else _names(class_names),
-        **{name: _numbers(text, name) for name, text in pixels.items() if text is not None},
-        channels=channels,
-        probabilities=probabilities,
-        dtype=dtype,
-        device=device,
-        batch_size=batch_size,
-        workers=workers,
-        limit=limit,
-        strict=strict,
-        force=force,
-        watch=watch,
-        note=note,
-    )
+    done = infer(model, data, output, **options.parsed(), watch=watch, note=note)
     if done.n_unreadable:
         note(
             f"{done.n_unreadable} of {done.n_rows + done.n_unreadable} inputs could not be read; "

@@ -1,4 +1,4 @@
-"""What a model, a data file or this installation is, as numbers and as text."""
+"""``evencover info``: describe a model, a data file or this installation."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from evencover.predictors import BasePredictor
 from evencover.predictors.explanation import Details
 from evencover.scores import make_score
 
-# What people read instead of a name in JSON, and what explains the value unless that is 0.
+UNCLEAR = "no probabilities, some are below 0; if they are logits, say --logits"
+# Titles of values, where they are not their names in JSON.
 TITLES = {
-    "n_rows": ("rows", ""),
-    "n_classes": ("classes", ""),
-    "n_calibration": ("calibration rows", ""),
-    "holds": ("numbers are", ""),
-    "has_labels": ("has labels", ""),
-    "has_class_names": ("has class names", ""),
-    "left_out": ("left out", ""),
-    "examples_per_class": ("rows per class", ""),
-    "n_classes_without_examples": ("classes without rows", ""),
-    "n_classes_below_9_examples": (
-        "classes below 9 rows",
-        ", too few for a threshold of their own at alpha 0.1",
-    ),
-    "class_balance": ("class balance", ", 1 if all classes are equally frequent"),
-    "n_infinite_thresholds": ("classes in every set", ", which have no finite threshold"),
-    "allow_empty": ("sets may be empty", ""),
-    "from_logits": ("reads logits", ""),
-    "random_state": ("seed", ""),
+    "n_rows": "rows",
+    "n_classes": "classes",
+    "n_calibration": "calibration rows",
+    "holds": "numbers are",
+    "examples_per_class": "rows per class",
+    "n_classes_without_examples": "classes without rows",
+    "n_classes_below_9_examples": "classes below 9 rows",
+    "n_infinite_thresholds": "classes in every set",
+    "allow_empty": "sets may be empty",
+    "from_logits": "reads logits",
+    "random_state": "seed",
+}
+# What explains a value, unless that is 0.
+EXPLANATIONS = {
+    "n_classes_below_9_examples": ", too few for a threshold of their own at alpha 0.1",
+    "class_balance": ", 1 if all classes are equally frequent",
+    "n_infinite_thresholds": ", which have no finite threshold",
 }
 
 
 def of_installation() -> dict[str, Any]:
-    """Version, kernels and threads."""
+    """Describe versions, kernels and threads."""
     return {
         "evencover": evencover.__version__,
         "kernels": _kernels.NAME,
@@ -54,7 +54,7 @@ def of_installation() -> dict[str, Any]:
 
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
-    """Method, parameters, thresholds, guarantee, and what the method tells of itself."""
+    """Describe a model: method, parameters, thresholds, guarantee, and the method's own details."""
     about: dict[str, Any] = {
         "method": predictor.method,
         "alpha": str(predictor.alpha),
@@ -83,17 +83,14 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
 
 
 def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
-    """A parameter that not all methods have, unless it is None."""
+    """Return a parameter that not all methods have, unless it is None."""
     value = getattr(predictor, name, None)
-    return (
-        {}
-        if value is None
-        else {name: "as given" if isinstance(value, dict | list) else str(value)}
-    )
+    text = "as given" if isinstance(value, dict | list) else str(value)
+    return {} if value is None else {name: text}
 
 
 def of_data(source: Source) -> dict[str, Any]:
-    """Rows, classes and, with labels, accuracy and how the classes are filled."""
+    """Describe data: rows, classes and, with labels, accuracy and class counts."""
     n_rows, n_right, lowest = 0, 0, np.inf
     counts = np.zeros(source.n_classes, dtype=np.int64)
     for block in source.blocks():
@@ -105,7 +102,7 @@ def of_data(source: Source) -> dict[str, Any]:
     about: dict[str, Any] = {
         "n_rows": n_rows,
         "n_classes": source.n_classes,
-        "holds": _kind(source, lowest),
+        "holds": "logits" if source.logits else "probabilities" if lowest >= 0 else UNCLEAR,
         "has_labels": source.has_labels,
         "has_class_names": source.class_names is not None,
     }
@@ -120,14 +117,6 @@ def of_data(source: Source) -> dict[str, Any]:
             "class_balance": class_balance(counts),
         }
     return about
-
-
-def _kind(source: Source, lowest: float) -> str:
-    """Logits where the file or the user says so; what is below 0 is no probability."""
-    if source.logits:
-        return "logits"
-    unclear = "no probabilities, some are below 0; if they are logits, say --logits"
-    return "probabilities" if lowest >= 0 else unclear
 
 
 def _spread(values: IntArray | FloatArray) -> dict[str, float]:
@@ -151,10 +140,8 @@ def show(about: dict[str, Any], details: Details | None = None) -> None:
         about["finite thresholds"] = _spread(finite) if len(finite) else "none"
         about["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
     for name, value in about.items():
-        title, explanation = TITLES.get(name, (name.replace("_", " "), ""))
-        print_text(
-            f"{title:<28}{_text(value)}{explanation if value or type(value) is float else ''}"
-        )
+        why = EXPLANATIONS.get(name, "") if value or type(value) is float else ""
+        print_text(f"{TITLES.get(name, name.replace('_', ' ')):<28}{_text(value)}{why}")
     if details is not None:
         print_text(f"\n{details.heading}")
         print_table(details.titles, details.cells)
@@ -177,14 +164,12 @@ def run(
     as_json: Json = False,
     read: Input = READ,
 ) -> None:
-    """Tell what a model or a data file holds; without a file, what this installation runs on.
+    """Describe a model or a data file; without a file, this installation.
 
     Parameters
     ----------
     file
         A model written by calibrate, or a file, folder, pattern or address with probabilities.
-    as_json
-        Print everything as JSON.
     """
     from evencover.persistence import is_model, load
 

@@ -1,4 +1,4 @@
-"""``evencover monitor``: watch the coverage of every class while labels come in."""
+"""``evencover monitor``: track per-class coverage as labels come in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from evencover.cli.console import note, print_table, print_text
-from evencover.cli.options import READ, Input, Json, Switch, print_json, refuse_swapped
+from evencover.cli.options import (
+    READ,
+    FalseAlarm,
+    Input,
+    Json,
+    ModelFile,
+    Switch,
+    Tolerance,
+    load_model,
+    print_json,
+)
 from evencover.data.location import as_location
 from evencover.errors import InputError
 from evencover.output.atomic import only_writer, refuse_existing
@@ -24,15 +34,15 @@ States = Annotated[list[Path] | None, Parameter(name="--merge", negative="", con
 
 
 def run(
-    model: Path,
+    model: ModelFile,
     data: str | None = None,
     /,
     *,
     state: Path,
     merge: States = None,
     reference: str | None = None,
-    false_alarm: float | None = None,
-    tolerance: float | None = None,
+    false_alarm: FalseAlarm = None,
+    tolerance: Tolerance = None,
     period: str | None = None,
     again: Switch = False,
     top: int = 20,
@@ -41,12 +51,10 @@ def run(
     as_json: Json = False,
     read: Input = READ,
 ) -> None:
-    """Count new rows, and say which classes are likely covered too little; exit code 3 if any is.
+    """Track per-class coverage; exit with code 3 on an alarm.
 
     Parameters
     ----------
-    model
-        Written by calibrate.
     data
         Rows with labels are counted as covered or not; rows without only for drift. Without data
         the state is shown as it is. Where --labels joins by id, rows without a label yet are left
@@ -57,10 +65,6 @@ def run(
         States of other services with the same model, which are added to this one, each once.
     reference
         Rows that drift is measured from, such as the calibration rows; needed once.
-    false_alarm
-        Level of each question; 0.05 in a new state.
-    tolerance
-        How far below 1 - alpha the coverage of a class may be; 0.02 in a new state.
     period
         What to call the time of these rows, for the history; today's date (UTC) by default.
     again
@@ -71,29 +75,31 @@ def run(
         Where to write a page (.html): coverage over time, classes in alarm, when it began.
     quiet_alarms
         Exit with code 0 even if there are alarms.
-    as_json
-        Print everything as JSON.
     """
     from evencover.monitoring import CoverageMonitor, summary
-    from evencover.persistence import load
 
     if report is not None:
         refuse_existing(report, force=True)
-    if data is not None:
-        refuse_swapped(model, data)
-    predictor = load(model)
+    predictor = load_model(model, data)
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     levels = {name: value for name, value in asked.items() if value is not None}
     only_shown = data is None and reference is None and not merge and state.exists()
-    path = refuse_existing(state, force=True)
-    with nullcontext() if only_shown else only_writer(path):  # or counts of one would be lost
+    lock = only_writer(refuse_existing(state, force=True))
+    with nullcontext() if only_shown else lock:  # or counts of one would be lost
         monitor = CoverageMonitor.open(state, predictor, **levels)
         if data is not None:
             _count(monitor, data, read, period=period, once=not again)
         if reference is not None:
             _measure_from(monitor, reference, read)
-        for other in merge or ():
-            monitor += _not_merged_yet(type(monitor).load(other, predictor), other, monitor)
+        for path in merge or ():
+            other = CoverageMonitor.load(path, predictor)
+            if other.counts.inputs & monitor.counts.inputs:
+                raise InputError(
+                    f"'{path}' holds rows that have been counted before, perhaps by an earlier "
+                    "merge; evidence counted twice gives false alarms. Merge all states into a new "
+                    "--state."
+                )
+            monitor += other
         if report is not None:  # before the state: rows that it has counted are refused next time
             from evencover.report.page import write_watch_page
 
@@ -136,17 +142,6 @@ def _count_joined(
         groups = None if groups is None else groups[joined.is_kept]
         monitor.update(joined, groups=groups, period=period)
         monitor.counts.add_ids(joined.keys)
-
-
-def _not_merged_yet(
-    other: CoverageMonitor, path: Path, monitor: CoverageMonitor
-) -> CoverageMonitor:
-    if other.counts.inputs & monitor.counts.inputs:
-        raise InputError(
-            f"'{path}' holds rows that have been counted before, perhaps by an earlier merge; "
-            "evidence counted twice gives false alarms. Merge all states into a new --state."
-        )
-    return other
 
 
 def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None:

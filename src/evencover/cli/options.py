@@ -1,4 +1,4 @@
-"""What the commands share: the application, common options, and how results are printed."""
+"""The application, and the options that several commands have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -20,6 +20,9 @@ from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError
 
+if TYPE_CHECKING:
+    from evencover.predictors.base import BasePredictor
+
 app = App(
     name="evencover",
     help="Prediction sets that aim to cover every class, not just the average one.",
@@ -28,9 +31,55 @@ app = App(
 )
 
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
-Json = Annotated[bool, Parameter(name="--json", negative="")]
-Dask = Annotated[str | None, Parameter(name="--dask")]
 Switch = Annotated[bool, Parameter(negative="")]
+# Options of several commands.
+ModelFile = Annotated[Path, Parameter(help="Written by calibrate.")]
+TestData = Annotated[str, Parameter(help="Probabilities and labels of held-out test data.")]
+Force = Annotated[bool, Parameter(negative="", help="Overwrite an existing file.")]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print everything as JSON.")]
+Dask = Annotated[
+    str | None,
+    Parameter(help="Run on a dask cluster: the URL of its scheduler, or 'local' for all cores."),
+]
+Alpha = Annotated[
+    str,
+    Parameter(help="Target miscoverage: sets target coverage 1 - alpha. Such as 0.1 or 1/3."),
+]
+Confidence = Annotated[
+    str | None,
+    Parameter(help="Cover 1 - alpha with this probability over calibration sets, such as 0.9."),
+]
+Groups = Annotated[
+    str | None,
+    Parameter(
+        help="File with the columns 'class' and 'groups', or one group per class in their order, "
+        "for a method that takes 'groups'."
+    ),
+]
+Prevalence = Annotated[
+    str | None,
+    Parameter(
+        help="File with the columns 'class' and 'prevalence', or one number per class in their "
+        "order, such as the training counts, for a score that takes 'prevalence'."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--set",
+        negative="",
+        help="Any other parameter of methods or scores that take it, as name=value, such as "
+        "tau=0.9; may be repeated.",
+    ),
+]
+Seed = Annotated[int, Parameter(help="Fixes every random choice.")]
+FalseAlarm = Annotated[
+    float | None, Parameter(help="Level of each test of the monitor; 0.05 in a new state.")
+]
+Tolerance = Annotated[
+    float | None,
+    Parameter(help="How far below 1 - alpha class coverage may be; 0.02 in a new state."),
+]
 
 
 @Parameter(name="*")
@@ -47,11 +96,11 @@ class Input:
     row_groups: str | None = None
     "File with the group of each row, for methods with a threshold for each group of rows."
     probabilities_key: str | None = None
-    "What the numbers are called in the file; with one column per class, a pattern such as 'p_*'."
+    "Name of the numbers in the file; with one column per class, a glob such as 'p_*'."
     labels_key: str | None = None
-    "What the labels are called, in the file or in that of --labels."
+    "Name of the labels, in the file or in that of --labels."
     ids_key: str | None = None
-    "What the ids are called, in the file, or in that of --ids."
+    "Name of the ids, in the file or in that of --ids."
 
     def open(self, data: str | Path, what: str, *, complete: bool = True) -> Source:
         """Open the data as a source that shows its progress, and note how labels were matched."""
@@ -87,23 +136,23 @@ class Input:
 READ = Input()
 
 
-def refuse_swapped(model: Path, data: str) -> None:
-    """Say so if the data come where the model belongs."""
-    from evencover.persistence import is_model
+def load_model(model: Path, data: str | None = None) -> BasePredictor:
+    """Load a model; raise InputError if the data come where the model belongs."""
+    from evencover.persistence import is_model, load
 
-    if not model.is_file():
-        return  # loading it says so
-    if not is_model(model) and Path(data).is_file() and is_model(data):
-        raise InputError(f"The model comes first, then the data. Got '{model}', then '{data}'.")
-    if model.suffix.lower() != ".safetensors":
-        raise InputError(
-            f"The model must be a file that calibrate wrote (.safetensors). Got '{model}' instead."
-        )
+    if data is not None and model.is_file():
+        if not is_model(model) and Path(data).is_file() and is_model(data):
+            raise InputError(f"The model comes first, then the data. Got '{model}', then '{data}'.")
+        if model.suffix.lower() != ".safetensors":
+            raise InputError(
+                f"The model must be a file that calibrate wrote (.safetensors). Got '{model}'."
+            )
+    return load(model)
 
 
 @contextmanager
 def executor(dask: str | None) -> Iterator[Any]:
-    """The cluster at an address, one on this machine ("local"), or None for threads."""
+    """Open the cluster at a URL, or one on this machine ("local"); None stands for threads."""
     if dask is None:
         yield None
         return
@@ -113,21 +162,21 @@ def executor(dask: str | None) -> Iterator[Any]:
         yield client
 
 
-def number_if_float(alpha: str) -> Any:
-    """Keep alpha as it was written unless it is a plain decimal, which Python shows the same."""
+def number_if_float(text: str | None) -> Any:
+    """Return a decimal as a float; leave fractions and words as they were written."""
     try:
-        return float(alpha)
+        return None if text is None else float(text)
     except ValueError:
-        return alpha
+        return text
 
 
 def print_json(value: Any) -> None:
-    """Show a value as JSON."""
+    """Print a value as JSON."""
     print(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
-    """The same value with null for numbers that JSON lacks: NaN and infinite thresholds."""
+    """Replace numbers that JSON lacks, NaN and infinite thresholds, with null."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -141,13 +190,11 @@ NOT_SETTABLE = (
     *("groups", "prevalence", "confidence", "target_prevalence"),
 )
 
-Settings = Annotated[list[str] | None, Parameter(name="--set", negative="")]
-
 
 def read_settings(
     pairs: Sequence[str] | None, groups: str | None, prevalence: str | None
 ) -> dict[str, Any]:
-    """Values by parameter name, those of files included."""
+    """Return values by parameter name, including those of files."""
     from evencover.data.open import class_values_from_file
 
     settings: dict[str, Any] = {}
@@ -163,19 +210,12 @@ def read_settings(
     if groups is not None:
         settings["groups"] = class_values_from_file(groups, "groups")
     if prevalence is not None:
-        settings["prevalence"] = _numbers(prevalence, "--prevalence")
+        settings["prevalence"] = read_numbers(prevalence, "--prevalence")
     return settings
 
 
-def read_target(target: str | None) -> Any:
-    """The target prevalence: a word, or the numbers of a file."""
-    if target is None or target == "uniform":
-        return target
-    return _numbers(target, "--target-prevalence")
-
-
 def make_methods(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
-    """A predictor of each method with the settings it takes, and which settings these are."""
+    """Make a predictor of each method with the settings it takes; also return their names."""
     from evencover.predictors import make_predictor, method_names, methods_for_all, predictor_class
 
     if list(names) == ["all"]:
@@ -190,7 +230,7 @@ def make_methods(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[lis
 
 
 def make_scores(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
-    """A score of each name with the settings it takes, and which settings these are."""
+    """Make a score of each name with the settings it takes; also return their names."""
     from evencover.scores import make_score, score_names
 
     if list(names) == ["all"]:
@@ -206,7 +246,7 @@ def make_scores(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list
 
 
 def with_choices(help_text: str) -> str:
-    """A help text with the names of all methods, scores and metrics filled in."""
+    """Fill in the names of all methods, scores and metrics."""
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
     from evencover.data.open import ARRAYS, TABLES
     from evencover.evaluation.metrics import shown_in
@@ -229,7 +269,7 @@ def with_choices(help_text: str) -> str:
 
 
 def _unfolded(help_text: str) -> str:
-    """A docstring with each paragraph in one line: the terminal folds it, not our editors."""
+    """Join the lines of each paragraph: the terminal folds them, not our editors."""
     before, heading, after = cleandoc(help_text).partition("\n\nParameters\n")
     paragraphs = [" ".join(each.split()) for each in before.split("\n\n")]
     lines: list[str] = []
@@ -246,34 +286,29 @@ def _listed(summaries: Mapping[str, str]) -> str:
 
 
 def refuse_unused(settings: Mapping[str, Any], used: set[str], items: Sequence[Any]) -> None:
-    """Every setting must be of use to somebody."""
+    """Raise InputError if no method or score takes a setting."""
     from evencover.predictors import PREDICTORS, method_names
 
     unused = [name for name in settings if name not in used]
     if not unused:
         return
     names = [getattr(item, "method", None) or item.name for item in items]
-    sentence = f"{unused[0]!r} is not a parameter of {', '.join(names[:-1])} or {names[-1]}"
     others = [name for name in method_names() if unused[0] in PREDICTORS[name].parameter_names()]
-    if others:
-        raise InputError(f"{sentence}; the methods {', '.join(others)} take it.")
-    known = sorted(_settable(items))
-    close = get_close_matches(unused[0], known, n=1)
-    if close:
-        raise InputError(f"{sentence}; did you mean {close[0]!r}?")
-    raise InputError(f"{sentence}; they take {', '.join(known) or 'none that could be set'}.")
-
-
-def _settable(items: Sequence[Any]) -> set[str]:
-    """The parameters of predictors and scores that may be set."""
-    names: set[str] = set()
+    known: set[str] = set()
     for item in items:
-        names |= set(item.get_params() if hasattr(item, "get_params") else item.to_dict())
-    return names - {*NOT_SETTABLE, "name"} | ({"groups", "prevalence"} & names)
+        known |= set(item.get_params() if hasattr(item, "get_params") else item.to_dict())
+    known = known - {*NOT_SETTABLE, "name"} | ({"groups", "prevalence"} & known)
+    close = get_close_matches(unused[0], sorted(known), n=1)
+    hint = f"they take {', '.join(sorted(known)) or 'none that could be set'}."
+    hint = f"did you mean {close[0]!r}?" if close else hint
+    hint = f"the methods {', '.join(others)} take it." if others else hint
+    raise InputError(
+        f"{unused[0]!r} is not a parameter of {', '.join(names[:-1])} or {names[-1]}; {hint}"
+    )
 
 
 def _value(text: str) -> Any:
-    """A whole number, a number, yes or no, or text."""
+    """Return an integer, a number, True or False, or the text."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -282,7 +317,7 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _numbers(file: str, option: str) -> list[Any]:
+def read_numbers(file: str, option: str) -> list[Any]:
     """Read one number per class, alone or in a pair with its class."""
     from evencover.data.open import class_values_from_file
 

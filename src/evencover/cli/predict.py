@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evencover.cli.options import READ, Dask, Input, Output, Switch, executor, refuse_swapped
+from evencover.cli.options import READ, Dask, Input, ModelFile, Output, Switch, executor, load_model
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
 
 if TYPE_CHECKING:
-    from evencover.output.writers import Listed, Listing
+    from evencover.output.writers import Listed
 
 
 def run(
-    model: Path,
+    model: ModelFile,
     data: str,
     /,
     *,
@@ -31,12 +31,10 @@ def run(
     force: Switch = False,
     read: Input = READ,
 ) -> None:
-    """Write the prediction set of every row, the most probable class first.
+    """Write a prediction set for each row, the most probable class first.
 
     Parameters
     ----------
-    model
-        Written by calibrate.
     data
         Probabilities of new rows.
     output
@@ -57,92 +55,53 @@ def run(
         Describe a set in at most this many of these groups.
     part_format
         The kind of files in a folder: parquet, npz, jsonl or csv.
-    dask
-        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
     force
         Overwrite an existing file, or a folder made from another model or input.
     """
-    from evencover.output.writers import Listing
-    from evencover.persistence import load
+    from evencover.output.folders import ids_of_rows, predict_to_folder
+    from evencover.output.writers import Listing, check_sets_format, write_sets
     from evencover.taxonomy import Taxonomy
 
-    listing = Listing(order, with_probabilities, top, parts=parts)
-    if output.is_dir() or not output.suffix:
-        refuse_swapped(model, data)
-        predictor = load(model)
-        _write_folder(predictor, data, output, listing, taxonomy, part_format, dask, force, read)
-        return
-    from evencover.output.folders import ids_of_rows
-    from evencover.output.writers import check_sets_format, write_sets
-
-    output = refuse_existing(output, force=force)
-    check_sets_format(output)
-    refuse_swapped(model, data)
-    predictor = load(model)
+    is_folder = output.is_dir() or not output.suffix
+    if not is_folder:
+        check_sets_format(refuse_existing(output, force=force))
+    elif not output.absolute().parent.is_dir():
+        raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
+    predictor = load_model(model, data)
     source = read.open(data, "predicting")
-    if taxonomy is not None:
-        tree = Taxonomy.from_file(taxonomy, predictor.class_names_ or source.class_names)
-        listing = replace(listing, taxonomy=tree)
-    counts = SetCounts()
+    listing: Any = {"order": order, "with_probabilities": with_probabilities, "top": top}
     with executor(dask) as workers:
-        groups = read.groups(source)
-        blocks = listing.blocks(predictor, source, ids=None, groups=groups, executor=workers)
-        n_rows = write_sets(
-            output,
-            counts.watch(blocks),
-            predictor.class_names_ or source.class_names,
-            ids=ids_of_rows(source, None),
+        how: Any = {"groups": read.groups(source), "executor": workers}
+        if is_folder:
+            n_rows, n_files, n_there = predict_to_folder(
+                predictor,
+                source,
+                output,
+                taxonomy=taxonomy,
+                parts=parts,
+                ending=f".{part_format.lower().removeprefix('.')}",
+                force=force,
+                **listing,
+                **how,
+            )
+            already = f", {n_there} of them there already" if n_there else ""
+            print(f"{output}: {n_rows} sets in {n_files} files{already}")
+            return
+        names = predictor.class_names_ or source.class_names
+        tree = None if taxonomy is None else Taxonomy.from_file(taxonomy, names)
+        blocks = Listing(parts=parts, taxonomy=tree, **listing).blocks(
+            predictor, source, ids=None, **how
         )
-    print(f"{output}: {n_rows} sets, {counts.n_members / n_rows:.2f} classes on average{counts}")
+        sizes: Counter[str] = Counter()
+        counted = _count(blocks, sizes)
+        n_rows = write_sets(output, counted, names, ids=ids_of_rows(source, None))
+    empty = f", {sizes['empty']} empty" if sizes["empty"] else ""
+    print(f"{output}: {n_rows} sets, {sizes['members'] / n_rows:.2f} classes on average{empty}")
 
 
-class SetCounts:
-    """Counts members and empty sets while blocks pass by."""
-
-    def __init__(self) -> None:
-        self.n_members = self.n_empty = 0
-
-    def watch(self, blocks: Iterable[Listed]) -> Iterator[Listed]:
-        """The same blocks, counted."""
-        for listed in blocks:
-            self.n_members += int(listed.sizes.sum())
-            self.n_empty += int((listed.sizes == 0).sum())
-            yield listed
-
-    def __str__(self) -> str:
-        return f", {self.n_empty} empty" if self.n_empty else ""
-
-
-def _write_folder(
-    predictor: Any,
-    data: str,
-    folder: Path,
-    listing: Listing,
-    taxonomy: Path | None,
-    part_format: str,
-    dask: str | None,
-    force: bool,
-    read: Input,
-) -> None:
-    from evencover.output.folders import predict_to_folder
-
-    if not folder.absolute().parent.is_dir():
-        raise InputError(f"Cannot write '{folder}': the folder '{folder.parent}' does not exist.")
-    source = read.open(data, "predicting")
-    with executor(dask) as workers:
-        n_rows, n_files, n_there = predict_to_folder(
-            predictor,
-            source,
-            folder,
-            groups=read.groups(source),
-            order=listing.order,
-            with_probabilities=listing.with_probabilities,
-            top=listing.top,
-            taxonomy=taxonomy,
-            parts=listing.parts,
-            executor=workers,
-            ending=f".{part_format.lower().removeprefix('.')}",
-            force=force,
-        )
-    already = f", {n_there} of them there already" if n_there else ""
-    print(f"{folder}: {n_rows} sets in {n_files} files{already}")
+def _count(blocks: Iterable[Listed], sizes: Counter[str]) -> Iterator[Listed]:
+    """Pass blocks on; count members and empty sets."""
+    for listed in blocks:
+        sizes["members"] += int(listed.sizes.sum())
+        sizes["empty"] += int((listed.sizes == 0).sum())
+        yield listed

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evencover.cli.options import READ, Dask, Input, Output, Switch, executor, refuse_swapped
+from evencover.cli.options import (
+    READ,
+    Dask,
+    Force,
+    Input,
+    ModelFile,
+    Output,
+    TestData,
+    executor,
+    load_model,
+)
 from evencover.data.location import as_location
 from evencover.errors import printable
 from evencover.output.atomic import refuse_existing
@@ -13,14 +23,14 @@ PAGES = (".html", ".htm")
 
 
 def run(
-    model: Path,
-    data: str,
+    model: ModelFile,
+    data: TestData,
     /,
     *,
     output: Output,
     title: str | None = None,
     taxonomy: Path | None = None,
-    force: Switch = False,
+    force: Force = False,
     dask: Dask = None,
     read: Input = READ,
 ) -> None:
@@ -28,10 +38,6 @@ def run(
 
     Parameters
     ----------
-    model
-        Written by calibrate.
-    data
-        Probabilities and labels of rows that neither trained nor calibrated.
     output
         Where to write the page (.html).
     title
@@ -39,18 +45,12 @@ def run(
     taxonomy
         Say the sets that are shown in the words of a tree of classes, too: a table (.csv, .tsv)
         whose lines name a class and its groups, narrow to wide.
-    force
-        Overwrite an existing file.
-    dask
-        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
     """
-    from evencover.persistence import load
     from evencover.report import require_extra, write_report
 
     require_extra()
     output = refuse_existing(output, force=force, endings=PAGES)
-    refuse_swapped(model, data)
-    predictor = load(model)
+    predictor = load_model(model, data)
     source = read.open(data, "reporting")
     title = f"Coverage of {printable(as_location(data).name)}" if title is None else title
     with executor(dask) as workers:

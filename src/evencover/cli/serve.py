@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 from evencover.cli.console import note
-from evencover.cli.options import Switch
+from evencover.cli.options import FalseAlarm, ModelFile, Switch, Tolerance
 from evencover.errors import InputError
 from evencover.output.atomic import only_writer, refuse_existing
 
@@ -16,7 +16,7 @@ TOKEN = "EVENCOVER_TOKEN"
 
 
 def run(
-    model: Path,
+    model: ModelFile,
     /,
     *,
     host: str = "127.0.0.1",
@@ -24,8 +24,8 @@ def run(
     state: Path | None = None,
     token_file: Path | None = None,
     watch: Switch = False,
-    false_alarm: float | None = None,
-    tolerance: float | None = None,
+    false_alarm: FalseAlarm = None,
+    tolerance: Tolerance = None,
     max_body: int = 16 * 2**20,
     max_rows: int = 10_000,
     timeout: float = 10.0,
@@ -38,8 +38,6 @@ def run(
 
     Parameters
     ----------
-    model
-        Written by calibrate.
     host
         The address to listen at; by default this machine only.
     port
@@ -51,20 +49,16 @@ def run(
         EVENCOVER_TOKEN. Without a token no labels are taken.
     watch
         Pick up a new model when the file changes, without dropping a request.
-    false_alarm
-        Level of each question of the monitor; 0.05 in a new state.
-    tolerance
-        How far below 1 - alpha the coverage of a class may be; 0.02 in a new state.
     max_body
         The largest body of a request, in bytes.
     max_rows
         The most rows in a request.
     timeout
-        Seconds in which the head of a request must arrive, and its body.
+        Seconds in which the body of a request must arrive.
     max_requests
         How many requests may be under way at once; others are told to try again (503).
     """
-    from evencover.serving.http import Limits, Service, make_app, require_extra, with_patience
+    from evencover.serving.http import Limits, Service, make_app, require_extra
 
     require_extra()
     import uvicorn
@@ -73,7 +67,9 @@ def run(
         raise InputError("Limits must be above 0, and the port from 0 to 65535.")
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     options = {name: value for name, value in asked.items() if value is not None}
-    with _held(state):
+    # Nobody else may write to the state while the service counts.
+    lock = nullcontext() if state is None else only_writer(refuse_existing(state, force=True))
+    with lock:
         app = make_app(
             Service(model, state, **options),
             token=_token(token_file),
@@ -85,7 +81,6 @@ def run(
             app,
             host=host,
             port=port,
-            http=with_patience(timeout),
             log_level="warning",
             access_log=False,
             limit_concurrency=max_requests,
@@ -102,11 +97,6 @@ def run(
             if isinstance(stop, Exception) or not server.should_exit:
                 raise
     note("stopped" if state is None else f"stopped; the state is in {state}")
-
-
-def _held(state: Path | None) -> AbstractContextManager[None]:
-    """Nobody else may write to the state while the service counts."""
-    return nullcontext() if state is None else only_writer(refuse_existing(state, force=True))
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,16 +1,14 @@
-"""``evencover update``: let new labelled rows join the calibration rows of a model."""
+"""``evencover update``: add labeled data to a model's calibration set."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from evencover.cli.options import READ, Dask, Input, Output, Switch, executor, refuse_swapped
+from evencover.cli.options import READ, Dask, Force, Input, ModelFile, Output, executor, load_model
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
 
 
 def run(
-    model: Path,
+    model: ModelFile,
     data: str,
     /,
     *,
@@ -18,17 +16,15 @@ def run(
     window: int | None = None,
     since: str | None = None,
     dask: Dask = None,
-    force: Switch = False,
+    force: Force = False,
     read: Input = READ,
 ) -> None:
-    """Let new labelled rows join the calibration rows of a model, and save it as another one.
+    """Add labeled data to a model's calibration set, and save it as a new model.
 
     The result is what calibrate gives on all rows. With --window or --since old rows are left out.
 
     Parameters
     ----------
-    model
-        Written by calibrate.
     data
         Probabilities and labels of new rows.
     output
@@ -37,18 +33,11 @@ def run(
         Keep only this many rows, the newest.
     since
         Keep only the row with this id and those after it.
-    dask
-        Run on a dask cluster: the address of its scheduler, or "local" for this machine's cores.
-    force
-        Overwrite an existing file.
     """
-    from evencover.persistence import load, save
+    from evencover.persistence import save
 
-    output = refuse_existing(output, force=force)
-    if output.suffix != ".safetensors":
-        raise InputError(f"A model's ending must be .safetensors. Got '{output}' instead.")
-    refuse_swapped(model, data)
-    predictor = load(model)
+    output = refuse_existing(output, force=force, endings=(".safetensors",))
+    predictor = load_model(model, data)
     n_before = predictor.n_calibration_
     source = read.open(data, "updating")
     if read.row_groups is not None:

@@ -19,7 +19,7 @@ from evencover.errors import InputError
 from evencover.randomness import row_ids
 from evencover.threads import map_on_threads
 from evencover.threads import n_threads as n_threads
-from evencover.threads import one_of_many as one_of_many
+from evencover.threads import single_threaded as single_threaded
 
 
 def joined(parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
@@ -91,7 +91,7 @@ class Work:
 
     def __call__(self, part: Part) -> tuple[Any, Fingerprint]:
         """Compute the part's result on one thread, and the fingerprint of its rows."""
-        with one_of_many():
+        with single_threaded():
             result = self.merge(self.function(block, ids) for block, ids in part.blocks())
         assert part.source.rows_read is not None
         return result, part.source.rows_read

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from evencover.errors import InputError, one_line
-from evencover.threads import in_order
+from evencover.threads import map_ordered
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -57,7 +57,7 @@ def results_in_order(
     """Yield ``function(item)`` in the order of the items; only a few per worker are under way."""
     with translate_worker_errors():
         submit, fetch = workers.submitter(function), workers.results
-        yield from in_order(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
+        yield from map_ordered(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
 
 
 @contextmanager

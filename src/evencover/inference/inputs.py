@@ -8,10 +8,10 @@ import io
 import json
 import os
 import stat
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -52,19 +52,17 @@ class Example(NamedTuple):
     label: str | int | None  # the name or index of its class
 
 
-class Inputs(ABC):
+@dataclass(frozen=True)
+class Inputs:
     """Inputs in a fixed order, read as they are needed."""
 
     name: str  # in messages
     kind: Kind
     n_inputs: int
     labels: set[str] | set[int] | None  # every label that occurs, once
-    class_names: Sequence[str] | None = None  # in the order of the data, if it states one
+    class_names: Sequence[str] | None  # in the order of the data, if it states one
     identity: str  # a digest that changes with the inputs
-
-    @abstractmethod
-    def examples(self, start: int) -> Iterator[Example]:
-        """Yield all inputs from number `start` on."""
+    examples: Callable[[], Iterator[Example]]
 
 
 @dataclass(frozen=True)
@@ -81,314 +79,287 @@ def open_inputs(path: str | os.PathLike[str], kind: Kind | None, columns: Column
     path = Path(path)
     if not path.exists():
         raise InputError(f"Cannot read '{path}': there is no such file or folder.")
-    if path.is_dir():
-        if (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
-            return TableInputs(DatasetRecords(path), kind, columns)
-        if (path / "dataset_dict.json").is_file():
-            splits = sorted(each.parent.name for each in path.glob("*/state.json"))
-            raise InputError(
-                f"'{path}' contains several splits; choose one of them: "
-                f"{', '.join(str(path / each) for each in splits)}."
-            )
-        return FolderInputs(path, kind)
-    records = TABLES.get(path.suffix.lower())
-    if records is None:
+    if (path / "dataset_dict.json").is_file():
+        splits = sorted(str(each.parent) for each in path.glob("*/state.json"))
+        raise InputError(f"'{path}' contains several splits; choose one: {', '.join(splits)}.")
+    is_dataset = (path / "state.json").is_file() and (path / "dataset_info.json").is_file()
+    if path.is_dir() and not is_dataset:
+        return _open_folder(path, kind)
+    open_table = _open_dataset if is_dataset else TABLES.get(path.suffix.lower())
+    if open_table is None:
         raise InputError(
             f"Cannot read '{path}': inputs must be a folder with one sub-folder per class, a "
             f"table ({', '.join(TABLES)}) or a Hugging Face dataset on disk. "
             f"Got the extension {path.suffix or 'none'!r}."
         )
-    return TableInputs(records(path), kind, columns)
+    with reading(path):
+        table = open_table(path)
+    return TableInputs(table, path, kind, columns).inputs()
 
 
-class FolderInputs(Inputs):
-    """Files by class, both in the order of their names; without sub-folders there are no labels."""
+# Folders ------------------------------------------------------------------------------------------
 
-    def __init__(self, folder: Path, kind: Kind | None = None) -> None:
-        self.folder, self.name = folder, f"'{folder}'"
-        classes = sorted(each.name for each in os.scandir(folder) if _is_class(each))
-        self._classes = classes or [""]
-        for candidate in (kind,) if kind else KINDS:
-            self.kind = candidate
-            digest = hashlib.blake2b(digest_size=16)
-            counts = [self._count(name, digest) for name in self._classes]
-            self.n_inputs = sum(counts)
-            if self.n_inputs:
-                break
-        else:
-            known = [ending for each in ((kind,) if kind else KINDS) for ending in EXTENSIONS[each]]
-            raise InputError(
-                f"{self.name} must contain one sub-folder of {kind or 'images or texts'} per "
-                f"class. Got no file with the extension {', '.join(known)}."
-            )
-        self._starts = list(accumulate(counts, initial=0))
-        self.class_names = [as_text(each) for each in classes] or None
-        self.labels = set(self.class_names or ()) or None
-        self.identity = digest.hexdigest()
 
-    def examples(self, start: int) -> Iterator[Example]:
-        """Yield one class after the other; ids are relative paths with forward slashes."""
-        for place, name in enumerate(self._classes):
-            if self._starts[place + 1] <= start:
-                continue
-            for file in self._files(name)[max(0, start - self._starts[place]) :]:
-                path = self.folder / name / file
-                own = as_text(path.relative_to(self.folder).as_posix())
-                yield Example(own, path, as_text(name) or None)
+def _open_folder(folder: Path, kind: Kind | None) -> Inputs:
+    """Open files by class, both ordered by name; without sub-folders there are no labels."""
+    entries = (each for each in os.scandir(folder) if each.is_dir())
+    classes = sorted(each.name for each in entries if not each.name.startswith((".", "_")))
+    names = [as_text(each) for each in classes] or None
+    for candidate in (kind,) if kind else KINDS:
+        digest, n_inputs = hashlib.blake2b(digest_size=16), 0
+        for name, file in _files(folder, classes, candidate):
+            n_inputs += 1
+            digest.update(repr((name, file, _size_and_time(folder / name / file))).encode())
+        if n_inputs:
+            examples = partial(_folder_examples, folder, classes, candidate)
+            labels, identity = set(names or ()) or None, digest.hexdigest()
+            return Inputs(f"'{folder}'", candidate, n_inputs, labels, names, identity, examples)
+    known = [ending for each in ((kind,) if kind else KINDS) for ending in EXTENSIONS[each]]
+    raise InputError(
+        f"'{folder}' must contain one sub-folder of {kind or 'images or texts'} per class. "
+        f"Got no file with the extension {', '.join(known)}."
+    )
 
-    def _files(self, name: str) -> list[str]:
-        """List the files of a class by name, including those of folders inside it."""
-        top, found = self.folder / name, []
+
+def _folder_examples(folder: Path, classes: list[str], kind: Kind) -> Iterator[Example]:
+    """Yield one class after the other; ids are relative paths with forward slashes."""
+    for name, file in _files(folder, classes, kind):
+        path = folder / name / file
+        yield Example(as_text(path.relative_to(folder).as_posix()), path, as_text(name) or None)
+
+
+def _files(folder: Path, classes: list[str], kind: Kind) -> Iterator[tuple[str, str]]:
+    """Yield each class with its files by name, including those of folders inside it."""
+    for name in classes or [""]:
+        top, found = folder / name, []
         for place, folders, files in os.walk(top):
             folders[:] = [each for each in folders if not each.startswith(".")]
             inside = os.path.relpath(place, top)
             for file in files:
-                if file.lower().endswith(EXTENSIONS[self.kind]) and not file.startswith("."):
+                if file.lower().endswith(EXTENSIONS[kind]) and not file.startswith("."):
                     found.append(file if inside == "." else os.path.join(inside, file))
-        return sorted(found)
-
-    def _count(self, name: str, digest: hashlib.blake2b) -> int:
-        files = self._files(name)
-        for file in files:
-            stamp = _size_and_time(self.folder / name / file)
-            digest.update(repr((name, file, stamp)).encode())
-        return len(files)
+        yield from ((name, file) for file in sorted(found))
 
 
-class TableInputs(Inputs):
+# Tables -------------------------------------------------------------------------------------------
+
+Rows = Iterator[Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is read row by row."""
+
+    columns: list[str]
+    rows: Callable[[Sequence[str]], Rows]  # yields the cells of these columns
+    identity: str
+    features: Mapping[str, Any] = field(default_factory=dict)  # Hugging Face's, by column
+
+
+@dataclass(frozen=True)
+class TableInputs:
     """The rows of a table; without `kind`, the name of a column tells images from texts."""
 
-    def __init__(self, records: Records, kind: Kind | None, columns: Columns) -> None:
-        self.records, self.name = records, records.name
-        self.kind, self._input = self._find_input(kind, columns.inputs)
-        self._label = self._find(columns.labels, LABEL_KEYS, "labels_key (--labels-key)")
-        self._ids = self._find(columns.ids, ID_KEYS, "ids_key (--ids-key)")
-        if self._label == self._input:
-            self._label = None
-        self.class_names = (records.features.get(self._label or "") or {}).get("names")
+    table: Table
+    path: Path
+    given_kind: Kind | None
+    given: Columns
+
+    def inputs(self) -> Inputs:
+        """Find the columns, and read the table once."""
+        kind, column = self._find_input()
+        label = self._find(self.given.labels, LABEL_KEYS, "labels_key (--labels-key)")
+        label = None if label == column else label
+        ids = self._find(self.given.ids, ID_KEYS, "ids_key (--ids-key)")
+        names = (self.table.features.get(label or "") or {}).get("names")
+        examples = partial(self._examples, kind, column, label, ids, names)
         labels: set[Any] = set()
-        digest = hashlib.blake2b(digest_size=16)
-        self.n_inputs = 0
-        for example in self.examples(0):
-            self.n_inputs += 1
+        digest, n_inputs = hashlib.blake2b(digest_size=16), 0
+        for example in examples():
+            n_inputs += 1
             labels.add(example.label)
             if isinstance(example.value, Path):
                 digest.update(repr(_size_and_time(example.value)).encode())
-        if not self.n_inputs:
-            raise InputError(f"{self.name} must have at least one input. Got none.")
-        self.labels = None if self._label is None else labels
-        about = (records.identity, self.kind, self._input, self._label, self._ids)
-        self.identity = digest_of(about, digest.hexdigest())
+        if not n_inputs:
+            raise InputError(f"'{self.path}' must have at least one input. Got none.")
+        about = (self.table.identity, kind, column, label, ids)
+        return Inputs(
+            f"'{self.path}'",
+            kind,
+            n_inputs,
+            None if label is None else labels,
+            names,
+            digest_of(about, digest.hexdigest()),
+            examples,
+        )
 
     def _find(self, key: str | None, usual: Sequence[str], parameter: str) -> str | None:
-        names = self.records.columns
+        names = self.table.columns
         if key is None:
             return next((each for each in usual if each in names), None)
         if key not in names:
             raise InputError(
-                f"{parameter} must be a column of {self.name}. Got {key!r}; "
+                f"{parameter} must be a column of '{self.path}'. Got {key!r}; "
                 f"there are the columns {listed(names)}."
             )
         return key
 
-    def _find_input(self, kind: Kind | None, key: str | None) -> tuple[Kind, str]:
-        names = self.records.columns
-        features = self.records.features.items()
+    def _find_input(self) -> tuple[Kind, str]:
+        kind, key, names = self.given_kind, self.given.inputs, self.table.columns
+        features = self.table.features.items()
         pictures = [name for name, about in features if (about or {}).get("_type") == "Image"]
         if key is not None:
             self._find(key, (), "input_key (--input-key)")
             is_picture = key in pictures or key in INPUT_KEYS["images"]
             return kind or ("images" if is_picture else "texts"), key
-        for each in (kind,) if kind else KINDS:
-            of_kind = (*pictures, *INPUT_KEYS[each]) if each == "images" else INPUT_KEYS[each]
-            place = next((name for name in of_kind if name in names), None)
+        kinds = (kind,) if kind else KINDS
+        for each in kinds:
+            usual = (*pictures, *INPUT_KEYS[each]) if each == "images" else INPUT_KEYS[each]
+            place = next((name for name in usual if name in names), None)
             if place is not None:
                 return each, place
         what = {"images": "paths of images", "texts": "texts"}.get(kind or "", "paths or texts")
-        usual = [name for each in ((kind,) if kind else KINDS) for name in INPUT_KEYS[each][:3]]
+        some = [repr(name) for each in kinds for name in INPUT_KEYS[each][:3]]
         raise InputError(
-            f"{self.name} must have a column of {what}, such as {', '.join(map(repr, usual))}. "
+            f"'{self.path}' must have a column of {what}, such as {', '.join(some)}. "
             f"Got the columns {listed(names)}; name it with input_key (--input-key)."
         )
 
-    def examples(self, start: int) -> Iterator[Example]:
-        """Yield rows from `start` on; an image without an id goes by its path."""
-        wanted = [name for name in (self._input, self._label, self._ids) if name is not None]
-        for row, values in enumerate(self.records.read(wanted, start), start):
-            cells = dict(zip(wanted, values, strict=True))
-            value = cells[self._input]
-            if isinstance(value, Mapping):  # Hugging Face keeps bytes, or the path of a file
-                value = value.get("bytes") or value.get("path")
-            is_path = self.kind == "images" and isinstance(value, str)
-            own = (value if is_path else row) if self._ids is None else cells[self._ids]
-            if own is None or (isinstance(own, str) and not _is_unicode(own)):
-                raise InputError(
-                    f"Every row of {self.name} must have an id of valid Unicode. "
-                    f"Got {own!r} in row {row}."
-                )
-            label = None if self._label is None else self._name(cells[self._label], row)
-            yield Example(own, self.records.folder / value if is_path else value, label)
+    def _examples(
+        self, kind: Kind, column: str, label: str | None, ids: str | None, names: Any
+    ) -> Iterator[Example]:
+        """Yield all rows; an image without an id goes by its path."""
+        folder = self.path if self.path.is_dir() else self.path.parent
+        wanted = [name for name in (column, label, ids) if name is not None]
+        with reading(self.path):
+            for row, values in enumerate(self.table.rows(wanted)):
+                cells = dict(zip(wanted, values, strict=True))
+                value = cells[column]
+                if isinstance(value, Mapping):  # Hugging Face keeps bytes, or the path of a file
+                    value = value.get("bytes") or value.get("path")
+                is_path = kind == "images" and isinstance(value, str)
+                own = (value if is_path else row) if ids is None else cells[ids]
+                if own is None or (isinstance(own, str) and not _is_unicode(own)):
+                    raise InputError(
+                        f"Every row of '{self.path}' must have an id of valid Unicode. "
+                        f"Got {own!r} in row {row}."
+                    )
+                of_class = None if label is None else self._class(cells[label], row, names)
+                yield Example(own, folder / value if is_path else value, of_class)
 
-    def _name(self, label: Any, row: int) -> Any:
+    def _class(self, label: Any, row: int, names: Sequence[str] | None) -> str | int:
         """Return a label as text, by name where the table names its indices, or as an integer."""
         if label is None or label == "":
-            raise InputError(f"Every row of {self.name} must have a label. Got none in row {row}.")
-        names = self.class_names
-        if names is not None and isinstance(label, int):
-            if not 0 <= label < len(names):
+            raise InputError(
+                f"Every row of '{self.path}' must have a label. Got none in row {row}."
+            )
+        if names is None or not isinstance(label, int):
+            return label if isinstance(label, int) else str(label)
+        if not 0 <= label < len(names):
+            raise InputError(
+                f"Every label of '{self.path}' must be one of its {len(names)} classes. "
+                f"Got {label}."
+            )
+        return names[label]
+
+
+def _open_csv(path: Path) -> Table:
+    """Open lines of text, of which the first names the columns."""
+    columns = next(_csv_lines(path), [])
+    if not columns:
+        raise InputError(f"'{path}' must begin with the names of its columns. Got nothing.")
+
+    def rows(wanted: Sequence[str]) -> Rows:
+        places = [columns.index(name) for name in wanted]
+        for row, line in enumerate(islice(_csv_lines(path), 1, None)):
+            if len(line) != len(columns):
                 raise InputError(
-                    f"Every label of {self.name} must be one of its {len(names)} classes. "
-                    f"Got {label}."
-                )
-            return names[label]
-        return label if isinstance(label, int) else str(label)
-
-
-Rows = Iterator[tuple[Any, ...]]
-
-
-class Records:
-    """A table that is read row by row."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.name = path, f"'{path}'"
-        self.folder = path.parent  # where relative paths start
-        self.columns: list[str] = []
-        self.features: dict[str, Any] = {}  # Hugging Face's description of the columns
-        with reading(path):
-            self._open()
-
-    def _open(self) -> None:
-        """Find the columns and the digest of the content."""
-        self.identity = content_digest(self.path)
-
-    def _rows(self, columns: Sequence[str], start: int) -> Rows:
-        """Yield the cells of these columns in every row from `start` on."""
-        raise NotImplementedError
-
-    def read(self, columns: Sequence[str], start: int) -> Rows:
-        """Yield rows; raise InputError if the file is broken."""
-        with reading(self.path):
-            yield from self._rows(columns, start)
-
-
-class CsvRecords(Records):
-    """Lines of text, of which the first names the columns."""
-
-    def _open(self) -> None:
-        super()._open()
-        self.columns = next(self._lines(), [])
-        if not self.columns:
-            raise InputError(f"{self.name} must begin with the names of its columns. Got nothing.")
-
-    def _lines(self) -> Iterator[list[str]]:
-        delimiter = "\t" if self.path.suffix.lower() == ".tsv" else ","
-        with self.path.open(encoding="utf-8-sig", newline="") as file:
-            yield from (line for line in csv.reader(file, delimiter=delimiter) if line)
-
-    def _rows(self, columns: Sequence[str], start: int) -> Rows:
-        places = [self.columns.index(name) for name in columns]
-        for row, line in enumerate(islice(self._lines(), start + 1, None), start):
-            if len(line) != len(self.columns):
-                raise InputError(
-                    f"Every line of {self.name} must have {len(self.columns)} columns. "
+                    f"Every line of '{path}' must have {len(columns)} columns. "
                     f"Got {len(line)} in row {row}."
                 )
-            yield tuple(line[place] for place in places)
+            yield [line[place] for place in places]
+
+    return Table(columns, rows, content_digest(path))
 
 
-class JsonRecords(Records):
-    """One JSON object per line."""
+def _csv_lines(path: Path) -> Iterator[list[str]]:
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        yield from filter(None, csv.reader(file, delimiter=delimiter))
 
-    def _open(self) -> None:
-        super()._open()
-        self.columns = list(next(self._objects(), {}))
 
-    def _objects(self) -> Iterator[dict[str, Any]]:
-        with self.path.open(encoding="utf-8") as file:
-            for row, line in enumerate(each for each in file if each.strip()):
+def _open_json_lines(path: Path) -> Table:
+    """Open a file with one JSON object per line."""
+
+    def objects() -> Iterator[dict[str, Any]]:
+        with path.open(encoding="utf-8") as file:
+            for row, line in enumerate(filter(str.strip, file)):
                 record = json.loads(line)
                 if not isinstance(record, dict):
                     raise InputError(
-                        f"Every line of {self.name} must be a JSON object. "
+                        f"Every line of '{path}' must be a JSON object. "
                         f"Got {type(record).__name__} in row {row}."
                     )
                 yield record
 
-    def _rows(self, columns: Sequence[str], start: int) -> Rows:
-        for record in islice(self._objects(), start, None):
-            yield tuple(record.get(name) for name in columns)
+    def rows(wanted: Sequence[str]) -> Rows:
+        return ([record.get(name) for name in wanted] for record in objects())
+
+    return Table(list(next(objects(), {})), rows, content_digest(path))
 
 
-class ParquetRecords(Records):
-    """A Parquet file, read by row groups."""
+def _open_parquet(path: Path) -> Table:
+    import_pyarrow()
+    import pyarrow.parquet as pq
 
-    def _open(self) -> None:
-        super()._open()
-        import_pyarrow()
-        with self._file() as file:
-            groups, schema = file.metadata, file.schema_arrow
-            self._counts = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
-            about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-            self.features = about.get("info", {}).get("features") or {}
-            self.columns = schema.names
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+    about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
 
-    def _file(self) -> Any:
-        import pyarrow.parquet as pq
+    def rows(wanted: Sequence[str]) -> Rows:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            yield from _cells(file.iter_batches(BATCH_ROWS, columns=list(wanted)), wanted)
 
-        return pq.ParquetFile(self.path, memory_map=True)
-
-    def _rows(self, columns: Sequence[str], start: int) -> Rows:
-        first = 0
-        while first < len(self._counts) and start >= self._counts[first]:
-            start -= self._counts[first]
-            first += 1
-        groups = list(range(first, len(self._counts)))
-        with self._file() as file:
-            batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns))
-            yield from _cells(batches, columns, start)
+    features = about.get("info", {}).get("features") or {}
+    return Table(schema.names, rows, content_digest(path), features)
 
 
-class DatasetRecords(Records):
-    """A Hugging Face dataset that was saved to disk: Arrow streams and their description."""
+def _open_dataset(path: Path) -> Table:
+    """Open a Hugging Face dataset that was saved to disk: Arrow streams and their description."""
+    pa = import_pyarrow()
+    state = json.loads((path / "state.json").read_text("utf-8"))
+    info = json.loads((path / "dataset_info.json").read_text("utf-8"))
+    files = [path / Path(each["filename"]).name for each in state["_data_files"]]
+    features = info.get("features") or {}
 
-    def _open(self) -> None:
-        pa = import_pyarrow()
-        self.folder = self.path
-        state = json.loads((self.path / "state.json").read_text("utf-8"))
-        info = json.loads((self.path / "dataset_info.json").read_text("utf-8"))
-        self._files = [self.path / Path(each["filename"]).name for each in state["_data_files"]]
-        self.features = info.get("features") or {}
-        self.identity = digest_of(self.features, *map(content_digest, self._files))
-        with pa.memory_map(str(self._files[0])) as stream:
-            self.columns = pa.ipc.open_stream(stream).schema.names
-
-    def _batches(self) -> Iterator[Any]:
-        pa = import_pyarrow()
-        for file in self._files:
+    def rows(wanted: Sequence[str]) -> Rows:
+        for file in files:
             with pa.memory_map(str(file)) as stream:
-                yield from pa.ipc.open_stream(stream)
+                yield from _cells(pa.ipc.open_stream(stream), wanted)
 
-    def _rows(self, columns: Sequence[str], start: int) -> Rows:
-        return _cells(self._batches(), columns, start)
+    with pa.memory_map(str(files[0])) as stream:
+        columns = pa.ipc.open_stream(stream).schema.names
+    return Table(columns, rows, digest_of(features, *map(content_digest, files)), features)
 
 
-def _cells(batches: Iterable[Any], columns: Sequence[str], start: int) -> Rows:
-    """Yield the cells of record batches from row `start` on."""
+def _cells(batches: Iterable[Any], columns: Sequence[str]) -> Rows:
+    """Yield the cells of record batches, a few rows at a time."""
     for batch in batches:
-        for at in range(min(start, batch.num_rows), batch.num_rows, BATCH_ROWS):
-            few = batch.slice(at, BATCH_ROWS)
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            few = batch.slice(start, BATCH_ROWS)
             yield from zip(*(few.column(name).to_pylist() for name in columns), strict=True)
-        start = max(0, start - batch.num_rows)
 
 
-TABLES: dict[str, type[Records]] = {
-    ".csv": CsvRecords,
-    ".tsv": CsvRecords,
-    ".jsonl": JsonRecords,
-    ".ndjson": JsonRecords,
-    ".parquet": ParquetRecords,
+TABLES: dict[str, Callable[[Path], Table]] = {
+    ".csv": _open_csv,
+    ".tsv": _open_csv,
+    ".jsonl": _open_json_lines,
+    ".ndjson": _open_json_lines,
+    ".parquet": _open_parquet,
 }
+
+
+# Values -------------------------------------------------------------------------------------------
 
 
 class UnreadableError(Exception):
@@ -402,7 +373,9 @@ def read_value(kind: Kind, value: Any) -> Any:
             raise ValueError("empty cell")
         if isinstance(value, Path) and not stat.S_ISREG(value.stat().st_mode):
             raise ValueError("not a regular file")
-        return _image(value) if kind == "images" else _text(value)
+        if kind == "images":
+            return _image(value)
+        return value.read_text(encoding="utf-8") if isinstance(value, Path) else str(value)
     except (MemoryError, InputError):
         raise
     except Exception as error:  # decoders raise any type for a broken file
@@ -426,10 +399,6 @@ def _image(value: Path | bytes) -> Any:
         if image.mode[0] in "IF":  # which pillow would cut off at 255
             raise ValueError("more than 8 bits per channel; convert it to 8 bits")
         return image.convert("RGB")
-
-
-def _text(value: Any) -> str:
-    return value.read_text(encoding="utf-8") if isinstance(value, Path) else str(value)
 
 
 def as_text(name: str) -> str:
@@ -464,7 +433,3 @@ def _size_and_time(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_size, found.st_mtime_ns
-
-
-def _is_class(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir() and not entry.name.startswith((".", "_"))

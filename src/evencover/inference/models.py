@@ -177,29 +177,22 @@ class Preprocessing:
     def __call__(self, image: Any) -> Array:
         """Return an RGB image as an array (height, width, channels) of float32."""
         image = image.convert("L") if self.channels == 1 else image
-        image = self._cropped(self._resized(image))
+        if self.resize is not None:
+            short = min(image.size)
+            height, width = (
+                self.resize
+                if isinstance(self.resize, tuple)
+                else (int(self.resize * side / short) for side in image.size[::-1])
+            )
+            image = image.resize((width, height), self.resample)
+        if self.crop is not None:  # the center; a smaller image gets a black border
+            height, width = self.crop
+            left, top = (image.width - width) // 2, (image.height - height) // 2
+            image = image.crop((left, top, left + width, top + height))
         pixels = np.asarray(image, np.float32).reshape(image.height, image.width, self.channels)
         mean, std = (np.asarray(each, np.float32) for each in (self.mean, self.std))
         normalized: Array = (pixels * np.float32(self.scale) - mean) / std
         return normalized
-
-    def _resized(self, image: Any) -> Any:
-        if self.resize is None:
-            return image
-        if isinstance(self.resize, tuple):
-            height, width = self.resize
-        else:
-            short = min(image.size)
-            width, height = (int(self.resize * side / short) for side in image.size)
-        return image.resize((width, height), self.resample)
-
-    def _cropped(self, image: Any) -> Any:
-        """Crop the center; a smaller image gets a black border."""
-        if self.crop is None:
-            return image
-        height, width = self.crop
-        left, top = (image.width - width) // 2, (image.height - height) // 2
-        return image.crop((left, top, left + width, top + height))
 
 
 def _pair(size: Any) -> tuple[int, int] | int:
@@ -404,12 +397,17 @@ def _read_preprocessing(config: Path) -> Preprocessing:
 
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options as fields of Preprocessing; raise InputError if one makes no sense."""
+
+    def is_positive(number: float) -> bool:
+        return 0 < number < math.inf
+
+    sides = range(1, 8193)
     rules: dict[str, tuple[str, Callable[[float], bool], tuple[int, ...]]] = {
         "mean": ("one finite number, or one per channel", math.isfinite, (1, 3)),
-        "std": ("one positive number, or one per channel", _is_positive, (1, 3)),
-        "scale": ("one positive number", _is_positive, (1,)),
-        "size": ("one integer from 1 to 8192, or height and width", _is_side, (1, 2)),
-        "channels": ("1 or 3", lambda number: number in (1, 3), (1,)),
+        "std": ("one positive number, or one per channel", is_positive, (1, 3)),
+        "scale": ("one positive number", is_positive, (1,)),
+        "size": ("one integer from 1 to 8192, or height and width", sides.__contains__, (1, 2)),
+        "channels": ("1 or 3", (1, 3).__contains__, (1,)),
     }
     found: dict[str, Any] = {}
     for name, value in options.items():
@@ -427,14 +425,6 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         else:
             found[name] = numbers[0] if name == "scale" else int(numbers[0])
     return found
-
-
-def _is_positive(number: float) -> bool:
-    return 0 < number < math.inf
-
-
-def _is_side(number: float) -> bool:
-    return 1 <= number <= 8192 and number.is_integer()
 
 
 def _providers(onnxruntime: Any, device: str | None) -> list[Any]:

@@ -7,7 +7,7 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -36,7 +36,7 @@ from evencover.inference.models import Model, open_model
 from evencover.output.atomic import atomic_path
 from evencover.output.folders import ResumableFolder, write_checksum
 from evencover.output.writers import write_csv
-from evencover.threads import in_order
+from evencover.threads import map_ordered, results
 from evencover.validation import SUM_TOLERANCE, raise_unknown, whole_number
 
 DTYPES = ("float32", "float16")
@@ -308,21 +308,19 @@ class _Run(NamedTuple):
             n_done = head.n_inputs
             yield head._replace(part=parts[0])
         with ThreadPoolExecutor(self.workers, thread_name_prefix="evencover-infer") as pool:
-            yield from in_order(
+            yield from map_ordered(
                 lambda task: pool.submit(self._prepare, *task),
-                _results,
+                results,
                 self._cut(parts, n_done),
                 2 * self.workers + 1,
             )
 
     def _cut(self, parts: Sequence[Part], n_done: int) -> Iterator[tuple[Part, list[Example]]]:
         """Yield the examples of each batch, but for the first `n_done` of the first part."""
-        at = -1
-        stream: Iterator[Example] = iter(())
+        stream, at = self.inputs.examples(), 0
         for part in parts:
             first, n_done = part.start + n_done, 0
-            if first != at:
-                stream = self.inputs.examples(first)
+            stream = islice(stream, first - at, None)
             for start in range(first, part.stop, self.batch_size):
                 n_wanted = min(self.batch_size, part.stop - start)
                 examples = list(islice(stream, n_wanted))
@@ -358,10 +356,6 @@ class _Run(NamedTuple):
             with _naming(self.model, readable):
                 prepared = self.model.collate(values)
         return Batch(part, len(examples), readable, skipped, prepared)
-
-
-def _results(futures: Sequence[Future[Batch]]) -> list[Batch]:
-    return [future.result() for future in futures]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 
 from evencover.arrays import Array, to_numpy
 from evencover.data.source import IterableSource, Source
-from evencover.engine.blocks import Part, as_workers, cut, known_ids, one_of_many
+from evencover.engine.blocks import Part, as_workers, cut, known_ids, single_threaded
 from evencover.errors import InputError
 from evencover.output.atomic import only_writer, remove_leftovers
 from evencover.output.writers import (
@@ -322,7 +322,7 @@ class PartWriter:
 
     def alone(self, item: PartToWrite) -> int:
         """Do the same as one of many tasks."""
-        with one_of_many():
+        with single_threaded():
             return self(item)
 
 

@@ -1,4 +1,4 @@
-"""Prediction sets as an MLflow model: the `pyfunc` flavour, without pickle.
+"""Prediction sets as an MLflow model: the `pyfunc` flavor, without pickle.
 
     from evencover.serving import mlflow as sets
     sets.log_model(predictor, name="sets")              # or save_model(predictor, "folder")
@@ -28,8 +28,8 @@ MODEL = "model.safetensors"
 
 
 def signature(predictor: BasePredictor) -> Any:
-    """What goes in and comes out: lists of numbers, and lists of classes."""
-    _require_mlflow()
+    """Return the signature: lists of numbers in, lists of classes out."""
+    _import_mlflow()
     from mlflow.models import ModelSignature
     from mlflow.types.schema import Array, ColSpec, DataType, Schema
 
@@ -47,24 +47,18 @@ def signature(predictor: BasePredictor) -> Any:
 
 def save_model(predictor: BasePredictor, path: str | os.PathLike[str], **options: Any) -> None:
     """Write an MLflow model to a new folder; `options` are those of `mlflow.pyfunc.save_model`."""
-    _require_mlflow()
-    import mlflow.pyfunc
-
     with _data_of(predictor) as about:
-        mlflow.pyfunc.save_model(os.fspath(path), **{**about, **options})
+        _import_mlflow().pyfunc.save_model(os.fspath(path), **{**about, **options})
 
 
 def log_model(predictor: BasePredictor, name: str = "sets", **options: Any) -> Any:
     """Log the model in MLflow; `options` are those of `mlflow.pyfunc.log_model`."""
-    _require_mlflow()
-    import mlflow.pyfunc
-
     with _data_of(predictor) as about:
-        return mlflow.pyfunc.log_model(name=name, **{**about, **options})
+        return _import_mlflow().pyfunc.log_model(name=name, **{**about, **options})
 
 
 def load_model(path: str | os.PathLike[str]) -> BasePredictor:
-    """The predictor itself, from the folder of a model."""
+    """Load the predictor from the folder of a model."""
     found = sorted(Path(path).rglob(MODEL))
     if len(found) != 1:
         raise InputError(f"'{path}' must be the folder of a model that save_model wrote.")
@@ -86,18 +80,18 @@ def _data_of(predictor: BasePredictor) -> Iterator[dict[str, Any]]:
 
 
 def _load_pyfunc(path: str) -> SetsModel:
-    """What MLflow calls, with the path of the data that were saved."""
+    """Load the model for MLflow, which passes the path of the data that were saved."""
     return SetsModel(load_model(path))
 
 
 class SetsModel:
-    """What `mlflow.pyfunc.load_model` wraps."""
+    """The model that `mlflow.pyfunc.load_model` wraps."""
 
     def __init__(self, predictor: BasePredictor) -> None:
         self.predictor = predictor
 
     def predict(self, model_input: Any, params: Any = None) -> Any:
-        """A frame with the columns `set` and `size`, one row for each of the input's."""
+        """Return a frame with the columns `set` and `size`, one row for each of the input's."""
         import pandas as pd
 
         if isinstance(model_input, pd.DataFrame):
@@ -110,18 +104,17 @@ class SetsModel:
         else:
             rows, ids = model_input, None
         sets = self.predictor.predict_set(rows, ids=ids)
-        names = self.predictor.class_names_
-        listed = sets.to_lists(names=names is not None)
-        return pd.DataFrame({"set": listed, "size": sets.sizes})
+        members = sets.to_lists(names=self.predictor.class_names_ is not None)
+        return pd.DataFrame({"set": members, "size": sets.sizes})
 
 
 def _column(predictor: BasePredictor) -> str:
     return "logits" if predictor.from_logits else "probabilities"
 
 
-def _require_mlflow() -> None:
+def _import_mlflow() -> Any:
     try:
         import mlflow.pyfunc
     except ImportError:
         raise needs("MLflow models", "mlflow", "mlflow") from None
-    assert mlflow.pyfunc
+    return mlflow

@@ -1,4 +1,4 @@
-"""An ONNX graph that is written by computing: NumPy's arithmetic on symbols adds its nodes.
+"""Prediction sets as an ONNX graph: NumPy's arithmetic on symbols adds its nodes.
 
 A score's own formula runs on symbols in place of arrays, so the graph has the same operations in
 the same order, in float64 and 64-bit integers, and gives the same bits.
@@ -19,9 +19,9 @@ import evencover
 from evencover import _kernels
 from evencover._kernels import Position
 from evencover._kernels.reference import FIXED_POINT
-from evencover.arrays import Array, FloatArray
+from evencover.arrays import FloatArray
 from evencover.engine.blocks import known_ids
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, needs, one_line
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fitting import align_to_calibration
@@ -54,54 +54,59 @@ OPERATIONS: dict[Any, str] = {
 }
 TRUTHS = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Not"}
 IN_FLOAT64 = {"Div", "Sqrt", "Round"}
+PREFIX = "evencover/"
 
 
 class Graph:
-    """Nodes and constants, as they are added; all names begin with `prefix`."""
+    """Nodes and constants, as they are added; all names begin with PREFIX."""
 
-    def __init__(self, opset: int, prefix: str = "evencover/") -> None:
-        self.opset, self.prefix = opset, prefix
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._known: dict[Any, str] = {}
 
     def add(self, operation: str, *inputs: Any, kind: str, n_outputs: int = 1, **how: Any) -> Any:
-        """A node; its output as a symbol of the `kind` "float64", "int64" or "bool"."""
+        """Add a node; return its output as a symbol of the `kind` "float64", "int64" or "bool"."""
         from onnx import helper
 
         names = [each.name if isinstance(each, Symbol) else self.constant(each) for each in inputs]
         number = len(self.nodes)
-        outputs = [f"{self.prefix}{operation}_{number}_{place}" for place in range(n_outputs)]
-        node = helper.make_node(operation, names, outputs, f"{self.prefix}{number}", **how)
+        outputs = [f"{PREFIX}{operation}_{number}_{place}" for place in range(n_outputs)]
+        node = helper.make_node(operation, names, outputs, f"{PREFIX}{number}", **how)
         self.nodes.append(node)
         kinds = [kind] if n_outputs == 1 else kind.split()
         found = [Symbol(self, name, each) for name, each in zip(outputs, kinds, strict=True)]
         return found[0] if n_outputs == 1 else found
 
     def constant(self, values: Any) -> str:
-        """The name of a constant array."""
+        """Add a constant array, once; return its name."""
         from onnx import numpy_helper
 
         values = np.asarray(values)
         key = (str(values.dtype), values.shape, values.tobytes())
         if key not in self._known:
-            self._known[key] = f"{self.prefix}constant_{len(self.constants)}"
+            self._known[key] = f"{PREFIX}constant_{len(self.constants)}"
             self.constants.append(numpy_helper.from_array(values, self._known[key]))
         return self._known[key]
 
     def used_constants(self) -> list[Any]:
-        """The constants that a node asks for."""
+        """Return the constants that are inputs of a node."""
         asked = {name for node in self.nodes for name in node.input}
         return [each for each in self.constants if each.name in asked]
 
     def symbol(self, values: Any) -> Any:
-        """A constant array as a symbol."""
+        """Return a constant array as a symbol."""
         values = np.asarray(values)
         values = values.astype(np.int64) if values.dtype.kind in "iu" else values
         return Symbol(self, self.constant(values), str(values.dtype))
 
+    def row(self, start: int, stop: int) -> Any:
+        """Return the integers of a range as a symbol (1, K)."""
+        return self.symbol(np.arange(start, stop)[None, :])
+
     def sum(self, values: Any) -> Any:
-        """The sum of each row (n, 1).
+        """Sum each row (n, 1).
 
         Of integers it is the last running sum: ONNX Runtime's ReduceSum of them is rounded to 53
         bits (seen in 1.31), its CumSum is exact.
@@ -112,43 +117,41 @@ class Graph:
         return self.add("ReduceSum", values, np.array([1]), kind=values.kind, keepdims=1)
 
     def largest(self, values: Any) -> Any:
-        """The largest number of each row (n, 1)."""
+        """Return the largest number of each row (n, 1)."""
         if self.opset >= 18:  # where the axes became an input
             return self.add("ReduceMax", values, np.array([1]), kind=values.kind, keepdims=1)
         return self.add("ReduceMax", values, kind=values.kind, axes=[1], keepdims=1)
 
     def all(self, truths: Any) -> Any:
-        """Whether all of a row is true (n, 1)."""
+        """Check whether all of a row is true (n, 1)."""
         return self.sum((~truths).cast("int64")) == 0
 
     def in_order(self, values: Any, k: int) -> tuple[Any, Any]:
-        """The k largest of each row, and their places; of equal ones the first comes first."""
-        how: Any = {"axis": 1, "largest": 1, "sorted": 1}
+        """Return the k largest of each row, and their indices; ties by index."""
         kinds = f"{values.kind} int64"
-        found = self.add("TopK", values, np.array([k]), kind=kinds, n_outputs=2, **how)
-        return found[0], found[1]
+        largest, places = self.add("TopK", values, np.array([k]), kind=kinds, n_outputs=2, axis=1)
+        return largest, places
 
     def take(self, values: Any, places: Any) -> Any:
-        """Entries (K,) at places (n, k)."""
+        """Return the entries of (K,) at indices (n, k)."""
         constant = self.symbol(values)
         return self.add("Gather", constant, places, kind=constant.kind, axis=0)
 
     def take_along(self, values: Any, places: Any) -> Any:
-        """Of each row, the entries at its places."""
+        """Return the entries of each row at its indices."""
         return self.add("GatherElements", values, places, kind=values.kind, axis=1)
 
 
 class Symbol(NDArrayOperatorsMixin):
-    """A value of the graph that is not known yet; NumPy's functions on it become nodes."""
+    """A value of the graph; NumPy's functions of it become nodes."""
 
-    # So that an array, too, hands the operation over.
-    __array_priority__: ClassVar[float] = 1000.0
+    __array_priority__: ClassVar[float] = 1000.0  # arrays hand the operation over, too
 
     def __init__(self, graph: Graph, name: str, kind: str) -> None:
         self.graph, self.name, self.kind = graph, name, kind
 
     def cast(self, kind: str) -> Any:
-        """The same value as another type."""
+        """Convert to another type."""
         if kind == self.kind:
             return self
         from onnx import TensorProto
@@ -157,7 +160,7 @@ class Symbol(NDArrayOperatorsMixin):
         return self.graph.add("Cast", self, kind=kind, to=to[kind])
 
     def as_column(self) -> Any:
-        """One value per row (n,) as (n, 1)."""
+        """Return one value per row (n,) as (n, 1)."""
         return self.graph.add("Unsqueeze", self, np.array([1]), kind=self.kind)
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **how: Any) -> Any:
@@ -166,7 +169,7 @@ class Symbol(NDArrayOperatorsMixin):
             return ~np.equal(*inputs)
         if operation is None or method != "__call__" or how:
             raise _unknown(getattr(function, "__name__", str(function)))
-        symbols = [_as_symbol(self.graph, each) for each in inputs]
+        symbols = self._symbols(inputs)
         if operation not in ("And", "Or", "Not"):
             symbols = _alike(symbols, in_float64=operation in IN_FLOAT64)
         kind = "bool" if operation in TRUTHS else symbols[0].kind
@@ -175,9 +178,12 @@ class Symbol(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function is not np.where or len(args) != 3 or kwargs:
             raise _unknown(getattr(function, "__name__", str(function)))
-        condition, *values = (_as_symbol(self.graph, each) for each in args)
+        condition, *values = self._symbols(args)
         first, second = _alike(values)
         return self.graph.add("Where", condition, first, second, kind=first.kind)
+
+    def _symbols(self, values: Any) -> list[Symbol]:
+        return [v if isinstance(v, Symbol) else self.graph.symbol(v) for v in values]
 
 
 def _unknown(name: str) -> InputError:
@@ -187,23 +193,12 @@ def _unknown(name: str) -> InputError:
     )
 
 
-def _as_symbol(graph: Graph, value: Any) -> Symbol:
-    return value if isinstance(value, Symbol) else graph.symbol(value)
-
-
 def _alike(symbols: list[Symbol], *, in_float64: bool = False) -> list[Symbol]:
-    """All of one type, as NumPy would have them."""
+    """Convert symbols to one type, as NumPy would."""
     kinds = {each.kind for each in symbols}
-    if kinds == {"int64"} and not in_float64:
-        return symbols
-    if kinds == {"bool"}:
+    if kinds == {"bool"} or (kinds == {"int64"} and not in_float64):
         return symbols
     return [each.cast("float64") for each in symbols]
-
-
-def row_of(values: Array) -> Array:
-    """One value per class (K,) as (1, K)."""
-    return np.asarray(values)[None, :]
 
 
 # NumPy's functions on symbols.
@@ -213,7 +208,7 @@ largest: Any = np.maximum
 
 
 def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[str, Any]:
-    """The outputs as symbols, from the name of the rows."""
+    """Return the outputs as symbols, from the name of the rows."""
     n_classes, limits = len(rule.limits.upper), rule.limits
     given = Symbol(graph, rows, "rows").cast("float64")
     p, valid = _probabilities(graph, rule, given, n_classes, item_size)
@@ -222,7 +217,7 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
         u = Symbol(graph, "uniform", "float64").as_column()
     sorted_p, classes = graph.in_order(p, n_classes)
     first, _ = graph.in_order(p, 1)
-    rank = graph.symbol(row_of(np.arange(1, n_classes + 1)))
+    rank = graph.row(1, n_classes + 1)
     formula = rule.scoring.score.base.kernel
     if formula.needs_order or limits.rank_limit is not None:
         fixed = rint(sorted_p * FIXED_POINT).cast("int64")
@@ -234,13 +229,13 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
             inside = inside & (rank <= graph.take(limits.rank_limit, classes))
         membership = graph.add("ScatterElements", inside, classes, inside, kind="bool", axis=1)
     else:
-        every = graph.symbol(row_of(np.arange(n_classes)))
+        every = graph.row(0, n_classes)
         at = Position(p, p, rank, first, every, u)
         membership = _is_member(graph, rule, formula.function(at), every)
     if not rule.allow_empty:
         empty = graph.sum(membership.cast("int64")) == 0
         _, top_class = graph.in_order(given, 1)
-        every = graph.symbol(row_of(np.arange(n_classes)))
+        every = graph.row(0, n_classes)
         membership = membership | (empty & (every == top_class))
     sizes = graph.sum(membership.cast("int64"))
     return {
@@ -252,7 +247,7 @@ def set_nodes(graph: Graph, rule: SetRule, rows: str, item_size: int) -> dict[st
 
 
 def _is_member(graph: Graph, rule: SetRule, scores: Any, classes: Any) -> Any:
-    """`_kernels.is_member`, without the rank."""
+    """Write `_kernels.is_member`, without the rank."""
     limits = rule.limits
     limit = graph.take(limits.upper, classes)
     if limits.lower is not None and limits.upper_probability is not None:
@@ -263,8 +258,8 @@ def _is_member(graph: Graph, rule: SetRule, scores: Any, classes: Any) -> Any:
 
 
 def _listed(graph: Graph, membership: Any, sizes: Any, classes: Any, n_classes: int) -> Any:
-    """The members in the order of `classes`, then -1."""
-    place = graph.symbol(row_of(np.arange(n_classes)))
+    """List the members in the order of `classes`, then -1."""
+    place = graph.row(0, n_classes)
     inside = graph.take_along(membership, classes)
     weight: Any = where(inside, 2 * n_classes - place, n_classes - place)
     _, order = graph.in_order(weight, n_classes)
@@ -275,7 +270,7 @@ def _listed(graph: Graph, membership: Any, sizes: Any, classes: Any, n_classes: 
 def _probabilities(
     graph: Graph, rule: SetRule, rows: Any, n_classes: int, item_size: int
 ) -> tuple[Any, Any]:
-    """`probabilities` of the kernels, and whether each row holds any (n, 1)."""
+    """Write the kernels' `probabilities`, and whether each row is valid (n, 1)."""
     if not rule.scoring.logits:
         in_range = graph.all((rows >= 0.0) & (rows <= 2.0))
         # A row that is none gets zeros: NaN has no place in an order.
@@ -294,7 +289,7 @@ def _probabilities(
 
 
 def _exp_nonpositive(graph: Graph, x: Any) -> Any:
-    """The kernels' own exp, operation by operation; powers of two come from a table."""
+    """Write the kernels' own exp, operation by operation; powers of two come from a table."""
     x = largest(x, -701.0)
     k = rint(x * 1.4426950408889634)
     r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10
@@ -364,12 +359,12 @@ def to_onnx(
         raise InputError(f"'dtype' must be one of {', '.join(TYPES)}. Got {dtype!r} instead.")
     rule = _rule_of(predictor)
     if after is None:
-        model = _alone(rule, len(rule.limits.upper), dtype)
-    else:
-        model = _appended(rule, len(rule.limits.upper), after, after_output)
-    onnx.helper.set_model_props(model, {**_props(model), **_about(predictor)})
-    if after is None:
+        model = _new_model(rule, dtype)
         model.doc_string = f"Prediction sets by evencover ({predictor.method}). {predictor.promise}"
+    else:
+        model = _appended(rule, after, after_output)
+    props = {each.key: each.value for each in model.metadata_props}
+    onnx.helper.set_model_props(model, {**props, **_about(predictor)})
     onnx.checker.check_model(model, full_check=True)
     with atomic_path(path) as temporary:
         temporary.write_bytes(model.SerializeToString())
@@ -379,7 +374,7 @@ def to_onnx(
 def onnx_inputs(
     predictor: BasePredictor, probabilities: Any, *, ids: Any = None
 ) -> dict[str, FloatArray]:
-    """The random numbers (N,) that `predict_set` draws for rows, as inputs of the graph."""
+    """Return the random numbers (N,) that `predict_set` draws, as inputs of the graph."""
     rule, source = _rule_of(predictor), align_to_calibration(predictor, probabilities)
     keys, found = known_ids(source, ids), []
     for block in source.blocks():
@@ -410,36 +405,24 @@ def _rule_of(predictor: BasePredictor) -> SetRule:
     return predictor.rule()
 
 
-# ---- graphs ---------------------------------------------------------------------------------
-
-
-def _alone(rule: SetRule, n_classes: int, dtype: str) -> Any:
+def _new_model(rule: SetRule, dtype: str) -> Any:
     from onnx import helper
 
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    graph = Graph(OPSET)
-    rows = helper.make_tensor_value_info("rows", kind, ["N", n_classes], _says("rows", rule))
-    outputs = set_nodes(graph, rule, "rows", np.dtype(dtype).itemsize)
-    inputs, constants = _random_inputs(rule)
-    named = [helper.make_node("Identity", [s.name], [name]) for name, s in outputs.items()]
-    made = helper.make_graph(
-        [*graph.nodes, *named],
-        "prediction_sets",
-        [rows, *inputs],
-        _output_infos(rule, n_classes, {name: name for name in outputs}),
-        [*graph.used_constants(), *constants],
-    )
+    shape = ["N", len(rule.limits.upper)]
+    rows = helper.make_tensor_value_info("rows", kind, shape, _description("rows", rule))
+    graph = helper.make_graph([], "prediction_sets", [rows], [])
     opsets = [helper.make_opsetid("", OPSET)]
-    model = helper.make_model(made, opset_imports=opsets, producer_name="evencover")
+    model = helper.make_model(graph, opset_imports=opsets, producer_name="evencover")
+    _extend(model, rule, "rows", np.dtype(dtype), OPSET)
     model.ir_version = IR_VERSION
     return model
 
 
-def _appended(rule: SetRule, n_classes: int, after: Any, after_output: str | None) -> Any:
-    """The classifier, with the nodes of the sets after one of its outputs."""
+def _appended(rule: SetRule, after: Any, after_output: str | None) -> Any:
+    """Return the classifier with the nodes of the sets after one of its outputs."""
     onnx = _import_onnx()
     from google.protobuf.message import DecodeError
-    from onnx import helper
 
     try:
         model = onnx.load(os.fspath(after))
@@ -447,18 +430,26 @@ def _appended(rule: SetRule, n_classes: int, after: Any, after_output: str | Non
     except FileNotFoundError:
         raise InputError(f"Cannot read '{after}': there is no such file.") from None
     except (OSError, DecodeError, onnx.checker.ValidationError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"Cannot read '{after}' as an ONNX model: {reason}.") from None
+        raise InputError(f"Cannot read '{after}' as an ONNX model: {one_line(error)}.") from None
     opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
     if opset < LEAST_OPSET:
         raise InputError(
             f"The classifier must have opset {LEAST_OPSET} or later. Got {opset}; convert it with "
             "onnx.version_converter."
         )
-    output = _output_of(model, n_classes, after_output, str(after))
-    kind = helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
+    output = _output_of(model, len(rule.limits.upper), after_output, str(after))
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
+    _extend(model, rule, output.name, dtype, opset)
+    model.ir_version = max(model.ir_version, IR_VERSION)
+    return model
+
+
+def _extend(model: Any, rule: SetRule, rows: str, dtype: Any, opset: int) -> None:
+    """Add the nodes that turn the value called `rows` into sets."""
+    from onnx import helper
+
     graph = Graph(opset)
-    outputs = set_nodes(graph, rule, output.name, kind.itemsize)
+    outputs = set_nodes(graph, rule, rows, dtype.itemsize)
     inputs, constants = _random_inputs(rule)
     taken = {each.name for each in (*model.graph.input, *model.graph.output)}
     taken |= {name for node in model.graph.node for name in node.output}
@@ -472,9 +463,11 @@ def _appended(rule: SetRule, n_classes: int, after: Any, after_output: str | Non
     )
     model.graph.initializer.extend([*graph.used_constants(), *constants])
     model.graph.input.extend(inputs)
-    model.graph.output.extend(_output_infos(rule, n_classes, names))
-    model.ir_version = max(model.ir_version, IR_VERSION)
-    return model
+    for name, kind in OUTPUTS.items():
+        wide = [len(rule.limits.upper)] if name in ("membership", "classes") else []
+        tensor = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        about = (names[name], tensor, ["N", *wide], _description(name, rule))
+        model.graph.output.append(helper.make_tensor_value_info(*about))
 
 
 def _output_of(model: Any, n_classes: int, wanted: str | None, name: str) -> Any:
@@ -499,45 +492,24 @@ def _output_of(model: Any, n_classes: int, wanted: str | None, name: str) -> Any
 
 
 def _random_inputs(rule: SetRule) -> tuple[list[Any], list[Any]]:
-    """Inputs with one random number per row, and what they are if nobody gives them."""
+    """Return inputs with one random number per row, and their default values."""
     from onnx import TensorProto, helper, numpy_helper
 
     # 0 makes the largest sets. 1 would make the smallest: APS then covered .858 instead of .9.
     defaults = {"uniform": 0.0} if rule.scoring.score.base.is_random else {}
     defaults |= {"coin": 0.0} if rule.is_randomized else {}
     inputs = [
-        helper.make_tensor_value_info(name, TensorProto.DOUBLE, [f"{name}s"], _says(name, rule))
+        helper.make_tensor_value_info(
+            name, TensorProto.DOUBLE, [f"{name}s"], _description(name, rule)
+        )
         for name in defaults
     ]
     values = [numpy_helper.from_array(np.array([v]), name) for name, v in defaults.items()]
     return inputs, values
 
 
-def _says(name: str, rule: SetRule) -> str:
+def _description(name: str, rule: SetRule) -> str:
     return ABOUT[name].format(numbers="logits" if rule.scoring.logits else "probabilities")
-
-
-def _output_infos(rule: SetRule, n_classes: int, names: dict[str, str]) -> list[Any]:
-    from onnx import helper
-
-    shapes: dict[str, list[Any]] = {name: ["N"] for name in OUTPUTS}
-    shapes |= {name: ["N", n_classes] for name in ("membership", "classes")}
-    return [
-        helper.make_tensor_value_info(
-            names[name],
-            helper.np_dtype_to_tensor_dtype(np.dtype(kind)),
-            shapes[name],
-            _says(name, rule),
-        )
-        for name, kind in OUTPUTS.items()
-    ]
-
-
-# ---- what is written beside it -------------------------------------------------------------------
-
-
-def _props(model: Any) -> dict[str, str]:
-    return {each.key: each.value for each in model.metadata_props}
 
 
 def _about(predictor: BasePredictor) -> dict[str, str]:
