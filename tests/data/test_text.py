@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import LABELS, NAMES, ROWS, N, assert_holds, assert_refused
 
-from evencover import InputError
+from evencover import EvencoverWarning, InputError
 from evencover.data import as_source
 from evencover.data.open import column_from_file, ids_from_file
 from evencover.randomness import row_ids
@@ -158,3 +158,16 @@ def test_ids_in_text_are_text(tmp_path):
             keys.append(row_ids(found, 3)[:2].tolist())
     assert keys == [keys[0]] * 6
     assert keys[0][0] == 7 != keys[0][1]
+
+
+def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path):
+    lines = ["ant,bee,label,note", *["0.25,0.75,bee,ok"] * 30]
+    lines[5] = '0.25,0.75,bee,"oops'
+    path = tmp_path / "p.csv"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match="quotation mark"):
+        as_source(path)
+    lines[5] = '0.25,0.75,bee,"two\nlines"'
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.warns(EvencoverWarning, match="note"):
+        assert as_source(path).n_rows == 30

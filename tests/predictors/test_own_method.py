@@ -98,7 +98,7 @@ def test_a_registered_method_is_known_by_name_everywhere(own, data, tmp_path):
     table = compare(rows, labels, methods=["standard", "cautious"], scores=["margin"], n_splits=2)
     assert [c.method for c in table.candidates] == ["standard", "cautious"]
     page = write_report(fitted, tmp_path / "page.html", rows[400:], labels[400:])
-    assert "no single class is promised anything" in page.read_text(encoding="utf-8")
+    assert "coverage of single classes is not" in page.read_text(encoding="utf-8")
     folder = predict_to_folder(fitted, rows, tmp_path / "sets", ending=".npz")
     assert (folder.n_rows, folder.n_there) == (600, 0)
 
@@ -159,7 +159,7 @@ def test_the_shell_knows_what_an_installed_package_adds(shell, tmp_path):
     assert "cautious" in usage
     about = json.loads(about)
     assert (about["method"], about["score"]["name"]) == ("cautious", "margin")
-    assert "no single class" in about["guarantee"]
+    assert "single classes" in about["guarantee"]
     assert (tmp_path / "sets.npz").exists()
     assert (tmp_path / "page.html").exists()
     assert "coverage" in evaluated

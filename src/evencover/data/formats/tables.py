@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -488,6 +489,18 @@ def _csv_names(location: Location, *, always: bool = False) -> tuple[list[str], 
     return [f"column {place}" for place in range(len(first))], False
 
 
+def _check_line_breaks(batch: Any, location: Location) -> None:
+    """Reject cells with line breaks where quotes do not pair: rows may have become one cell."""
+    import pyarrow.compute as compute
+
+    for column in batch.columns:
+        if compute.any(compute.match_substring(column, "\n")).as_py():
+            raise InputError(
+                f"Every quotation mark of '{location}' must be closed. Got a cell with a line "
+                "break in it and an odd number of marks in the file."
+            )
+
+
 def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
     """Read record batches of text; their columns are named by position."""
     pa = import_pyarrow()
@@ -504,6 +517,8 @@ def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[A
     with location.open("rb") as file:
         longest = max(len(file.readline()) for _ in range(3))  # a row must fit into a block
         file.seek(0)
+        n_quotes = sum(part.count(b'"') for part in iter(partial(file.read, 1 << 20), b""))
+        file.seek(0)
         read_options = arrow_csv.ReadOptions(
             use_threads=False,  # so that a wrong row has a number
             block_size=max(CSV_BYTES, 4 * longest),
@@ -517,7 +532,10 @@ def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[A
         )
         types = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
         try:
-            yield from arrow_csv.open_csv(file, read_options, parse_options, types)
+            for batch in arrow_csv.open_csv(file, read_options, parse_options, types):
+                if n_quotes % 2:
+                    _check_line_breaks(batch, location)
+                yield batch
         except pa.ArrowInvalid:
             if not wrong:
                 raise
