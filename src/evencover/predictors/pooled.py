@@ -362,8 +362,8 @@ class PooledPredictor(BasePredictor):
 
     def _cause(self, under: IntArray) -> str:
         borrowed = 100 * (1 - float(np.median(self.own_weight_[under])))
-        whose = "its threshold" if len(under) == 1 else "their thresholds (typically)"
-        cause = f"{borrowed:.0f}% of {whose} is borrowed from other classes; that was too strict."
+        who = "This class borrows" if len(under) == 1 else "A typical one of these classes borrows"
+        cause = f"{who} {borrowed:.0f}% of its threshold from others; that was too strict."
         on_their_own = enough_for_classwise(self.class_counts_[under], self.row_needs())
         return f"{cause} {on_their_own}." if on_their_own else cause
 
