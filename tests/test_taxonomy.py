@@ -108,8 +108,12 @@ def test_trees_that_are_none_are_refused(chains, names, sentence):
 
 def test_files_and_names_must_be_there(tmp_path):
     (tmp_path / "bad.csv").write_bytes(b"\xff\xfe\x00")
-    for path, names in (("none.csv", ["a", "b"]), ("none.csv", None), ("bad.csv", ["a", "b"])):
-        with pytest.raises(InputError):
+    for path, names, words in (
+        ("none.csv", ["a", "b"], "none.csv"),
+        ("none.csv", None, "class names"),
+        ("bad.csv", ["a", "b"], "bad.csv"),
+    ):
+        with pytest.raises(InputError, match=words):
             Taxonomy.from_file(tmp_path / path, names)
 
 

@@ -239,14 +239,14 @@ def test_bad_parameters_are_rejected(data, arguments, name):
 
 
 @pytest.mark.parametrize(
-    ("rows", "labels", "more"),
+    ("rows", "labels", "more", "words"),
     [
-        (np.full((3, 3), 1 / 3), [0, 1, 2], {"n_per_class": 1}),  # no row left to test on
-        (np.full((1, 3), 1 / 3), [0], {}),
-        (np.full((9, 3), 1 / 3), None, {}),
-        (iter([(np.full((9, 3), 1 / 3), [0, 1, 2] * 3)]), None, {}),  # read more than once
+        (np.full((3, 3), 1 / 3), [0, 1, 2], {"n_per_class": 1}, "Got 3 rows"),
+        (np.full((1, 3), 1 / 3), [0], {}, "Got 1 rows"),
+        (np.full((9, 3), 1 / 3), None, {}, "'labels'"),
+        (iter([(np.full((9, 3), 1 / 3), [0, 1, 2] * 3)]), None, {}, "iterator"),
     ],
 )
-def test_unsuitable_data_are_rejected(rows, labels, more):
-    with pytest.raises(InputError):
+def test_unsuitable_data_are_rejected(rows, labels, more, words):
+    with pytest.raises(InputError, match=words):
         compare(rows, labels, **more)

@@ -58,10 +58,16 @@ def test_the_advice_counts_what_is_missing():
 
 
 @pytest.mark.parametrize(
-    ("labels", "more"), [([], {}), ([0.5], {}), ([0, 7], {}), ([0, 1], {"alpha": 1.5})]
+    ("labels", "more", "words"),
+    [
+        ([], {}, "one label"),
+        ([0.5], {}, "'labels'"),
+        ([0, 7], {}, "'labels'.*7"),
+        ([0, 1], {"alpha": 1.5}, "'alpha'"),
+    ],
 )
-def test_bad_labels_and_alphas_are_rejected(labels, more):
-    with pytest.raises(InputError):
+def test_bad_labels_and_alphas_are_rejected(labels, more, words):
+    with pytest.raises(InputError, match=words):
         recommend(labels, n_classes=5, **more)
 
 

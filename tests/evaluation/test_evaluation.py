@@ -259,8 +259,13 @@ def test_the_documentation_lists_the_metrics():
 
 def test_unsuitable_input_is_rejected():
     sets = PredictionSets.from_mask([[True, False]])
-    for arguments in (([[0]], [0]), (sets[:0], []), (sets, [0], 1.5), (sets, [0, 1])):
-        with pytest.raises(InputError):
+    for arguments, words in (
+        (([[0]], [0]), "'sets'"),
+        ((sets[:0], []), "one row"),
+        ((sets, [0], 1.5), "'alpha'"),
+        ((sets, [0, 1]), "'labels'"),
+    ):
+        with pytest.raises(InputError, match=words):
             evaluate(*arguments)
     report = evaluate(sets, [0])
     with pytest.raises(InputError, match="'cluster_of_class'"):

@@ -99,11 +99,11 @@ def test_randomized_variants_have_a_figure_of_their_own(make_grid, tmp_path):
 
 def test_unsuitable_figures_are_rejected(small, tmp_path):
     (tmp_path / "file").write_text("")
-    for draw, arguments in (
-        (write_heatmaps, (tmp_path,)),
-        (write_heatmaps, (tmp_path, "png", "size")),
-        (write_figures, (tmp_path, "gif")),
-        (write_figures, (tmp_path / "file",)),
+    for draw, arguments, words in (
+        (write_heatmaps, (tmp_path,), "gamma"),
+        (write_heatmaps, (tmp_path, "png", "size"), "'size'"),
+        (write_figures, (tmp_path, "gif"), "'gif'"),
+        (write_figures, (tmp_path / "file",), "a file"),
     ):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=words):
             draw(small, *arguments)

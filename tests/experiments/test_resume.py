@@ -174,7 +174,7 @@ def test_folders_of_other_things_are_left_alone(make_grid, tmp_path):
 def test_folders_without_a_study_cannot_be_loaded(tmp_path, text):
     if text is not None:
         (tmp_path / "configuration.json").write_text(text)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=tmp_path.name):
         Results.load(tmp_path)
 
 
