@@ -8,6 +8,7 @@ smallest score. A float level handed to a quantile routine is off by one rank no
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -20,8 +21,11 @@ from evencover._kernels import Thresholds as Thresholds
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.randomness import RandomStream, uniforms
+from evencover.validation import align_classes, by_class
 
 MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
+MOST_SHOWN = 3  # values of alpha that a text lists
+DEFAULT = "default"  # stands for all classes that an alpha by class does not name
 
 Alpha = float | str | Fraction | Decimal
 
@@ -84,28 +88,114 @@ def conformal_rank(n: int, alpha: Alpha) -> int:
     return _rank(int(n), 1 - exact_fraction(alpha))
 
 
-def _rank(n: Any, level: Fraction) -> Any:
-    """Of a whole number, or of an array of them that `_fits`."""
+def _rank(n: int, level: Fraction) -> int:
     return -(-(n + 1) * level.numerator // level.denominator)
 
 
-def conformal_ranks(counts: Array, alpha: Alpha, confidence: Alpha | None = None) -> IntArray:
-    """`conformal_rank` of every count; with a `confidence`, `confident_rank`."""
-    level = 1 - exact_fraction(alpha)
-    if confidence is None and _fits(counts, level):
-        return _rank(counts.astype(np.int64), level)
-    distinct, inverse = np.unique(counts, return_inverse=True)
+class ClassAlpha(NamedTuple):
+    """The target miscoverage of each class, as exact fractions.
+
+    ``values`` are the distinct ones, ascending; ``of_class`` (K,) is the index of each class's own.
+    """
+
+    values: tuple[Fraction, ...]
+    of_class: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        alpha: Any,
+        class_names: Sequence[str] | None,
+        n_classes: int,
+        owner: str = "the method",
+    ) -> ClassAlpha:
+        """Read one number for all classes, or one per class: see `align_classes`.
+
+        >>> ClassAlpha.of({"bee": 0.01, "default": 0.1}, ["ant", "bee"], 2).floats.tolist()
+        [0.1, 0.01]
+        """
+        if isinstance(alpha, ClassAlpha):
+            return alpha
+        if not is_per_class(alpha):
+            return cls((exact_fraction(alpha, owner),), np.zeros(n_classes, dtype=np.int64))
+        aligned = align_classes(alpha, class_names, n_classes, "alpha", default=DEFAULT).tolist()
+        exact = {each: exact_fraction(each, owner) for each in dict.fromkeys(aligned)}
+        values = tuple(sorted(set(exact.values())))
+        index = {value: place for place, value in enumerate(values)}
+        return cls(values, np.array([index[exact[each]] for each in aligned], dtype=np.int64))
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all classes have the same."""
+        return len(self.values) == 1
+
+    @property
+    def floats(self) -> FloatArray:
+        """The target miscoverage of each class (K,), as floats."""
+        return np.array([float(value) for value in self.values])[self.of_class]
+
+    @property
+    def typical(self) -> Fraction:
+        """The median over classes; the lower one of two."""
+        return self.values[int(np.sort(self.of_class)[(len(self.of_class) - 1) // 2])]
+
+    def __str__(self) -> str:
+        """Show the value, or the values from most to least common with their numbers of classes."""
+        shown = [f"{float(value):g}" for value in self.values]
+        if self.is_one:
+            return shown[0]
+        counts = np.bincount(self.of_class, minlength=len(shown))
+        if len(shown) > MOST_SHOWN:
+            return f"{shown[0]} to {shown[-1]}, by class"
+        order = np.argsort(-counts, kind="stable").tolist()
+        return ", ".join(f"{shown[i]} for {counts[i]:,} classes" for i in order)
+
+
+def is_per_class(alpha: Any) -> bool:
+    """Whether alpha is given by class, not as one number for all."""
+    return not isinstance(alpha, str | numbers.Number | Decimal)
+
+
+def check_alpha(alpha: Any, name: str, owner: str) -> Any:
+    """Check a number in (0, 1), or one per class."""
+    if isinstance(alpha, ClassAlpha):
+        return alpha
+    values = [alpha]
+    if is_per_class(alpha):
+        known = by_class(alpha, name)
+        values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
+    for value in values:
+        exact_fraction(value, owner, name)
+    return alpha
+
+
+def conformal_ranks(
+    counts: Array, alpha: Alpha | ClassAlpha, confidence: Alpha | None = None
+) -> IntArray:
+    """`conformal_rank` of every count; with a `confidence`, `confident_rank`.
+
+    A `ClassAlpha` has one entry per count.
+    """
+    if not isinstance(alpha, ClassAlpha):
+        alpha = ClassAlpha((exact_fraction(alpha),), np.zeros(counts.shape, dtype=np.int64))
+    levels, own = [1 - value for value in alpha.values], alpha.of_class
     if confidence is not None:
         doubt = 1 - exact_fraction(confidence, name="confidence")
-        return _confident_ranks(distinct.astype(np.int64), level, doubt)[inverse]
-    return np.array([_rank(int(n), level) for n in distinct], dtype=np.int64)[inverse]
+        pairs, inverse = np.unique(np.stack([counts, own]), axis=1, return_inverse=True)
+        found = _confident_ranks(pairs[0], [levels[place] for place in pairs[1]], doubt)
+        return found[inverse.reshape(counts.shape)]
+    if _fits(counts, levels):
+        up, down = np.array([(each.numerator, each.denominator) for each in levels]).T
+        return -(-(counts.astype(np.int64) + 1) * up[own] // down[own])
+    pairs = zip(counts.ravel().tolist(), own.ravel().tolist(), strict=True)
+    return np.array([_rank(n, levels[i]) for n, i in pairs], dtype=np.int64).reshape(counts.shape)
 
 
-def _fits(counts: Array, level: Fraction) -> bool:
+def _fits(counts: Array, levels: list[Fraction]) -> bool:
     """Whether `_rank` of all of them can be computed at once, in 64 bits."""
     if not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
         return False
-    return (int(counts.max()) + 1) * level.numerator < 2**63
+    return (int(counts.max()) + 1) * max(each.denominator for each in levels) < 2**63
 
 
 # ---- ranks for this calibration, not only on average over calibrations -------------------------
@@ -142,27 +232,29 @@ def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
     return n if level**n <= doubt else n + 1
 
 
-def _confident_ranks(counts: IntArray, level: Fraction, doubt: Fraction) -> IntArray:
+def _confident_ranks(counts: IntArray, levels: list[Fraction], doubt: Fraction) -> IntArray:
     """By halves for all counts at once: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
     low, high = np.zeros_like(counts), counts + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
-        within = _tails_within(counts, middle, level, doubt)
+        within = _tails_within(counts, middle, levels, doubt)
         low, high = np.where(within, low, middle), np.where(within, middle, high)
     return high
 
 
-def _tails_within(counts: IntArray, ranks: IntArray, level: Fraction, doubt: Fraction) -> Array:
+def _tails_within(
+    counts: IntArray, ranks: IntArray, levels: list[Fraction], doubt: Fraction
+) -> Array:
     """Whether P(Binomial(n, level) >= k) <= doubt; what floats cannot tell is counted exactly."""
     from scipy.special import betainc
 
     inside = (ranks >= 1) & (ranks <= counts)
     k, n = np.where(inside, ranks, 1), np.where(inside, counts, 1)
-    tails = betainc(k.astype(float), n - k + 1.0, float(level))
+    tails = betainc(k.astype(float), n - k + 1.0, [float(level) for level in levels])
     tails = np.where(inside, tails, np.where(ranks < 1, 1.0, 0.0))
     within: Array = tails <= float(doubt)
     for place in np.flatnonzero(inside & (np.abs(tails - float(doubt)) <= 1e-9 * float(doubt))):
-        within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, doubt)
+        within[place] = _tail_within(int(counts[place]), int(ranks[place]), levels[place], doubt)
     return within
 
 
@@ -261,28 +353,34 @@ class GroupedScores(NamedTuple):
 
     def thresholds(
         self,
-        alpha: Alpha,
+        alpha: Alpha | ClassAlpha,
         *,
+        groups: IntArray | None = None,
         exact: bool,
         confidence: Alpha | None = None,
         random_state: int = 0,
     ) -> Thresholds:
-        """Compute one threshold per group, with a confidence or not; or the randomized pair."""
-        ranks = conformal_ranks(self.counts, alpha, confidence)
+        """Compute one threshold per group, with a confidence or not; or the randomized pair.
+
+        `groups` (J,) are the groups of J classes, each of which has its own `alpha`.
+        """
+        groups = np.arange(len(self.counts)) if groups is None else groups
+        counts = self.counts[groups]
+        ranks = conformal_ranks(counts, alpha, confidence)
         if not exact:
-            return Thresholds(self.at_ranks(ranks))
-        level = 1 - exact_fraction(alpha)
+            return Thresholds(self.score_at(groups, ranks))
+        own = ClassAlpha.of(alpha, None, len(groups))
         # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
-        pairs = zip(self.counts.tolist(), ranks.tolist(), strict=True)
-        chance = np.array([float((n + 1) * level - (k - 1)) for n, k in pairs])
+        each = zip(counts.tolist(), ranks.tolist(), own.of_class.tolist(), strict=True)
+        chance = np.array([float((n + 1) * (1 - own.values[i]) - (k - 1)) for n, k, i in each])
         both = np.stack([ranks, ranks - 1])
-        (upper, lower), shares = self.at_ranks(both), self.tie_shares(both)
+        (upper, lower), shares = self.score_at(groups, both), self.tie_shares(groups, both)
         if shares is None:
             return Thresholds(upper, lower, chance)
         return break_ties(upper, lower, chance, shares[0], shares[1], random_state)
 
-    def tie_shares(self, ranks: IntArray) -> FloatArray | None:
-        """Probability that a new tied score is at most the ranks[..., g]-th smallest of group g.
+    def tie_shares(self, groups: IntArray, ranks: IntArray) -> FloatArray | None:
+        """Probability that a new tied score is at most the ranks[..., i]-th smallest of groups[i].
 
         Of E equal scores and a new one in random order, the new one comes before the j-th of them
         with probability j / (E + 1). None without ties in any group.
@@ -292,10 +390,10 @@ class GroupedScores(NamedTuple):
         if is_first.all():
             return None
         ends = np.append(np.flatnonzero(is_first), len(self.scores))
-        place = np.clip(self.offsets[:-1] + ranks - 1, 0, len(self.scores) - 1)
+        place = np.clip(self.offsets[groups] + ranks - 1, 0, len(self.scores) - 1)
         run = np.searchsorted(ends, place, side="right") - 1
         shares = (place - ends[run] + 1) / (ends[run + 1] - ends[run] + 1)
-        return np.where((ranks >= 1) & (ranks <= self.counts), shares, 1.0)
+        return np.where((ranks >= 1) & (ranks <= self.counts[groups]), shares, 1.0)
 
 
 def break_ties(

@@ -306,7 +306,8 @@ def align_classes(
             )
         return vector
     names = [str(each) for each in (range(n_classes) if class_names is None else class_names)]
-    rest = {} if default not in known else dict.fromkeys(names, known.pop(str(default)))
+    has_default = default in known and default not in names
+    rest = dict.fromkeys(names, known.pop(str(default))) if has_default else {}
     missing = [] if rest else [each for each in names if each not in known]
     unknown = sorted(known.keys() - set(names))
     if missing or unknown or len(set(names)) < n_classes:

@@ -238,7 +238,9 @@ class ClusteredPredictor(GroupPredictor):
     coverage for the classes of a cluster whose score distributions are equal. Proposition 3,
     coverage >= 1 - alpha - epsilon for the classes of a cluster whose score distributions are
     within epsilon of each other in Kolmogorov-Smirnov distance; `guarantee_` estimates it.
-    Classes of the null cluster have no promise of their own.
+    Classes of the null cluster have no promise of their own. With an alpha per class, each class
+    uses the rank for its own alpha among its cluster's scores, Proposition 3 holds with that
+    alpha, and clusters are found at the median alpha.
 
     Parameters
     ----------
@@ -284,6 +286,10 @@ class ClusteredPredictor(GroupPredictor):
         "of all calibrations; a class is promised as much only as far as its scores are like its "
         "cluster's, and classes with too few rows to join a cluster are promised nothing."
     )
+    class_alpha_guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha is guaranteed to a class up to the distance of its scores from its "
+        "cluster's; classes with too few examples to join a cluster have no guarantee."
+    )
     constraints: ClassVar[dict[str, Check]] = {
         "gamma": unless(("auto",), OPEN_SHARE),
         "n_clusters": unless(("auto",), partial(whole_number, low=1)),
@@ -293,6 +299,11 @@ class ClusteredPredictor(GroupPredictor):
     n_clusters_: int = kept(int)
     gamma_: float = kept(float)
     guarantee_: tuple[ClusterGuarantee, ...] = kept(list)
+
+    @property
+    def _alpha(self) -> Fraction:
+        """The alpha that clustering depends on."""
+        return self.class_alpha.typical
 
     def _group(self, rows: CalibrationRows) -> Grouping:
         gamma, n_clusters = self._resolve_parameters()
@@ -320,13 +331,13 @@ class ClusteredPredictor(GroupPredictor):
         if n_clusters < 2:
             return cluster_of_class, f"the number of clusters would be {n_clusters}"
         groups = rows.by(np.arange(self.n_classes_))
-        large = np.flatnonzero(groups.counts >= least_count(self.alpha))
+        large = np.flatnonzero(groups.counts >= least_count(self._alpha))
         if len(large) <= n_clusters:
             return cluster_of_class, (
                 f"{len(large)} of {self.n_classes_} classes have at least "
-                f"{least_count(self.alpha)} rows for it, and {n_clusters} clusters need more"
+                f"{least_count(self._alpha)} rows for it, and {n_clusters} clusters need more"
             )
-        embedding = quantile_embedding(groups, self.alpha)[large]
+        embedding = quantile_embedding(groups, self._alpha)[large]
         n_clusters = min(n_clusters, len(np.unique(embedding, axis=0)))
         if n_clusters < 2:
             return cluster_of_class, "all classes have the same score quantiles"
@@ -341,12 +352,12 @@ class ClusteredPredictor(GroupPredictor):
         if self.n_clusters_ and null.any():
             warn_caller(
                 f"{int(null.sum())} of {self.n_classes_} classes have fewer than "
-                f"{least_count(self.alpha)} examples for clustering; "
+                f"{least_count(self._alpha)} examples for clustering; "
                 "they use the standard threshold."
             )
 
     def _resolve_parameters(self) -> tuple[Fraction, int]:
-        gamma, enough = automatic_parameters(self.class_counts_, self.alpha)
+        gamma, enough = automatic_parameters(self.class_counts_, self._alpha)
         if self.gamma != "auto":
             gamma = exact_fraction(self.gamma, name="gamma")  # as it was meant, like alpha
         if self.n_clusters != "auto":
@@ -405,7 +416,7 @@ class ClusteredPredictor(GroupPredictor):
             sentences.append(
                 f"{some_of(int(null.sum()), counts)} had too few calibration rows to join a "
                 "cluster, and use the threshold of all classes. With about "
-                f"{ceil(least_count(self.alpha) / gamma)} rows each they would."
+                f"{ceil(least_count(self._alpha) / gamma)} rows each they would."
             )
         inside = counts[~null]
         if len(inside):

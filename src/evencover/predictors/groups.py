@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class GroupPredictor(BasePredictor):
 
     confidence: Alpha | None = None
 
+    supports_class_alpha: ClassVar[bool] = True
     group_scores_: FloatArray = kept(float, "?")
     group_offsets_: IntArray = kept(int, "?")
     group_of_class_: IntArray = kept(int, "K")
@@ -75,9 +76,15 @@ class GroupPredictor(BasePredictor):
 
     def _group_thresholds(self, exact: bool) -> Thresholds:
         if self.group_weights_ is None:
-            found = self.groups_.thresholds(
-                self.alpha, exact=exact, confidence=self.confidence, random_state=self.random_state
-            )
+            alpha = self.class_alpha
+            common: dict[str, Any] = {
+                "exact": exact,
+                "confidence": self.confidence,
+                "random_state": self.random_state,
+            }
+            if not alpha.is_one:
+                return self.groups_.thresholds(alpha, groups=self.group_of_class_, **common)
+            found = self.groups_.thresholds(alpha.typical, **common)
             return found.of_classes(self.group_of_class_)
         limits, own_weights = np.empty(self.n_classes_), class_weights(self)
         for classes, scores, weights in self._weighted_groups():

@@ -17,6 +17,8 @@ from evencover.predictors.method import ClassValues
 class StandardPredictor(GroupPredictor):
     """One threshold for all classes: the conformal quantile of all calibration scores.
 
+    With an alpha per class, the classes that share an alpha share a threshold.
+
     Guarantee (Vovk et al. 2005): *marginal* coverage, P(Y in C(X)) >= 1 - alpha, for exchangeable
     calibration and test rows; equality with ``exact=True`` and distinct scores. Nothing is
     promised to any single class.
@@ -52,8 +54,12 @@ class StandardPredictor(GroupPredictor):
         "In at least {confidence} of all calibrations, coverage over all rows is at least "
         "1 - alpha; no single class is promised anything."
     )
+    class_alpha_guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha is guaranteed on average over the examples of the classes with the "
+        "same alpha; no single class has a guarantee."
+    )
     cause: ClassVar[str] = ONE_THRESHOLD
 
     def _group(self, rows: CalibrationRows) -> Grouping:
-        everyone = np.zeros(self.n_classes_, dtype=np.int64)
-        return Grouping(rows.by(everyone), everyone, rows)
+        same_alpha = self.class_alpha.of_class
+        return Grouping(rows.by(same_alpha), same_alpha, rows)
