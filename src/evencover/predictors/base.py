@@ -210,12 +210,9 @@ class BasePredictor(MethodContract):
         self.n_calibration_ = int(self.class_counts_.sum())
         self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
         self.target_prevalence_ = read_target(self)
-        self._set_thresholds(self._calibrate(rows))
+        self.limits_ = self._calibrate(rows)
         self._warn_of_few_rows()
         return self
-
-    def _set_thresholds(self, limits: Thresholds) -> None:
-        self.thresholds_, self.lower_thresholds_, self.upper_probability_ = limits[:3]
 
     def _warn_of_few_rows(self) -> None:
         """Warn of classes that are in every set, and of classes without rows."""

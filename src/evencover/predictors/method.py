@@ -74,9 +74,7 @@ class MethodContract:
     target_prevalence: ClassValues | None = field(init=False, default=None)
     confidence: Alpha | None = field(init=False, default=None)
 
-    thresholds_: FloatArray = kept(float, "K")
-    lower_thresholds_: FloatArray | None = kept(float, "K", optional=True)
-    upper_probability_: FloatArray | None = kept(float, "K", optional=True)
+    limits_: Thresholds = kept(Thresholds, "K")
     class_counts_: IntArray = kept(int, "K")
     n_classes_: int = kept(int)
     n_calibration_: int = kept(int)
@@ -230,9 +228,11 @@ class MethodContract:
     @classmethod
     def all_state(cls) -> dict[str, Field]:
         """Return what a fit keeps: the `kept` attributes, and those that `state` declares."""
-        return {
-            each.name: each.metadata["kept"] for each in fields(cls) if "kept" in each.metadata
-        } | cls._inherited("state")
+        state: dict[str, Field] = {}
+        for each in fields(cls):
+            if "kept" in each.metadata:
+                state |= each.metadata["kept"].columns(each.name)
+        return state | cls._inherited("state")
 
     def _check_parameters(self) -> None:
         owner = type(self).__name__
@@ -354,9 +354,13 @@ class MethodContract:
         return make_score(self.score).with_counts(self.class_counts_, self.class_names_)
 
     @property
-    def limits_(self) -> Thresholds:
-        """All that decides whether a class is in a set."""
-        return Thresholds(self.thresholds_, self.lower_thresholds_, self.upper_probability_)
+    def thresholds_(self) -> FloatArray:
+        """The threshold of each class; with `exact` the upper one of two."""
+        return self.limits_.upper
+
+    @thresholds_.setter
+    def thresholds_(self, thresholds: FloatArray) -> None:
+        self.limits_ = self.limits_._replace(upper=thresholds)
 
     @property
     def used_temperature(self) -> float:

@@ -136,9 +136,7 @@ class RowGroupedPredictor(OverGroups):
         "A class is in a set if its score is at most the threshold of the row's group, whatever "
         "the class."
     )
-    thresholds_: FloatArray = kept(float, "G")
-    lower_thresholds_: FloatArray | None = kept(float, "G", optional=True)
-    upper_probability_: FloatArray | None = kept(float, "G", optional=True)
+    limits_: Thresholds = kept(Thresholds, "G")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         self.group_names_, group_of_row = name_groups(rows.groups, self.n_calibration_, "row")

@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 from dataclasses import field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import Array, to_numpy
+from evencover.quantiles import Thresholds
 from evencover.scores import Score, make_score
 from evencover.validation import by_class
 
@@ -21,7 +23,8 @@ class Field(NamedTuple):
     Parameters
     ----------
     kind
-        float or int: the numbers of an array; for a plain value the type that JSON gives back.
+        float or int: the numbers of an array; for a plain value the type that JSON gives back;
+        `Thresholds`.
     shape
         One letter per dimension of an array: K classes, L = K + 1, "?" any size; the same other
         letter stands for the same size in all fields. None: a plain value.
@@ -32,6 +35,17 @@ class Field(NamedTuple):
     kind: type
     shape: str | None = None
     optional: bool = False
+
+    def columns(self, name: str) -> dict[str, Field]:
+        """Return the fields by name; thresholds have several."""
+        if self.kind is not Thresholds:
+            return {name: self}
+        return {
+            f"{name}.upper": Field(float, self.shape),
+            f"{name}.lower": Field(float, self.shape, True),
+            f"{name}.upper_probability": Field(float, self.shape, True),
+            f"{name}.rank_limit": Field(int, self.shape, True),
+        }
 
 
 def kept(kind: type, shape: str | None = None, optional: bool = False, **options: Any) -> Any:
@@ -57,7 +71,7 @@ def checksum(about: Any, arrays: dict[str, Array]) -> str:
 def content_of(predictor: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return parameters and plain values, ready for JSON, and arrays."""
     values = {
-        name: (getattr(predictor, name), each.shape is not None)
+        name: (attrgetter(name)(predictor), each.shape is not None)
         for name, each in predictor.all_state().items()
     }
     # A score by name is the same score: a model that was loaded must not differ from the saved one.
@@ -103,7 +117,7 @@ def damage(predictor: Any) -> str | None:
         return "it must have at least 2 classes"
     sizes = {"K": n_classes, "L": n_classes + 1}
     for name, each in predictor.all_state().items():
-        value = getattr(predictor, name)
+        value = attrgetter(name)(predictor)
         if value is None:
             if not each.optional:
                 return f"it lacks {name}"
