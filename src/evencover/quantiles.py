@@ -85,11 +85,12 @@ def conformal_rank(n: int, alpha: Alpha) -> int:
     >>> conformal_rank(9, 0.1), conformal_rank(8, 0.1), conformal_rank(564, 0.1)
     (9, 9, 509)
     """
-    return _rank(int(n), 1 - exact_fraction(alpha))
+    return _rank(int(n), *(1 - exact_fraction(alpha)).as_integer_ratio())
 
 
-def _rank(n: int, level: Fraction) -> int:
-    return -(-(n + 1) * level.numerator // level.denominator)
+def _rank(n: Any, up: Any, down: Any) -> Any:
+    """Return ceil((n + 1) up / down) of integers, or of arrays that `_fits`."""
+    return -(-(n + 1) * up // down)
 
 
 class ClassAlpha(NamedTuple):
@@ -156,17 +157,15 @@ def is_per_class(alpha: Any) -> bool:
     return not isinstance(alpha, str | numbers.Number | Decimal)
 
 
-def check_alpha(alpha: Any, name: str, owner: str) -> Any:
-    """Check a number in (0, 1), or one per class."""
+def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> list[Fraction]:
+    """Check a number in (0, 1), or one per class; return all that are given."""
     if isinstance(alpha, ClassAlpha):
-        return alpha
+        return list(alpha.values)
     values = [alpha]
     if is_per_class(alpha):
         known = by_class(alpha, name)
         values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
-    for value in values:
-        exact_fraction(value, owner, name)
-    return alpha
+    return [exact_fraction(value, owner, name) for value in values or [alpha]]
 
 
 def conformal_ranks(
@@ -185,10 +184,11 @@ def conformal_ranks(
         found = _confident_ranks(pairs[0], [levels[place] for place in pairs[1]], doubt)
         return found[inverse.reshape(counts.shape)]
     if _fits(counts, levels):
-        up, down = np.array([(each.numerator, each.denominator) for each in levels]).T
-        return -(-(counts.astype(np.int64) + 1) * up[own] // down[own])
+        up, down = np.array([each.as_integer_ratio() for each in levels]).T
+        return _rank(counts.astype(np.int64), up[own], down[own])
     pairs = zip(counts.ravel().tolist(), own.ravel().tolist(), strict=True)
-    return np.array([_rank(n, levels[i]) for n, i in pairs], dtype=np.int64).reshape(counts.shape)
+    ranks = [_rank(n, *levels[i].as_integer_ratio()) for n, i in pairs]
+    return np.array(ranks, dtype=np.int64).reshape(counts.shape)
 
 
 def _fits(counts: Array, levels: list[Fraction]) -> bool:

@@ -121,7 +121,7 @@ class Thresholds(NamedTuple):
         lower = None if self.lower is None else np.maximum(self.lower, floor)
         ranks = self.rank_limit
         if ranks is not None and rank_floor is not None:
-            ranks = np.maximum(ranks, np.minimum(rank_floor, len(ranks)).astype(ranks.dtype))
+            ranks = np.maximum(ranks, np.clip(rank_floor, 0, len(ranks)).astype(ranks.dtype))
         return self._replace(upper=np.maximum(self.upper, floor), lower=lower, rank_limit=ranks)
 
 

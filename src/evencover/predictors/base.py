@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -74,7 +75,8 @@ class BasePredictor(MethodContract):
     ----------
     alpha
         Target miscoverage in (0, 1). Read as the decimal or fraction that was written, so ranks
-        are exact.
+        are exact. Methods that allow it take one per class: a mapping or Series by class, in which
+        "default" stands for the classes that it does not name, or a vector (K,).
     score
         "softmax", "aps", "raps", "saps", "pas", or a `Score`.
     exact
@@ -90,6 +92,11 @@ class BasePredictor(MethodContract):
         which then do not calibrate.
     random_state
         Integer that, with a row's id (or content and place), fixes every random choice.
+    floor
+        Coverage in (0, 1) that every class with enough calibration examples, 1/(1 - floor) - 1,
+        is guaranteed: its threshold is at least CLASSWISE's at that level.
+    strict_floor
+        Always include the classes with too few examples for the floor.
 
     Attributes
     ----------
@@ -210,16 +217,39 @@ class BasePredictor(MethodContract):
         self.n_calibration_ = int(self.class_counts_.sum())
         self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
         self.target_prevalence_ = read_target(self)
-        self.limits_ = self._calibrate(rows)
+        self.limits_ = self._with_floor(self._calibrate(rows), rows)
         self._warn_of_few_rows()
         return self
+
+    def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
+        """Raise the thresholds to CLASSWISE's at 1 - floor; a class with too few rows keeps its own.
+
+        A larger threshold only enlarges sets, so the guarantee of CLASSWISE at that level holds.
+        """
+        self.floor_thresholds_ = None
+        if self.floor is None:
+            return thresholds
+
+        def quantiles(values: FloatArray) -> FloatArray:
+            own = GroupedScores.sort(values, rows.labels, self.n_classes_)
+            found = own.quantiles(self.floor_share)
+            return found if self.strict_floor else np.where(self.below_floor_, -np.inf, found)
+
+        self.floor_thresholds_ = quantiles(rows.scores)
+        ranks = None if rows.ranks is None else quantiles(rows.ranks.astype(np.float64))
+        return self._raised(thresholds, ranks)
+
+    def _raised(self, thresholds: Thresholds, rank_floor: FloatArray | None = None) -> Thresholds:
+        if self.floor_thresholds_ is None:
+            return thresholds
+        return thresholds.at_least(self.floor_thresholds_, rank_floor)
 
     def _warn_of_few_rows(self) -> None:
         """Warn of classes that are in every set, and of classes without rows."""
         absent = self.class_counts_ == 0
         if len(self.thresholds_) == self.n_classes_ and self.limits_.rank_limit is None:
             few = int((np.isinf(self.thresholds_) & ~absent).sum())
-            terms = f"at alpha = {self.alpha}"
+            terms = f"at alpha = {self.class_alpha}"
             if self.confidence is not None:
                 least = self.row_needs().least
                 terms += f" and confidence = {self.confidence}, which takes {least}"
@@ -292,11 +322,42 @@ class BasePredictor(MethodContract):
         rows = rows.take(slice(first_kept, None))
         if first is None:
             warn_of_repeated_ids(rows.ids)
-        names, out_of_fold = self.class_names_ or source.class_names, self.out_of_fold_
-        self._fit_rows(with_scores(self, rows, self.n_classes_, names), self.n_classes_, names)
-        self._keep_rows(rows, by_place=first is not None)
-        self.fingerprints_, self.row_sample_, self.row_sample_limit_ = known
-        self.out_of_fold_ = out_of_fold
+        self.class_names_ = self.class_names_ or source.class_names
+        return self._refit(rows, *known, by_place=first is not None)
+
+    def with_alpha(self, alpha: Any) -> Self:
+        """Return this predictor at another alpha, fitted to the calibration rows that it keeps.
+
+        The result is that of a new `fit` at this alpha on the same rows, bit for bit.
+
+        >>> from evencover import StandardPredictor
+        >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
+        >>> StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).with_alpha(0.25).thresholds_
+        array([0.625, 0.625])
+        """
+        require_fitted(self)
+        rows, first = self._kept_rows()
+        other = copy(self).set_params(alpha=alpha)
+        other._check_parameters()
+        note_large_alpha(alpha)
+        known = self.fingerprints_, self.row_sample_, self.row_sample_limit_
+        return other._refit(rows, *known, by_place=first is not None)
+
+    def _refit(
+        self,
+        rows: CalibrationRows,
+        fingerprints: list[list[Any]],
+        row_sample: IntArray | None,
+        row_sample_limit: int | None,
+        *,
+        by_place: bool,
+    ) -> Self:
+        """Fit to rows with base scores; the class names and what is known of the inputs stay."""
+        n_classes, names, out_of_fold = self.n_classes_, self.class_names_, self.out_of_fold_
+        self._fit_rows(with_scores(self, rows, n_classes, names), n_classes, names)
+        self._keep_rows(rows, by_place=by_place)
+        self.fingerprints_, self.out_of_fold_ = fingerprints, out_of_fold
+        self.row_sample_, self.row_sample_limit_ = row_sample, row_sample_limit
         return self
 
     def _known_with(

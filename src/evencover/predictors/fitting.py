@@ -18,7 +18,7 @@ from evencover.engine.blocks import gathered, joined, known_ids, map_source
 from evencover.errors import InputError, NotFittedError, warn_caller
 from evencover.predictors.method import MethodContract
 from evencover.predictors.rule import BoundScore
-from evencover.quantiles import GroupedScores, calibration_scores, exact_fraction
+from evencover.quantiles import GroupedScores, calibration_scores, check_alpha
 from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
 from evencover.scores import make_score
 from evencover.validation import class_labels
@@ -224,10 +224,11 @@ def with_scores(
 
 def note_large_alpha(alpha: Any) -> None:
     """Warn of an alpha that seems to be the coverage."""
-    if exact_fraction(alpha, "fit") > 0.5:
+    largest = max(check_alpha(alpha))
+    if largest > 0.5:
         warn_caller(
-            f"alpha is {alpha}, the share of rows whose class may be missing from its set; for "
-            f"coverage {alpha} use alpha={float(1 - exact_fraction(alpha, 'fit')):g}."
+            f"alpha is {float(largest):g}, the target miscoverage; for coverage "
+            f"{float(largest):g} use alpha={float(1 - largest):g}."
         )
 
 

@@ -109,7 +109,7 @@ class GroupPredictor(BasePredictor):
         if type(self)._calibrate is not GroupPredictor._calibrate:  # a subclass may do otherwise
             return None
         other = copy(self).set_params(exact=exact)
-        other.limits_ = self._group_thresholds(exact)
+        other.limits_ = self._raised(self._group_thresholds(exact))
         return other
 
     def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:

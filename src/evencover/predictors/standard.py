@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from evencover.predictors.explanation import ONE_THRESHOLD
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.groups import Grouping, GroupPredictor
