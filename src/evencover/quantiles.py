@@ -186,8 +186,8 @@ def conformal_ranks(
     if _fits(counts, levels):
         up, down = np.array([each.as_integer_ratio() for each in levels]).T
         return _rank(counts.astype(np.int64), up[own], down[own])
-    pairs = zip(counts.ravel().tolist(), own.ravel().tolist(), strict=True)
-    ranks = [_rank(n, *levels[i].as_integer_ratio()) for n, i in pairs]
+    each = zip(counts.ravel().tolist(), own.ravel().tolist(), strict=True)
+    ranks = [_rank(n, *levels[i].as_integer_ratio()) for n, i in each]
     return np.array(ranks, dtype=np.int64).reshape(counts.shape)
 
 

@@ -2,8 +2,8 @@
 
 Scores of class y are u ** (1 / shape_y), so a threshold q covers q ** shape_y of the class, and the
 coverage of a fit is no estimate. Coverage is averaged over calibrations, with labels drawn at
-random: a mean that is significantly below its guarantee fails. `broken` lowers all ranks, and floors
-are also tried at a lower level; both must be noticed.
+random: a mean that is significantly below its guarantee fails. `broken` lowers all ranks, and
+floors are also tried at a lower level; both must be noticed.
 """
 
 import numpy as np

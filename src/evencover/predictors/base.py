@@ -222,7 +222,7 @@ class BasePredictor(MethodContract):
         return self
 
     def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
-        """Raise the thresholds to CLASSWISE's at 1 - floor; a class with too few rows keeps its own.
+        """Raise the thresholds to CLASSWISE's at 1 - floor, of classes with enough rows for it.
 
         A larger threshold only enlarges sets, so the guarantee of CLASSWISE at that level holds.
         """

@@ -75,20 +75,20 @@ class GroupPredictor(BasePredictor):
         return self._group_thresholds(self.exact)
 
     def _group_thresholds(self, exact: bool) -> Thresholds:
+        class_alpha, alpha = self.class_alpha, self.class_alpha.typical
         if self.group_weights_ is None:
-            alpha = self.class_alpha
             common: dict[str, Any] = {
                 "exact": exact,
                 "confidence": self.confidence,
                 "random_state": self.random_state,
             }
-            if not alpha.is_one:
-                return self.groups_.thresholds(alpha, groups=self.group_of_class_, **common)
-            found = self.groups_.thresholds(alpha.typical, **common)
+            if not class_alpha.is_one:
+                return self.groups_.thresholds(class_alpha, groups=self.group_of_class_, **common)
+            found = self.groups_.thresholds(alpha, **common)
             return found.of_classes(self.group_of_class_)
         limits, own_weights = np.empty(self.n_classes_), class_weights(self)
         for classes, scores, weights in self._weighted_groups():
-            limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], self.alpha)
+            limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], alpha)
         return Thresholds(limits)
 
     def _weighted_groups(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:

@@ -313,8 +313,8 @@ class PooledPredictor(BasePredictor):
         few = (groups.counts < least)[alpha.of_class]
         if few.any() and not alpha.is_one:
             warn_caller(
-                f"{int(few.sum())} of {self.n_classes_} classes{some_names(self.class_names_, few)} "
-                "have an alpha for which their calibration examples are too few together; the "
+                f"{int(few.sum())} of {self.n_classes_} classes"
+                f"{some_names(self.class_names_, few)} have an alpha for which their calibration examples are too few together; the "
                 "level of their thresholds comes from the examples of all classes."
             )
             self.level_group_ = np.where(few, len(alpha.values), alpha.of_class)
