@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -50,12 +50,11 @@ class Trial:
 class ScoredRows:
     """Labeled rows with the scores of their true labels.
 
-    The source is read once here, once by every `tally`, and once by `costs`; nothing is read here
-    if `known` holds the `arrays` of an earlier reading. An `executor` reads elsewhere than on this
-    process's threads. ``calibration_scores`` and ``test_scores`` hold, for each score, the base
-    scores of the true labels (N,), with the random numbers of calibration and of prediction;
-    ``true_ranks`` their ranks, empty unless `with_ranks`; ``coins`` the rows' draws for randomized
-    thresholds.
+    The source is read once here, once by every `tally`, and once by `costs`. An `executor` reads
+    elsewhere than on this process's threads. ``calibration_scores`` and ``test_scores`` hold, for
+    each score, the base scores of the true labels (N,), with the random numbers of calibration and
+    of prediction; ``true_ranks`` their ranks, empty unless `with_ranks`; ``coins`` the rows' draws
+    for randomized thresholds.
     """
 
     def __init__(
@@ -63,11 +62,10 @@ class ScoredRows:
         source: Source,
         scores: Sequence[Score],
         *,
-        from_logits: bool,
-        temperature: float,
+        from_logits: bool = False,
+        temperature: float = 1.0,
         random_state: int,
         with_ranks: bool = False,
-        known: dict[str, Array] | None = None,
         executor: Any = None,
     ) -> None:
         if isinstance(source, IterableSource):
@@ -78,28 +76,16 @@ class ScoredRows:
         require_labels(source, "A comparison")
         self.source, self.executor = source, executor
         logits = from_logits if source.logits is None else source.logits
-        bases = list(dict.fromkeys(score.base for score in scores))
         about = (logits, temperature, random_state, source.logits is None)
-        self.scorings = {base: BoundScore(base, *about) for base in bases}
-        names = ["labels", "ranks", "coins"]
-        for number in range(len(bases)):
-            names += [f"calibration_score_{number}", f"test_score_{number}"]
-        if known is None or set(known) != set(names):
-            read = ScoreTrueLabels(list(self.scorings.values()), with_ranks)
-            known = dict(zip(names, self._read(read), strict=True))
-        self.arrays = known
-        self.labels: IntArray = known["labels"]
-        self.true_ranks: IntArray = known["ranks"]
-        self.coins: FloatArray = known["coins"]
-        self.calibration_scores: dict[Score, FloatArray] = {}
-        self.test_scores: dict[Score, FloatArray] = {}
-        for score in scores:
-            number = bases.index(score.base)
-            self.calibration_scores[score] = known[f"calibration_score_{number}"]
-            self.test_scores[score] = known[f"test_score_{number}"]
-
-    def _read(self, read: ScoreTrueLabels) -> tuple[Array, ...]:
-        return joined(map_source(self.source, None, read, joined, self.executor))
+        self.scorings = {score.base: BoundScore(score.base, *about) for score in scores}
+        read = ScoreTrueLabels(list(self.scorings.values()), with_ranks)
+        self.labels, self.true_ranks, self.coins, *found = joined(
+            map_source(source, None, read, joined, executor)
+        )
+        calibrating = dict(zip(self.scorings, found[::2], strict=True))
+        testing = dict(zip(self.scorings, found[1::2], strict=True))
+        self.calibration_scores = {score: calibrating[score.base] for score in scores}
+        self.test_scores = {score: testing[score.base] for score in scores}
 
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
@@ -342,11 +328,7 @@ def _rows_of_each_class(
     return np.sort(order[place < wanted[labels[order]]])
 
 
-Job = TypeVar("Job")
-Fit = TypeVar("Fit")
-
-
-def fit_all(fit: Callable[[Job], Fit], jobs: Iterable[Job]) -> list[Fit]:
+def fit_all(fit: Callable[[Any], Any], jobs: Iterable[Any]) -> list[Any]:
     """Return ``fit(job)`` of every job, in order, without warnings about single splits.
 
     Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each
