@@ -111,20 +111,19 @@ class ScoredRows:
 
     def _count_covered(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
         """Count test rows, and those covered, by class (K,), from the true labels' scores."""
-        n_classes = self.source.n_classes
         ranks = self.true_ranks if len(self.true_ranks) else None
+
+        def by_class(rows: Array) -> IntArray:
+            return np.bincount(self.labels[rows], minlength=self.source.n_classes)
+
         # Trials on the same split share its array.
         splits = {id(trial.is_test): trial.is_test for trial in trials}
-        n_tests = {
-            key: np.bincount(self.labels[is_test], minlength=n_classes)
-            for key, is_test in splits.items()
-        }
+        n_tests = {key: by_class(is_test) for key, is_test in splits.items()}
 
         def count(trial: Trial) -> tuple[IntArray, IntArray]:
             limits = trial.thresholds.of_classes(self.labels)
             hit = _kernels.is_member(self.test_scores[trial.score], limits, self.coins, ranks)
-            covered = np.bincount(self.labels[hit & trial.is_test], minlength=n_classes)
-            return n_tests[id(trial.is_test)], covered
+            return n_tests[id(trial.is_test)], by_class(hit & trial.is_test)
 
         return list(map_on_threads(count, trials))
 
@@ -287,10 +286,7 @@ def calibration_split(
         return _rows_of_each_class(labels, random_state, ids, n_per_class)
     share = 0.5 if calibration_fraction is None else calibration_fraction
     if not isinstance(share, float | np.floating) or not 0 < share < 1:
-        raise InputError(
-            "The 'calibration_fraction' parameter of compare must be a number in (0, 1). "
-            f"Got {share!r} instead."
-        )
+        raise InputError(f"'calibration_fraction' must be a number in (0, 1). Got {share!r}.")
     return random_rows(random_state, ids, max(1, int(share * len(labels))))
 
 
@@ -318,8 +314,8 @@ def _rows_of_each_class(
         wanted = np.full(len(counts), wanted)
     if len(wanted) < len(counts) or wanted.dtype.kind not in "iu":
         raise InputError(
-            "The 'n_per_class' parameter of compare must be one whole number, or one per class. "
-            f"Got type {wanted.dtype} and shape {wanted.shape} instead."
+            "'n_per_class' must be one integer, or one per class. "
+            f"Got type {wanted.dtype} and shape {wanted.shape}."
         )
     wanted = np.minimum(wanted[: len(counts)], np.maximum(counts - 1, 1))
     order = random_order(random_state, RandomStream.DATA, ids)
