@@ -103,7 +103,7 @@ def test_unsuitable_figures_are_rejected(small, tmp_path):
         (write_heatmaps, (tmp_path,), "gamma"),
         (write_heatmaps, (tmp_path, "png", "size"), "'size'"),
         (write_figures, (tmp_path, "gif"), "'gif'"),
-        (write_figures, (tmp_path / "file",), "a file"),
+        (write_figures, (tmp_path / "file",), "folder"),
     ):
         with pytest.raises(InputError, match=words):
             draw(small, *arguments)

@@ -52,10 +52,7 @@ def costs(rows: ScoredRows, trials: Sequence[Trial], sizes: Sequence[float]) -> 
             shares = ListingShares(scoring, sample, keys, rows, true)
             missing[own] = shares.missing([trials[number] for number in own])
     alphas = [float(exact_fraction(trial.predictor.alpha)) for trial in trials]
-    return [
-        size + lacking / alpha
-        for size, lacking, alpha in zip(sizes, missing.tolist(), alphas, strict=True)
-    ]
+    return (np.array(sizes) + missing / alphas).tolist()
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from evencover.comparison.result import Comparison
 from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
 from evencover.evaluation.metrics import descriptions
-from evencover.evaluation.report import Confusions, CoverageReport, Tally
+from evencover.evaluation.report import Confusions, CoverageReport, Tally, or_none
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import Sharing
@@ -316,9 +316,9 @@ def describe(
         "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
         "facts": predictor._class_facts(),
         "doubts": list(report.doubts),
-        "metrics": {name: _or_none(value) for name, value in report.metrics().items()},
+        "metrics": {name: or_none(value) for name, value in report.metrics().items()},
         "numbers": descriptions("report", percent(1 - report.alpha), report),
-        "true_gap_interval": [_or_none(limit) for limit in report.true_gap_interval],
+        "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
         "size_over_classes": round(report.avg_size_over_classes, 2),
         "sizes": size_histogram(report.size_counts),
@@ -340,11 +340,6 @@ def in_percent(sentence: str, alpha: float) -> str:
     """
     twice = percent(max(0.0, 1 - 2 * alpha))
     return sentence.replace("1 - 2 alpha", twice).replace("1 - alpha", percent(1 - alpha))
-
-
-def _or_none(value: float) -> float | None:
-    """Replace NaN, which JSON does not have."""
-    return None if np.isnan(value) else value
 
 
 def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:
@@ -409,7 +404,7 @@ def _class_columns(report: CoverageReport, counts: ReportCounts) -> dict[str, An
         "high": limits[:, 1].tolist(),
         "state": "".join(map(str, class_states(report).tolist())),
         "calibration": report.calibration_counts.tolist(),
-        "size": [_or_none(size) for size in sizes.tolist()],
+        "size": [or_none(size) for size in sizes.tolist()],
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]
             for index in range(report.n_classes)
