@@ -230,7 +230,7 @@ def test_a_metric_added_to_the_list_is_reported(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("better", "best"), [("lower", 0), ("higher", 3), ("aim", 2), ("neither", 0)]
+    ("better", "best"), [("lower", 0), ("higher", 3), ("target", 2), ("neither", 0)]
 )
 def test_the_best_value_has_the_lowest_loss(better, best):
     metric = Metric("x", "X", "a number", "share", 3, better)
@@ -239,10 +239,10 @@ def test_the_best_value_has_the_lowest_loss(better, best):
 
 def documented():
     """The metrics as docs/methods.md lists them."""
-    better = {"aim": "near 1 - alpha", "neither": "–"}
+    better = {"target": "near 1 - alpha", "neither": "–"}
     lines = ["| name | attribute | meaning | unit | better |", "|---|---|---|---|---|"]
     for metric in METRICS:
-        meaning = ": ".join(part for part in (metric.say("1 - alpha"), metric.formula) if part)
+        meaning = ": ".join(part for part in (metric.describe("1 - alpha"), metric.formula) if part)
         good = better.get(metric.better, metric.better)
         lines.append(f"| {metric.title} | `{metric.name}` | {meaning} | {metric.unit} | {good} |")
     return "\n".join(lines)

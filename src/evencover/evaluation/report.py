@@ -15,7 +15,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.evaluation.metrics import CoverageMetrics, shown_in
 from evencover.evaluation.statistics import clopper_pearson
-from evencover.quantiles import Alpha, exact_fraction
+from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.validation import import_pandas, label_indices, whole_number
 
@@ -164,7 +164,7 @@ class ClassView(NamedTuple):
 def evaluate(
     sets: PredictionSets,
     labels: Any,
-    alpha: Alpha = 0.1,
+    alpha: Any = 0.1,
     *,
     class_names: Sequence[str] | None = None,
     calibration_counts: Any = None,
@@ -212,7 +212,8 @@ def evaluate(
 class CoverageReport(CoverageMetrics):
     """Coverage and set sizes on test rows. Metrics over classes skip those without test rows.
 
-    Gaps are in percentage points, as in the paper. `to_dict` lists every number. ``doubts`` are
+    Gaps are in percentage points, as in the paper. ``alpha`` is the target miscoverage; where
+    classes have their own, ``class_alpha`` (K,), it is the mean over the test rows. `to_dict` lists every number. ``doubts`` are
     data warnings: signs that the rows are not like the calibration rows.
     """
 
@@ -226,15 +227,21 @@ class CoverageReport(CoverageMetrics):
     thresholds: FloatArray | None = None
     confusions: Confusions | None = None
     size_sums: IntArray | None = None
+    class_alpha: FloatArray | None = None
     doubts: tuple[str, ...] = ()
 
     @classmethod
-    def from_tally(cls, tally: Tally, alpha: Alpha, **about_classes: Any) -> CoverageReport:
+    def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
         """Make a report from counts."""
         for name in ("calibration_counts", "cluster_of_class"):
             if about_classes.get(name) is not None:
                 about_classes[name] = np.asarray(about_classes[name])
-        level = float(exact_fraction(alpha, "evaluate"))
+        names, n_classes = about_classes.get("class_names"), len(tally.rows)
+        own = ClassAlpha.of(alpha, names, n_classes, "evaluate")
+        level = float(own.typical)
+        if not own.is_one:
+            about_classes["class_alpha"] = own.floats
+            level = float(tally.rows @ own.floats / max(1, tally.rows.sum()))
         about_classes["size_sums"] = tally.size_sums
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
 
@@ -265,7 +272,7 @@ class CoverageReport(CoverageMetrics):
                     int(rows.sum()),
                     float(self.class_covered[members].sum() / rows.sum()),
                     float(coverage.mean()),
-                    float(100 * np.abs(coverage - (1 - self.alpha)).mean()),
+                    float(100 * np.abs(coverage - self.class_target[members]).mean()),
                 )
             )
         return table
@@ -323,6 +330,7 @@ class CoverageReport(CoverageMetrics):
         """Return every number under its attribute's name, ready for JSON (NaN becomes None)."""
         result: dict[str, Any] = {
             "alpha": self.alpha,
+            "class_alpha": None if self.class_alpha is None else self.class_alpha.tolist(),
             "n_rows": self.n_rows,
             "n_classes": self.n_classes,
             "n_classes_evaluated": self.n_classes_evaluated,
@@ -353,6 +361,7 @@ class CoverageReport(CoverageMetrics):
         columns = {
             "class": np.arange(self.n_classes),
             "test_rows": self.class_counts,
+            "target": self.class_target,
             "coverage": self.class_coverage,
             "coverage_low": self.class_coverage_interval[:, 0],
             "coverage_high": self.class_coverage_interval[:, 1],
@@ -366,7 +375,7 @@ class CoverageReport(CoverageMetrics):
     def summary(self) -> list[tuple[str, str, str]]:
         """List the metrics as (name, value, meaning) for people."""
         rows = [
-            (metric.title, metric.text(metric.of(self)), metric.say("the aim", self))
+            (metric.title, metric.text(metric.of(self)), metric.describe("the target", self))
             for metric in shown_in("report")
         ]
         rows.append(("likely below", str(int(self.likely_below.sum())), self._name_below()))
@@ -381,14 +390,14 @@ class CoverageReport(CoverageMetrics):
         """Name the classes that are likely below the target, lowest coverage first."""
         below = np.flatnonzero(self.likely_below)
         if not len(below):
-            return "classes are below the aim by more than chance explains"
+            return "classes are significantly below their target"
         order = below[np.argsort(self.class_coverage[below], kind="stable")]
         names = [self.class_view(int(index)).name for index in order[:3]]
         more = f" and {len(below) - 3} more" if len(below) > 3 else ""
         return f"classes, at most about 1 in 20 by chance: {', '.join(names)}{more}"
 
     def __str__(self) -> str:
-        lines = [f"{self.n_rows} rows, {self.n_classes} classes, alpha = {self.alpha:g}"]
+        lines = [f"{self.n_rows} rows, {self.n_classes} classes, alpha = {self.alpha:.4g}"]
         lines += [f"{name:<13}{value:>9}   {text}" for name, value, text in self.summary()]
         return "\n".join(lines)
 

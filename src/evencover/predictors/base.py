@@ -541,7 +541,7 @@ class BasePredictor(MethodContract):
         """Make the report on rows of a source that have been read and counted."""
         report = CoverageReport.from_tally(
             tally,
-            self.alpha,
+            self.class_alpha,
             class_names=source.class_names,
             calibration_counts=self.class_counts_,
             confusions=confusions,
