@@ -154,6 +154,8 @@ class ClassAlpha(NamedTuple):
 
 def is_per_class(alpha: Any) -> bool:
     """Whether alpha is given by class, not as one number for all."""
+    if isinstance(alpha, ClassAlpha):
+        return not alpha.is_one
     return not isinstance(alpha, str | numbers.Number | Decimal)
 
 

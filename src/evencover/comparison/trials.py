@@ -9,7 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.report import Tally
 from evencover.predictors import BasePredictor
 from evencover.predictors.fitting import require_labels
-from evencover.predictors.rule import BoundScore
+from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, places, random_order
 from evencover.scores import Score
@@ -109,6 +110,20 @@ class ScoredRows:
                 hits += more
         return [Tally(*pair, sizes[number]) for number, pair in enumerate(covered)]
 
+    def tally_top(self, trials: Sequence[Trial], top: int) -> list[Tally]:
+        """Count coverage and sizes of sets cut to their `top` most probable classes."""
+        rules = [
+            SetRule(
+                self.scorings[trial.score.base],
+                trial.thresholds,
+                trial.predictor.allow_empty,
+                self.source.class_names,
+            )
+            for trial in trials
+        ]
+        count = CountTop(rules, [trial.is_test for trial in trials], top)
+        return add_tallies(map_source(self.source, None, count, add_tallies, self.executor))
+
     def _count_covered(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
         """Count test rows, and those covered, by class (K,), from the true labels' scores."""
         ranks = self.true_ranks if len(self.true_ranks) else None
@@ -145,6 +160,30 @@ class ScoredRows:
         )
         found = map_on_threads(lambda task: task[0].count(*task[1:]), tasks)
         return add_counts(list(each) for each in zip(*[found] * len(counters), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class CountTop:
+    """Count the cut sets of a block for each trial, on its test rows."""
+
+    rules: list[SetRule]
+    tests: list[Array]
+    top: int
+
+    def __call__(self, block: Block, ids: Array | None) -> list[Tally]:
+        """Count one block."""
+        assert block.labels is not None
+        found = []
+        for rule, is_test in zip(self.rules, self.tests, strict=True):
+            sets = rule.sets(block, ids).top(self.top)
+            own = np.flatnonzero(is_test[block.start : block.start + len(block.rows)])
+            found.append(Tally.of(sets[own], block.labels[own]))
+        return found
+
+
+def add_tallies(parts: Iterable[list[Tally]]) -> list[Tally]:
+    """Add up the tallies of each trial over several blocks."""
+    return [reduce(add, of_trial) for of_trial in zip(*parts, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

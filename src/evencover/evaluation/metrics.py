@@ -67,7 +67,8 @@ class CoverageMetrics:
         return np.full(len(self.class_counts), 1 - self.alpha) if own is None else 1 - own
 
     @property
-    def _alphas(self) -> float | FloatArray:
+    def alphas(self) -> float | FloatArray:
+        """Target miscoverage: one number, or that of each class (K,)."""
         return self.alpha if self.class_alpha is None else self.class_alpha
 
     @property
@@ -84,7 +85,7 @@ class CoverageMetrics:
 
     @cached_property
     def _true_gap(self) -> statistics.TrueGap:
-        return statistics.true_gap(self.class_covered, self.class_counts, self._alphas)
+        return statistics.true_gap(self.class_covered, self.class_counts, self.alphas)
 
     @property
     def true_gap_interval(self) -> tuple[float, float]:
@@ -97,12 +98,12 @@ class CoverageMetrics:
 
         Exact binomial tests of all classes (Benjamini and Hochberg 1995).
         """
-        return statistics.likely_below(self.class_covered, self.class_counts, self._alphas)
+        return statistics.likely_below(self.class_covered, self.class_counts, self.alphas)
 
     @property
     def too_few_to_judge(self) -> Array:
         """Which classes have too few test rows for `likely_below` to name them, if any (K,)."""
-        return statistics.too_few_to_judge(self.likely_below, self.class_counts, self._alphas)
+        return statistics.too_few_to_judge(self.likely_below, self.class_counts, self.alphas)
 
     @property
     def n_undercovered(self) -> int:
@@ -294,7 +295,8 @@ METRICS: tuple[Metric, ...] = (
         formula="100 · mean over classes of max(0, 1 - alpha - c_y)",
     ),
     Metric(
-        "overcov_gap", "OverCovGap", "mean excess of class coverage over {target}", "points", 2, "lower",
+        "overcov_gap", "OverCovGap", "mean excess of class coverage over {target}",
+        "points", 2, "lower",
         formula="100 · mean over classes of max(0, c_y - (1 - alpha))",
     ),
     Metric(

@@ -213,8 +213,8 @@ class CoverageReport(CoverageMetrics):
     """Coverage and set sizes on test rows. Metrics over classes skip those without test rows.
 
     Gaps are in percentage points, as in the paper. ``alpha`` is the target miscoverage; where
-    classes have their own, ``class_alpha`` (K,), it is the mean over the test rows. `to_dict` lists every number. ``doubts`` are
-    data warnings: signs that the rows are not like the calibration rows.
+    classes have their own, ``class_alpha`` (K,), it is the mean over the test rows. `to_dict` lists
+    every number. ``doubts`` are data warnings: signs that the rows differ from the calibration set.
     """
 
     alpha: float

@@ -314,8 +314,9 @@ class PooledPredictor(BasePredictor):
         if few.any() and not alpha.is_one:
             warn_caller(
                 f"{int(few.sum())} of {self.n_classes_} classes"
-                f"{some_names(self.class_names_, few)} have an alpha for which their calibration examples are too few together; the "
-                "level of their thresholds comes from the examples of all classes."
+                f"{some_names(self.class_names_, few)} have an alpha with too few "
+                "calibration examples together; the level of their thresholds comes from the "
+                "examples of all classes."
             )
             self.level_group_ = np.where(few, len(alpha.values), alpha.of_class)
             groups = GroupedScores(
