@@ -1,8 +1,7 @@
-"""The conformal rank and quantile, per group, and the randomised pair for exact coverage.
+"""The conformal rank and quantile, per group, and the randomized pair for exact coverage.
 
 Ranks, never levels: k = ceil((n + 1)(1 - alpha)) in exact rational arithmetic, then the k-th
-smallest score. A float level handed to a quantile routine is off by one rank now and then
-(n = 564, alpha = 0.1), and nobody sees it.
+smallest score. A quantile at a float level is off by one rank now and then (n = 564, alpha = 0.1).
 """
 
 from __future__ import annotations
@@ -42,32 +41,22 @@ def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -
     >>> exact_fraction("1/3")
     Fraction(1, 3)
     """
-    number: Fraction | None = None
-    real: Any = value
+    number = Fraction(0)
+    is_text = isinstance(value, str) and len(value) <= MOST_DIGITS
     try:
-        if _is_endless(value):
-            number = None
-        elif isinstance(value, str | numbers.Rational | Decimal) and not isinstance(value, bool):
+        if isinstance(value, numbers.Rational) or (is_text and "/" in value):
             number = Fraction(value)
-        elif isinstance(value, numbers.Real) and not isinstance(value, bool):
-            number = _meant_by_float(real)
+        elif (is_text or isinstance(value, Decimal)) and 0 < float(value) <= 1:
+            number = Fraction(value)  # a float first: the fraction of 1e-999999999 takes for ever
+        elif isinstance(value, numbers.Real):
+            number = _meant_by_float(value)  # type: ignore[arg-type]
     except (ValueError, OverflowError, ZeroDivisionError):
         pass
-    if number is None or not 0 < number < 1:
+    if isinstance(value, bool) or not 0 < number < 1:
         raise InputError(
             f"The '{name}' parameter of {owner} must be a number in (0, 1). Got {value!r} instead."
         )
     return number
-
-
-def _is_endless(value: Any) -> bool:
-    """Whether a number has so many digits that writing it as a fraction would take for ever."""
-    if isinstance(value, Decimal):
-        return value.is_finite() and abs(value.adjusted()) > MOST_DIGITS
-    if not isinstance(value, str):
-        return False
-    exponent = value.lower().partition("e")[2].replace("_", "").strip().lstrip("+-0")
-    return len(value) > MOST_DIGITS or (exponent.isdecimal() and int(exponent[:9]) > MOST_DIGITS)
 
 
 @lru_cache(maxsize=64, typed=True)  # every fit asks several times for the same alpha
@@ -89,7 +78,7 @@ def conformal_rank(n: int, alpha: Alpha) -> int:
 
 
 def _rank(n: Any, up: Any, down: Any) -> Any:
-    """Return ceil((n + 1) up / down) of integers, or of arrays that `_fits`."""
+    """Return ceil((n + 1) up / down) of integers, or of arrays of them."""
     return -(-(n + 1) * up // down)
 
 
@@ -185,19 +174,10 @@ def conformal_ranks(
         pairs, inverse = np.unique(np.stack([counts, own]), axis=1, return_inverse=True)
         found = _confident_ranks(pairs[0], [levels[place] for place in pairs[1]], doubt)
         return found[inverse.reshape(counts.shape)]
-    if _fits(counts, levels):
-        up, down = np.array([each.as_integer_ratio() for each in levels]).T
-        return _rank(counts.astype(np.int64), up[own], down[own])
-    each = zip(counts.ravel().tolist(), own.ravel().tolist(), strict=True)
-    ranks = [_rank(n, *levels[i].as_integer_ratio()) for n, i in each]
-    return np.array(ranks, dtype=np.int64).reshape(counts.shape)
-
-
-def _fits(counts: Array, levels: list[Fraction]) -> bool:
-    """Whether `_rank` of all of them can be computed at once, in 64 bits."""
-    if not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
-        return False
-    return (int(counts.max()) + 1) * max(each.denominator for each in levels) < 2**63
+    fits = (int(counts.max(initial=0)) + 1) * max(each.denominator for each in levels) < 2**63
+    kind = np.int64 if fits else object
+    up, down = np.array([each.as_integer_ratio() for each in levels], dtype=kind).T
+    return np.asarray(_rank(counts.astype(kind), up[own], down[own]), dtype=np.int64)
 
 
 # ---- ranks for this calibration, not only on average over calibrations -------------------------
@@ -298,11 +278,16 @@ def randomized_group_quantiles(
     The paper's auxiliary randomisation: rank k overshoots by b, rank k - 1 undershoots by c, and
     choosing rank k with probability c / (b + c) hits the level. Rank 0 is -inf.
     """
-    sorted_groups = GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups)
-    upper, lower, probability, _ = sorted_groups.thresholds(alpha, exact=True)
-    assert lower is not None
-    assert probability is not None
+    grouped = GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups)
+    upper, lower, probability, _ = grouped.thresholds(alpha, exact=True)
+    assert lower is not None and probability is not None  # noqa: PT018
     return upper, lower, probability
+
+
+def by_group(groups: IntArray, n_groups: int) -> IntArray:
+    """Return the stable order by group, -1 first; NumPy sorts short integers by radix."""
+    kind = np.uint16 if n_groups < 2**16 else np.int64
+    return np.argsort((groups + 1).astype(kind), kind="stable")
 
 
 class GroupedScores(NamedTuple):
@@ -316,10 +301,8 @@ class GroupedScores(NamedTuple):
         """Arrange scores by group; rows of group -1 are left out."""
         if n_groups == 1:
             return cls.one(np.sort(scores[groups == 0]))
-        # Short integers are sorted by radix, which beats a sort by two keys several times over.
-        kind = np.int16 if n_groups < 2**15 else np.int64
         order = np.argsort(scores)
-        order = order[np.argsort(groups[order].astype(kind), kind="stable")]
+        order = order[by_group(groups[order], n_groups)]
         counts = np.bincount(groups + 1, minlength=n_groups + 1)
         return cls(scores[order[counts[0] :]], np.concatenate([[0], np.cumsum(counts[1:])]))
 

@@ -166,7 +166,8 @@ def _try_all(
     def trial(job: tuple[Score, BasePredictor, int], **changed: Any) -> Trial:
         score, predictor, number = job
         predictor = predictor.with_params(**changed)
-        fitted = predictor.with_params(alpha=alpha, score=score, random_state=seed + number)
+        own = alpha.typical if alpha.is_one else alpha
+        fitted = predictor.with_params(alpha=own, score=score, random_state=seed + number)
         rows.calibrate(fitted, score, splits[number])
         return Trial(score, fitted, tests[number])
 

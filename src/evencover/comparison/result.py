@@ -232,10 +232,10 @@ class Comparison:
             )
         if self.floor is not None and self.best.plain_reports:
             plain = float(np.mean([report.avg_size for report in self.best.plain_reports]))
-            more = self.best.mean("avg_size") - plain
+            added = self.best.mean("avg_size") - plain
             sentences.append(
-                f"The floor of {self.floor:.0%} adds {more:.2f} labels to the average set "
-                f"({more / max(plain, 1e-9):+.0%})."
+                f"The floor of {self.floor:.0%} adds {added:.2f} labels to the average set "
+                f"({added / max(plain, 1e-9):+.0%})."
             )
         if self.top is not None:
             cut = self.best.top_reports

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -39,10 +39,13 @@ from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score
 from evencover.validation import Check, flag, raise_unknown, real_number, unless
 
-FIRST = ("alpha", "score")  # a method's own parameters come after these, the others last
 OUT_OF_FOLD = (
     "Nothing is guaranteed: the scores come from models of cross-validation folds, the sets from a "
     "model fitted on all rows. Coverage is near 1 - alpha if these models are alike."
+)
+FOR_TARGET = (
+    " Averages over rows are for the class frequencies that were given: if only these differ from "
+    "the calibration rows, they hold up to the error of the given and of the counted frequencies."
 )
 
 ClassValues = Mapping[Any, Any] | Sequence[Any] | Array | str | os.PathLike[str]
@@ -57,9 +60,8 @@ def in_unit_interval(value: Any, name: str, owner: str) -> Any:
 class MethodContract:
     """Parameters, what a fit keeps, and what a method may change; only `_calibrate` is a must.
 
-    Parameters are the keyword-only fields of a dataclass, as scikit-learn wants them: a subclass
-    with more of them is a dataclass that lists its own. Fields with ``init=False`` are fitted, or
-    parameters that only some methods have.
+    Parameters are the keyword-only fields of a dataclass; a subclass with more of them is a
+    dataclass, too. Fields with ``init=False`` are fitted, or parameters of some methods only.
     """
 
     alpha: Alpha | ClassValues = 0.1
@@ -90,7 +92,7 @@ class MethodContract:
     floor_thresholds_: FloatArray | None = kept(float, "K", optional=True)
 
     method: ClassVar[str]
-    # One sentence each, shown by help, `info`, the docs and the page.
+    # One sentence each, shown by help, `info`, the docs and the report.
     summary: ClassVar[str] = ""
     guarantee: ClassVar[str] = "Nothing is guaranteed."
     # The guarantee with a confidence; {confidence} stands for the probability.
@@ -149,7 +151,7 @@ class MethodContract:
         """
         raise InputError(f"The '{self.method}' method does not provide p-values.")
 
-    def _restore(self) -> None:
+    def _restore(self) -> Any:
         """Rebuild from the state what files cannot hold."""
 
     def _sharing(self) -> Sharing | None:
@@ -189,7 +191,10 @@ class MethodContract:
     @classmethod
     def parameter_names(cls) -> list[str]:
         """Return the names of all parameters: alpha, score, the method's own, the shared ones."""
-        return list(_parameter_names(cls))  # type: ignore[arg-type]
+        names = [each.name for each in fields(cls) if each.init]
+        shared = [each.name for each in fields(MethodContract) if each.init and each.name in names]
+        own = [name for name in names if name not in shared]
+        return [*shared[:2], *own, *shared[2:]]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all parameters by name; `deep` is there for scikit-learn."""
@@ -238,16 +243,10 @@ class MethodContract:
         owner = type(self).__name__
         for name, check in self._inherited("constraints").items():
             check(getattr(self, name), name, owner)
-        reason = None
-        if not self.supports_exact:
-            reason = "its coverage does not come from one conformal rank"
-        elif self.confidence is not None:
-            reason = "with a confidence the threshold must not be randomized"
-        elif self.target_prevalence is not None:
-            reason = "thresholds for a target prevalence have no rank"
-        if self.exact and reason:
+        if self.exact and not self.supports_exact:
             raise InputError(
-                f"The 'exact' parameter of {owner} must be False: {reason}. Got True instead."
+                f"The 'exact' parameter of {owner} must be False: its coverage does not come from "
+                "one conformal rank. Got True."
             )
         if is_per_class(self.alpha) and not self.supports_class_alpha:
             raise InputError(
@@ -259,10 +258,12 @@ class MethodContract:
                 f"The 'alpha' parameter of {owner} must be one number for all classes with a "
                 "'target_prevalence'. Got one per class."
             )
-        if self.confidence is not None and self.target_prevalence is not None:
+        ways = ["exact"] * self.exact
+        ways += [n for n in ("confidence", "target_prevalence") if getattr(self, n) is not None]
+        if len(ways) > 1:
             raise InputError(
-                f"The 'confidence' parameter of {owner} must be None: thresholds for a target "
-                f"prevalence have no rank. Got {self.confidence!r} instead."
+                f"'{ways[0]}' and '{ways[1]}' of {owner} cannot be combined: each has ranks of its "
+                "own; use one of them."
             )
 
     def __dir__(self) -> list[str]:
@@ -291,12 +292,7 @@ class MethodContract:
         if self.confidence is not None:
             share = f"{float(100 * exact_fraction(self.confidence)):g}%"
             promise = self.confident_guarantee.replace("{confidence}", share)
-        if self.target_prevalence is not None:
-            promise += (
-                " Averages over rows are meant for the class frequencies that were given: if only "
-                "these differ from the calibration rows, they hold up to the error of the given "
-                "frequencies and of those counted in calibration."
-            )
+        promise += FOR_TARGET * (self.target_prevalence is not None)
         if not alpha.is_one:
             promise += f" Alpha is {alpha}."
         return f"{promise} {self._floor_guarantee()}" if self.floor is not None else promise
@@ -381,11 +377,3 @@ class MethodContract:
             )
         score = make_score(self.score) if score is None else score
         return BoundScore(score, bool(logits), temperature, self.random_state, assumed)
-
-
-@cache
-def _parameter_names(cls: type[MethodContract]) -> tuple[str, ...]:
-    names = [each.name for each in fields(cls) if each.init]
-    shared = {each.name for each in fields(MethodContract) if each.init}
-    own = [name for name in names if name not in shared]
-    return (*FIRST, *own, *(name for name in names if name in shared and name not in FIRST))

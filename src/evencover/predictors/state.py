@@ -18,18 +18,11 @@ from evencover.validation import by_class
 
 
 class Field(NamedTuple):
-    """One thing that a fit keeps: an array of numbers, or a plain value.
+    """One thing that a fit keeps: an array, a plain value, or thresholds.
 
-    Parameters
-    ----------
-    kind
-        float or int: the numbers of an array; for a plain value the type that JSON gives back;
-        `Thresholds`.
-    shape
-        One letter per dimension of an array: K classes, L = K + 1, "?" any size; the same other
-        letter stands for the same size in all fields. None: a plain value.
-    optional
-        Whether it may be None.
+    ``kind`` is float or int for an array, `Thresholds`, or the type that JSON gives back. ``shape``
+    has one letter per dimension of an array: K classes, L = K + 1, "?" any size; any other letter
+    stands for the same size in all fields. None is a plain value.
     """
 
     kind: type
@@ -70,27 +63,19 @@ def checksum(about: Any, arrays: dict[str, Array]) -> str:
 
 def content_of(predictor: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return parameters and plain values, ready for JSON, and arrays."""
-    values = {
-        name: (attrgetter(name)(predictor), each.shape is not None)
-        for name, each in predictor.all_state().items()
-    }
     # A score by name is the same score: a model that was loaded must not differ from the saved one.
     parameters = {**predictor.get_params(), "score": make_score(predictor.score)}
     for name, value in parameters.items():
         if not isinstance(value, str):
             parameters[name] = by_class(value, "parameter") or value
-    about = {
-        "method": predictor.method,
-        "parameters": {name: _plain(value) for name, value in parameters.items()},
-        "fitted": {
-            name: _plain(value) for name, (value, is_array) in values.items() if not is_array
-        },
-    }
-    return about, {
-        name: np.ascontiguousarray(value)
-        for name, (value, is_array) in values.items()
-        if is_array and value is not None
-    }
+    fitted, arrays = {}, {}
+    for name, each in predictor.all_state().items():
+        value = attrgetter(name)(predictor)
+        if each.shape is None:
+            fitted[name] = value
+        elif value is not None:
+            arrays[name] = np.ascontiguousarray(value)
+    return _plain({"method": predictor.method, "parameters": parameters, "fitted": fitted}), arrays
 
 
 def _plain(value: Any) -> Any:
