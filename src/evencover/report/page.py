@@ -142,7 +142,6 @@ def _vega() -> str:
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 760, 220, 46, 24
 MOST_CLASSES = 50
-ALARM = ' class="alarm"'
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c1c1c;--muted:#666;--line:#ddd;--calm:#2b6cb0;--warn:#c2410c}
 @media (prefers-color-scheme:dark){:root{
@@ -172,10 +171,7 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
     found = summary(monitor)
     alarms = monitor.map_history(lambda then: frozenset(then.alarms().tolist()))
     again = f'<meta http-equiv="refresh" content="{int(refresh)}">' if refresh else ""
-    questions = [
-        f"<p{ALARM if found[name]['alarm'] else ''}>{escape(found[name]['says'])}</p>"
-        for name in ("promise", "overall", "change")
-    ]
+    questions = (_sentence(found[name]) for name in ("promise", "overall", "change"))
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -195,6 +191,11 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
             "</body></html>\n",
         ]
     )
+
+
+def _sentence(question: dict[str, Any]) -> str:
+    kind = ' class="alarm"' if question["alarm"] else ""
+    return f"<p{kind}>{escape(question['says'])}</p>"
 
 
 def _chart(monitor: CoverageMonitor, alarms: Alarms) -> str:
@@ -264,7 +265,7 @@ def _row(each: dict[str, Any], alarms: Alarms) -> str:
         *(f"{each['interval'][0]:.3f}", f"{each['interval'][1]:.3f}"),
         *(f"{each['e_value']:.3g}", change, escape(_began(each["index"], alarms))),
     ]
-    kind = ALARM if each["alarm"] or each["changed"] else ""
+    kind = ' class="alarm"' if each["alarm"] or each["changed"] else ""
     return f"<tr{kind}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
