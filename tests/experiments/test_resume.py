@@ -1,5 +1,6 @@
 """A study that was killed goes on where it stopped, and ends with the same bytes."""
 
+import csv
 import os
 import random
 import signal
@@ -8,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from depth import size
 
@@ -91,16 +93,9 @@ def test_a_complete_study_is_not_computed_again(folder, make_grid, monkeypatch):
     assert {name: (folder / name).read_bytes() for name in TABLES} == before
 
 
-def test_folder_and_memory_hold_the_same(folder, results):
+def test_memory_json_parquet_and_csv_hold_the_same(folder, results):
     assert Results.load(folder).records == results.records
     assert Results.load(folder).classes == results.classes
-
-
-def test_parquet_and_csv_hold_the_same(folder, results):
-    import csv
-
-    import pyarrow.parquet as pq
-
     assert pq.read_table(folder / "results.parquet").to_pylist() == results.records
     with (folder / "results.csv").open(newline="") as file:
         for text, record in zip(csv.DictReader(file), results.records, strict=True):

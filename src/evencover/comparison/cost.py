@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -42,7 +42,9 @@ def costs(rows: ScoredRows, trials: Sequence[Trial], sizes: Sequence[float]) -> 
     ids = places(0, n_rows) + np.uint64(1 << 56)  # a range of its own: no repetition has it
     chosen: Array = np.zeros(n_rows, dtype=bool)
     chosen[random_rows(0, ids, n)] = True
-    sample, keys = joined(map_source(rows.source, None, SampleRows(chosen), joined, rows.executor))
+    sample, keys = joined(
+        map_source(rows.source, None, partial(sample_rows, chosen), joined, rows.executor)
+    )
     missing = np.empty(len(trials))
     for base, scoring in rows.scorings.items():
         own = [number for number, trial in enumerate(trials) if trial.score.base == base]
@@ -53,17 +55,11 @@ def costs(rows: ScoredRows, trials: Sequence[Trial], sizes: Sequence[float]) -> 
     return (np.array(sizes) + missing).tolist()
 
 
-@dataclass(frozen=True, eq=False)
-class SampleRows:
-    """Of a block, the chosen rows (m, K) and their keys (m,)."""
-
-    chosen: Array
-
-    def __call__(self, block: Block, ids: Array | None) -> tuple[Array, Array]:
-        """Take the chosen rows of one block."""
-        own = self.chosen[block.start : block.start + len(block.rows)]
-        keys = _kernels.row_keys(block.rows, Draws(ids=ids, first=block.start))
-        return block.rows[own], keys[own]
+def sample_rows(chosen: Array, block: Block, ids: Array | None) -> tuple[Array, Array]:
+    """Take the chosen rows (m, K) of a block, and their keys (m,)."""
+    own = chosen[block.start : block.start + len(block.rows)]
+    keys = _kernels.row_keys(block.rows, Draws(ids=ids, first=block.start))
+    return block.rows[own], keys[own]
 
 
 class ListingShares:

@@ -79,7 +79,7 @@ class ScoredRows:
         logits = from_logits if source.logits is None else source.logits
         about = (logits, temperature, random_state, source.logits is None)
         self.scorings = {score.base: BoundScore(score.base, *about) for score in scores}
-        read = ScoreTrueLabels(list(self.scorings.values()), with_ranks)
+        read = partial(score_true_labels, list(self.scorings.values()), with_ranks)
         self.labels, self.true_ranks, self.coins, *found = joined(
             map_source(source, None, read, joined, executor)
         )
@@ -186,24 +186,21 @@ def add_tallies(parts: Iterable[list[Tally]]) -> list[Tally]:
     return [reduce(add, of_trial) for of_trial in zip(*parts, strict=True)]
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreTrueLabels:
-    """Of a block: labels, ranks (empty unless asked for), coins, and the labels' scores."""
+def score_true_labels(
+    scorings: list[BoundScore], with_ranks: bool, block: Block, ids: Array | None
+) -> tuple[Array, ...]:
+    """Of a block: labels, ranks (empty unless required), coins, and the labels' scores.
 
-    scorings: list[BoundScore]
-    with_ranks: bool
-
-    def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
-        """Score one block, for calibration and for tests."""
-        assert block.labels is not None
-        scores: list[FloatArray] = []
-        for scoring in self.scorings:
-            calibrating = scoring.true_labels(block, ids, calibrating=True)
-            is_random = scoring.score.is_random
-            scores += [calibrating, scoring.true_labels(block, ids) if is_random else calibrating]
-        first = self.scorings[0]
-        ranks = first.true_ranks(block) if self.with_ranks else np.empty(0, dtype=np.int64)
-        return block.labels, ranks, first.coins(block, ids), *scores
+    These come in pairs, one for calibration and one for tests.
+    """
+    assert block.labels is not None
+    scores: list[FloatArray] = []
+    for scoring in scorings:
+        calibrating = scoring.true_labels(block, ids, calibrating=True)
+        is_random = scoring.score.is_random
+        scores += [calibrating, scoring.true_labels(block, ids) if is_random else calibrating]
+    ranks = scorings[0].true_ranks(block) if with_ranks else np.empty(0, dtype=np.int64)
+    return block.labels, ranks, scorings[0].coins(block, ids), *scores
 
 
 def _pieces(block: Block, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:

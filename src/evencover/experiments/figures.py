@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from evencover.arrays import FloatArray
 from evencover.errors import InputError
-from evencover.evaluation.metrics import Metric, find_metric, shown_in
+from evencover.evaluation.metrics import find_metric, shown_in
 from evencover.experiments.results import Results, coverage_of, method_title
 from evencover.output.atomic import atomic_path
 from evencover.output.writers import make_folder
@@ -57,8 +58,7 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     if not rows:
         return None
     scores = list(dict.fromkeys(row["score"] for row in rows))
-    methods = list(dict.fromkeys(method_title(row) for row in rows))
-    others = iter(OTHER_LOOKS * len(methods))
+    methods, others = dict.fromkeys(map(method_title, rows)), cycle(OTHER_LOOKS)
     looks = {name: LOOKS.get(name.lower()) or next(others) for name in methods}
     metrics = shown_in("study")
     size = (3.1 * len(scores) + 0.9, 2.35 * len(metrics) + 0.9)
@@ -66,9 +66,17 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     for i, metric in enumerate(metrics):
         for j, score in enumerate(scores):
             ax = grid[i][j]
-            for method in methods:
+            for method, (color, marker) in looks.items():
                 own = [row for row in rows if row["score"] == score and method_title(row) == method]
-                _draw_curve(ax, own, metric, method, looks[method])
+                n_avg = [row["n_avg"] for row in own]
+                mean = np.array([row[metric.name] for row in own])
+                error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in own])
+                low = mean - error
+                if metric.unit == "classes":
+                    low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
+                curve = {"marker": marker, "markersize": 4, "linewidth": 1.4, "label": method}
+                ax.plot(n_avg, mean, color=color, **curve)
+                ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
             if metric.name == "covgap":
                 floor = {r["n_avg"]: r["covgap_noise_floor"] for r in rows if r["score"] == score}
                 line = {"color": GREY, "linestyle": "--", "linewidth": 1}
@@ -90,20 +98,6 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     kind = ", randomized to cover exactly" if exact else ""
     figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
     return figure
-
-
-def _draw_curve(
-    ax: Any, rows: list[dict[str, Any]], metric: Metric, name: str, look: tuple[str, str]
-) -> None:
-    color, marker = look
-    n_avg = [row["n_avg"] for row in rows]
-    mean = np.array([row[metric.name] for row in rows])
-    error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in rows])
-    low = mean - error
-    if metric.unit == "classes":
-        low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
-    ax.plot(n_avg, mean, color=color, marker=marker, markersize=4, linewidth=1.4, label=name)
-    ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
 
 
 def _use_log_scale(ax: Any) -> None:
