@@ -76,6 +76,7 @@ class TableSource(Source):
     Only the location and the range of pieces are kept.
     """
 
+    location: Location
     _has_header = True
 
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
