@@ -70,7 +70,7 @@ def unique_keys(owner: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise InputError(f"Every key of {owner} must be there once. Got {twice!r} twice.")
+        raise InputError(f"Every name in {owner} must be there once. Got {twice!r} twice.")
     return found
 
 
@@ -79,19 +79,25 @@ def are_json_numbers(values: Iterable[Any]) -> bool:
     return {int, float}.issuperset(map(type, values))
 
 
+def matrix_shape(shape: Sequence[int], name: str) -> tuple[int, int]:
+    """Check that rows of this shape are (N, K), K >= 2; messages call them `name`."""
+    if len(shape) != 2:
+        raise InputError(
+            f"{name} must be a matrix with one row per example and one column per class. "
+            f"Got an array of shape {tuple(shape)} instead."
+        )
+    if shape[1] < 2:
+        raise InputError(
+            f"{name} must have at least 2 classes (columns). Got {shape[1]} instead; "
+            "for a binary model give the probabilities of both classes."
+        )
+    return int(shape[0]), int(shape[1])
+
+
 def score_rows(values: Any, name: str = "probabilities") -> Array:
     """Check that `values` is a real (n, K) matrix, K >= 2, and return it as floating-point rows."""
     rows = to_numpy(values, f"'{name}'")
-    if rows.ndim != 2:
-        raise InputError(
-            f"'{name}' must be a matrix with one row per example and one column per class. "
-            f"Got an array of shape {rows.shape} instead."
-        )
-    if rows.shape[1] < 2:
-        raise InputError(
-            f"'{name}' must have at least 2 classes (columns). Got {rows.shape[1]} instead; "
-            "for a binary model give the probabilities of both classes."
-        )
+    matrix_shape(rows.shape, f"'{name}'")
     if rows.dtype in FLOAT_TYPES:
         return rows
     if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes

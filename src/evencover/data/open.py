@@ -54,7 +54,6 @@ from evencover.data.location import (
     existing_file,
     expand,
     reading,
-    refuse_irregular,
 )
 from evencover.data.source import ArraySource, IterableSource, PartsSource, Source
 from evencover.errors import InputError, listed
@@ -89,7 +88,7 @@ def open_file(path: str | os.PathLike[str] | Address, keys: Keys = USUAL) -> Sou
         return ArraysSource(location, zarr_arrays, keys)
     many = expand(location)
     if many is None:
-        return _open_one(existing_file(location), keys)
+        return _open_one(location, keys)
     return _open_many(location, many, keys)
 
 
@@ -99,7 +98,7 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> S
 
 
 def _open_one(location: Location, keys: Keys) -> Source:
-    _refuse_pipes(location)
+    _reject_pipes(location)
     ending = location.suffix.lower()
     if ending in ARRAYS:
         return ArraysSource(location, ARRAYS[ending], keys)
@@ -195,20 +194,20 @@ def _joined(columns: list[Array]) -> Array:
 def _files(location: Location) -> list[Location]:
     if is_zarr(location):
         return [location]
-    return expand(location) or [existing_file(location)]
+    return expand(location) or [location]
 
 
-def _refuse_pipes(location: Location) -> None:
+def _reject_pipes(location: Location) -> None:
     """Reject pipes and devices, which a folder or a glob may contain."""
     if isinstance(location, Path) and not is_zarr(location):
-        refuse_irregular(location)
+        existing_file(location)
 
 
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; those of text files are text."""
     ending = location.suffix.lower()
-    _refuse_pipes(location)
+    _reject_pipes(location)
     source = TABLES.get(ending)
     with reading(location):
         if ending in ARRAYS or is_zarr(location):
