@@ -154,13 +154,6 @@ def list_of_labels(values: Any) -> Array:
     return labels
 
 
-def is_text_array(values: Array) -> bool:
-    """Check for text, of any of NumPy's types for it."""
-    if values.dtype.kind == "O":
-        return any(isinstance(each, str) for each in values.ravel().tolist())
-    return values.dtype.kind in "UT"
-
-
 def label_indices(
     labels: Any,
     class_names: Sequence[str] | None,
@@ -180,7 +173,9 @@ def label_indices(
     [1, 0]
     """
     values = to_numpy(labels, name)
-    is_text = values.size > 0 and is_text_array(values)
+    is_text = values.size > 0 and values.dtype.kind in "UT"
+    if values.dtype.kind == "O":
+        is_text = any(isinstance(each, str) for each in values.ravel().tolist())
     is_number = values.dtype.kind in "iu"
     if not is_text and not (numbers_are_names and is_number and class_names is not None):
         return class_labels(values, n_classes, n_rows, name, place)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -268,10 +267,9 @@ class TwinSource(Source):
         """Ranges of the rows: a worker computes its own."""
         step, parts = rows_per_part(self.n_classes), list[Source]()
         for start in range(0, len(self._class_of_row), step):
-            part = copy(self)
-            part._class_of_row = self._class_of_row[start : start + step]
-            first_row = self.info.first_row + start
-            part.info = replace(self.info, n_rows=len(part._class_of_row), first_row=first_row)
+            classes = self._class_of_row[start : start + step]
+            part = self.cut(start, len(classes))
+            part._class_of_row = classes
             parts.append(part)
         return parts
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -145,6 +145,13 @@ class Source(ABC):
                 part._labels_checked = self._labels_checked
             start += part.n_rows
         return parts
+
+    def cut(self, start: int, n_rows: int) -> Self:
+        """Copy this source for `n_rows` of its rows, from `start` on."""
+        part = copy(self)
+        first_row = self.info.first_row + start
+        part.info = replace(self.info, n_rows=n_rows, first_row=first_row)
+        return part
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the progress bar, which stays where it is shown."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import sys
@@ -10,7 +9,6 @@ import zipfile
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
@@ -153,14 +151,9 @@ class ArraysSource(Source):
         if names is not None:
             stored = f"{NAMES_KEY!r} in {name}"
             class_names = checked_names(names.ravel().tolist(), n_classes, stored)
+        used = {use: key for use, key in uses.items() if key}
         self.info = SourceInfo(
-            n_classes,
-            n_rows,
-            class_names,
-            logits,
-            name,
-            used={use: key for use, key in uses.items() if key},
-            left_out=left_out,
+            n_classes, n_rows, class_names, logits, name, used=used, left_out=left_out
         )
         if labels is not None:
             self.attach_labels(labels)
@@ -186,13 +179,8 @@ class ArraysSource(Source):
         assert self.n_rows is not None
         step = rows_per_part(self.n_classes)
         step = step + -step % self._unit if self._unit else max(1, self.n_rows)
-        parts: list[Source] = []
-        for start in range(0, self.n_rows, step):
-            part = copy.copy(self)
-            n_rows, first_row = min(step, self.n_rows - start), self.info.first_row + start
-            part.info = replace(self.info, n_rows=n_rows, first_row=first_row)
-            parts.append(part)
-        return parts
+        starts = range(0, self.n_rows, step)
+        return [self.cut(start, min(step, self.n_rows - start)) for start in starts]
 
 
 @contextmanager

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
@@ -217,20 +216,20 @@ class TableSource(Source):
         return LazyArrays(stored, read)
 
     def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
-        """Group pieces into runs of enough rows; yield each with its length and first row."""
-        first, n_rows, start = self._pieces.start, 0, self.info.first_row
+        """Group pieces into runs of enough rows; yield each with its first row and length."""
+        first, n_rows, start = self._pieces.start, 0, 0
         for piece in self._pieces:
             n_rows += self._piece_rows[piece]
             if n_rows >= n_enough or piece == self._pieces[-1]:
-                yield range(first, piece + 1), n_rows, start
+                yield range(first, piece + 1), start, n_rows
                 first, n_rows, start = piece + 1, 0, start + n_rows
 
     def split(self) -> list[Source]:
         """Group pieces into parts."""
         parts: list[Source] = []
-        for pieces, n_rows, start in self._runs(rows_per_part(self.n_classes)):
-            part = copy.copy(self)
-            part._pieces, part.info = pieces, replace(self.info, n_rows=n_rows, first_row=start)
+        for pieces, start, n_rows in self._runs(rows_per_part(self.n_classes)):
+            part = self.cut(start, n_rows)
+            part._pieces = pieces
             parts.append(part)
         return parts
 
@@ -296,10 +295,10 @@ class ParquetSource(TableSource):
         columns = self._wanted()
 
         def read(run: tuple[range, int, int]) -> RawBlocks:
-            pieces, _, first = run
+            pieces, start, _ = run
             with self._open(metadata) as file:
                 table = _picked(file.read_row_groups(list(pieces), columns), columns)
-                return self._as_blocks(table, first)
+                return self._as_blocks(table, self.info.first_row + start)
 
         runs = self._runs(rows_per_block(self.n_classes))
         yield from map_on_threads(read, runs, most_threads=MOST_READERS, ahead=1)
