@@ -124,14 +124,9 @@ def class_labels(
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise InputError(
-            f"{name} must have one dimension. Got an array of shape {labels.shape} instead."
-        )
+        raise InputError(f"{name} must have one dimension. Got the shape {labels.shape}.")
     if n_rows is not None and len(labels) != n_rows:
-        raise InputError(
-            f"{name} must have one entry per row of the probabilities. "
-            f"Got {len(labels)} labels for {n_rows} rows."
-        )
+        raise InputError(f"{name} must fit the rows. Got {len(labels)} labels for {n_rows} rows.")
     if labels.dtype.kind not in "iu" and labels.size:
         raise InputError(
             f"{name} must be integers (class indices 0 to {n_classes - 1}). "
@@ -263,10 +258,7 @@ def _once(pairs: Iterable[Any], name: str) -> dict[str, Any]:
             repeated[str(key)] = None
         found[str(key)] = value
     if repeated:
-        raise InputError(
-            f"'{name}' must have each class once. Got {len(repeated)} of them more than once "
-            f"({listed(repeated, 3)})."
-        )
+        raise InputError(f"'{name}' must have each class once. Got more of {listed(repeated, 3)}.")
     return found
 
 

@@ -93,8 +93,7 @@ def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str
     held = ", ".join(f"{key} {tuple(np.shape(arrays[key]))}" for key in arrays) or "none"
     if keys.probabilities is not None:
         raise InputError(
-            f"'probabilities_key' must be an array of {owner}. Got {keys.probabilities!r}; "
-            f"there are {held}."
+            f"'probabilities_key' must be in {owner}. Got {keys.probabilities!r}; there are {held}."
         )
     raise InputError(
         f"{owner} must hold one matrix under {', '.join(map(repr, MATRIX_KEYS))}. Got the keys "
@@ -108,7 +107,7 @@ def found_key(
     """Return the name asked for, which must be there, or the first of the usual ones that is."""
     if asked is not None and asked not in held:
         raise InputError(
-            f"'{parameter}' must be an array of {owner}. Got {asked!r}; there are {listed(held)}."
+            f"'{parameter}' must be in {owner}. Got {asked!r}; there are {listed(held)}."
         )
     return asked or next((key for key in usual if key in held), None)
 
@@ -135,15 +134,11 @@ def checked_names(names: Iterable[object], n_classes: int, owner: str) -> list[s
     """Return the class names as text, one per class, that UTF-8 can hold."""
     texts = [str(name) for name in names]
     if len(texts) != n_classes:
-        raise InputError(
-            f"{owner} must have one name per class. Got {len(texts)} names for {n_classes} classes."
-        )
+        raise InputError(f"{owner} must have one name per class. Got {len(texts)} for {n_classes}.")
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"{owner} must be text that UTF-8 can hold. Got {error.object[error.start]!r}."
-        ) from None
+        raise InputError(f"{owner} must be text. Got {error.object[error.start]!r}.") from None
     return texts
 
 
@@ -258,7 +253,7 @@ def _place(names: Sequence[str], key: str | None, owner: str, parameter: str) ->
         return None
     if key not in names:
         raise InputError(
-            f"'{parameter}' must be a column of {owner}. Got {key!r}; there are {listed(names)}."
+            f"'{parameter}' must be in {owner}. Got {key!r}; there are {listed(names)}."
         )
     return names.index(key)
 
@@ -324,8 +319,7 @@ def _classes(
                 floats.append(place)
             else:
                 raise InputError(
-                    f"The columns {keys.probabilities!r} of {owner} must hold numbers. "
-                    f"Got {_LEFT_OUT[kind]} in {name!r}."
+                    f"'probabilities_key' must name numbers. Got {_LEFT_OUT[kind]} in {name!r}."
                 )
         elif kind in _LEFT_OUT:
             layout.left_out[name] = "an index" if is_index(name) else _LEFT_OUT[kind]

@@ -218,9 +218,8 @@ def _of_frame(frame: Any, keys: Keys) -> Unpacked:
     columns = frame_columns(frame)
     if keys == USUAL and are_samples(column.name for column in columns):
         raise InputError(
-            f"{FRAME} must have a column of numbers for each class, or one of lists of them. Got "
-            "the samples of lm-eval or the details of lighteval; pass the path of their file "
-            "instead, which is read as it is."
+            f"{FRAME} must have a column of numbers for each class, or one of lists. Got samples "
+            "of lm-eval or details of lighteval; pass the path of their file instead."
         )
     layout = choose(
         columns, keys, FRAME, index=saved_index(frame.schema) if _is_arrow(frame) else None

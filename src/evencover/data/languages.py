@@ -60,10 +60,7 @@ class CommonClasses(Source):
 
     def __init__(self, source: Source, min_count: int) -> None:
         if isinstance(source, IterableSource):
-            raise InputError(
-                "The rows are read twice. Got an iterator, which can be read once; "
-                "pass an array or the path of a file."
-            )
+            raise InputError("The rows are read twice. Got an iterator; pass an array or a path.")
         if not source.has_labels:
             raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
         self._source = source

@@ -111,13 +111,12 @@ def _open_one(location: Location, keys: Keys) -> Source:
 
 
 def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
-    known = {*ARRAYS, *TABLES}
+    known = sorted([*ARRAYS, *TABLES])
     if location.is_dir():  # notes and manifests may lie beside the data; a pattern is meant as said
         files = [file for file in files if file.suffix.lower() in known]
     if not files:
         raise InputError(
-            f"Cannot read '{location}': the folder holds no file that ends in "
-            f"{', '.join(sorted(known))}."
+            f"Cannot read '{location}': the folder holds no file that ends in {listed(known)}."
         )
     endings = sorted({file.suffix.lower() for file in files})
     if len(endings) > 1:
@@ -240,8 +239,7 @@ def _read(
         found = columns[ids]
         if len(found) != len(values):
             raise InputError(
-                f"'{location}' must have one id for each of its {len(values)} values. "
-                f"Got {len(found)} in {ids!r}."
+                f"'{location}' must have one id per value. Got {len(found)} for {len(values)}."
             )
         return values, index_ids(found) if ids == SAVED_INDEX else found
 
@@ -384,7 +382,4 @@ def _open_dask(collection: Any, keys: Keys) -> Source:
         return DaskArraySource(collection)
     if kind.startswith("dask.bag"):
         return open_files(collection.compute(), keys)
-    raise InputError(
-        "Of Dask's collections only arrays, frames and bags of paths can be read. "
-        f"Got {type(collection).__name__} instead."
-    )
+    raise InputError(f"Dask data must be an array, a frame or a bag of paths. Got {kind}.")

@@ -226,8 +226,7 @@ class Source(ABC):
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
             raise InputError(
-                f"'labels' must have one entry per row. Got {len(self.labels)} labels "
-                f"for {start} rows."
+                f"'labels' must fit the rows. Got {len(self.labels)} labels for {start} rows."
             )
 
 
@@ -296,14 +295,12 @@ class IterableSource(Source):
                 raise InputError("All blocks must come with labels, or none.")
             if labels is not None and len(labels) != len(rows):
                 raise InputError(
-                    f"Each block must have one label per row. Got {len(labels)} labels "
-                    f"for {len(rows)} rows."
+                    f"'labels' must fit the rows. Got {len(labels)} labels for {len(rows)} rows."
                 )
             names = found.facts.get("class_names")
             if names is not None and self._first_names != names:
                 raise InputError(
-                    "All blocks must have the same columns in the same order. "
-                    f"Got {listed(names, 5)} in one of them."
+                    f"All blocks must have the same columns. Got {listed(names, 5)} in one."
                 )
             yield from slices(rows, labels)
 
@@ -344,9 +341,9 @@ class ReorderedSource(Source):
 
     def _unclear(self) -> InputError:
         return InputError(
-            f"The labels with {self.name} must be class names, because its columns are in another "
-            "order than those of the calibration data. Got numbers, which may count either; use "
-            "names, or give the numbers apart (labels=, --labels) in the calibration data's order."
+            f"The labels with {self.name} must be class names: its columns are in another order "
+            "than the calibration data's. Got numbers; use names, or pass the numbers apart "
+            "(labels=, --labels), in the calibration data's order."
         )
 
     def row_blocks(self) -> RawBlocks:

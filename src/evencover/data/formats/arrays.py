@@ -60,9 +60,7 @@ class PlainArray:
         self.fortran = fortran
         end = size_of(location) if end is None else end
         if offset + math.prod(shape) * dtype.itemsize > end:
-            raise InputError(
-                f"Cannot read '{location}': the file is truncated, its array ends early."
-            )
+            raise InputError(f"Cannot read '{location}': the file is truncated.")
         self._map: Array | None = None
         if isinstance(location, Path) and 0 not in shape:  # an empty map is refused
             order = "F" if fortran else "C"
@@ -306,9 +304,8 @@ def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise InputError(
-            f"{name} must hold plain numbers or text. Got pickled Python objects, "
-            "which are never loaded; save it again as text or numbers, with .astype(str) or "
-            ".astype(float)."
+            f"{name} must hold plain numbers or text. Got pickled Python objects, which are never "
+            "loaded; save it again with .astype(str) or .astype(float)."
         )
     return shape, fortran, dtype
 
@@ -333,9 +330,7 @@ def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         raise ValueError("its tensors overlap, leave gaps or do not end with the file")
     for key, about in header.items():
         if about["dtype"] not in _TYPES:
-            raise InputError(
-                f"'{key}' in '{location}' must hold plain numbers. Got the type {about['dtype']}."
-            )
+            raise InputError(f"'{key}' in '{location}' must hold numbers. Got {about['dtype']}.")
         start, end = about["data_offsets"]
         dtype, shape = _TYPES[about["dtype"]], tuple(about["shape"])
         if math.prod(shape) * dtype.itemsize != end - start or any(n < 0 for n in shape):
@@ -372,19 +367,15 @@ def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
             held = torch.load(where, map_location="cpu", weights_only=True)
         except UnpicklingError as error:
             raise InputError(
-                f"Cannot read '{location}': it holds other things than tensors and plain values, "
-                "or is damaged; save the tensors alone, torch.save({'probs': ..., 'labels': ...}, "
-                "...), since nothing else in it is loaded."
+                f"Cannot read '{location}': it holds other things than tensors, or is damaged; "
+                "save the tensors alone, torch.save({'probs': ..., 'labels': ...}, ...)."
             ) from error
     if isinstance(held, list | tuple) and len(held) == 2:
         held = {ONLY_ARRAY: held[0], "labels": held[1]}
     elif hasattr(held, "detach"):
         held = {ONLY_ARRAY: held}
     if not isinstance(held, Mapping):
-        raise InputError(
-            f"'{location}' must hold a tensor, a pair of tensors or a dictionary of tensors. "
-            f"Got {type(held).__name__} instead."
-        )
+        raise InputError(f"'{location}' must hold tensors. Got {type(held).__name__}.")
     yield {
         str(key): to_numpy(value)
         for key, value in held.items()

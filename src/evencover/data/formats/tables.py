@@ -666,9 +666,7 @@ def _records(location: Location) -> Iterator[Record]:
             owner = f"row {row} of '{location}'"
             record = parse_json(line, owner)
             if not isinstance(record, dict):
-                raise InputError(
-                    f"Every line must be a JSON object. Got {type(record).__name__} in {owner}."
-                )
+                raise InputError(f"{owner} must be a JSON object. Got {type(record).__name__}.")
             yield unique_keys(owner, list(_flat(record)))
 
 
