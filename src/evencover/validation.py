@@ -226,40 +226,30 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
     Classes are named by a mapping, a pandas Series, a frame with a column of classes, and a list
     of pairs. A Series whose index is 0, 1, 2, ... by default (RangeIndex) is a vector.
     """
+    pairs: Any = None
     if hasattr(values, "columns"):
         columns = {str(each): each for each in getattr(values, "column_names", values.columns)}
         if len(columns) > 1:
             chosen = class_columns(list(columns), name, f"The frame of '{name}'")
             lists = [to_numpy(values[columns[each]]).tolist() for each in chosen]
-            return _once(zip(*lists, strict=True), name)
-        values = values[next(iter(columns.values()))]
-    if isinstance(values, Mapping):
-        return _once(values.items(), name)
-    if hasattr(values, "iloc") and not _is_default(values.index):
-        return _once(zip(values.index.tolist(), to_numpy(values).tolist(), strict=True), name)
-    is_pairs = isinstance(values, list | tuple) and all(
-        isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str)
-        for each in values
-    )
-    return _once(values, name) if is_pairs and len(values) else None
-
-
-def _is_default(index: Any) -> bool:
-    """Check for the index that a Series has by default."""
-    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
-
-
-def _once(pairs: Iterable[Any], name: str) -> dict[str, Any]:
-    """Return a dictionary of pairs with text as keys, each of which must occur once."""
-    found: dict[str, Any] = {}
-    repeated: dict[str, None] = {}
-    for key, value in pairs:
-        if str(key) in found:
-            repeated[str(key)] = None
-        found[str(key)] = value
-    if repeated:
-        raise InputError(f"'{name}' must have each class once. Got more of {listed(repeated, 3)}.")
-    return found
+            pairs = zip(*lists, strict=True)
+        else:
+            values = values[next(iter(columns.values()))]
+    if pairs is None and isinstance(values, Mapping):
+        pairs = values.items()
+    elif pairs is None and hasattr(values, "iloc"):
+        index = values.index
+        is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
+        if not is_default:
+            pairs = zip(index.tolist(), to_numpy(values).tolist(), strict=True)
+    elif isinstance(values, list | tuple) and len(values):
+        is_pair = [isinstance(each, list | tuple) and len(each) == 2 for each in values]
+        pairs = (
+            values if all(is_pair) and all(isinstance(each[0], str) for each in values) else None
+        )
+    if pairs is None:
+        return None
+    return unique_keys(f"'{name}'", [(str(key), value) for key, value in pairs])
 
 
 def align_classes(

@@ -215,6 +215,13 @@ def test_json_lines_that_break_a_rule(tmp_path, change, words):
         read(as_source(write_lines(tmp_path / "p.jsonl", records)))
 
 
+def test_a_number_in_place_of_a_list_is_named(tmp_path):
+    records = [{"probs": row} for row in ROWS.tolist() * 12]
+    records[250]["probs"] = 0.5
+    with pytest.raises(InputError, match="'probs' .* Got '0.5' in row 250"):
+        read(as_source(write_lines(tmp_path / "p.jsonl", records)))
+
+
 @pytest.mark.parametrize("row", [0, 9, 150])
 @pytest.mark.parametrize("cell", ["n/a", "0.5", True, None, [0.5], ...])
 def test_a_cell_of_json_lines_that_is_no_number_is_named(tmp_path, row, cell):

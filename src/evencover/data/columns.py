@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
@@ -79,36 +79,38 @@ def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
     return False if key in PROBABILITY_KEYS else None
 
 
+def check_key(held: Collection[str], asked: str | None, owner: str, parameter: str) -> None:
+    """Check that a name which the user gave is there."""
+    if asked is not None and asked not in held:
+        raise InputError(
+            f"'{parameter}' must be in {owner}. Got {asked!r}; there are {listed(held)}."
+        )
+
+
 def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str:
     """Find the name of the one matrix among arrays."""
-    found = [key for key in MATRIX_KEYS if key in arrays]
+    check_key(arrays, keys.probabilities, owner, "probabilities_key")
     if keys.probabilities is not None:
-        found = [keys.probabilities] if keys.probabilities in arrays else []
-    elif "" in arrays:  # a file of one array, which has no name
+        return keys.probabilities
+    if "" in arrays:  # a file of one array, which has no name
         return ""
-    elif len(found) > 1:
+    found = [key for key in MATRIX_KEYS if key in arrays]
+    if len(found) > 1:
         found = [key for key in found if len(np.shape(arrays[key])) == 2]
-    if len(found) == 1:
-        return found[0]
-    held = ", ".join(f"{key} {tuple(np.shape(arrays[key]))}" for key in arrays) or "none"
-    if keys.probabilities is not None:
+    if len(found) != 1:
+        held = listed(f"{key} {tuple(np.shape(arrays[key]))}" for key in arrays) or "none"
         raise InputError(
-            f"'probabilities_key' must be in {owner}. Got {keys.probabilities!r}; there are {held}."
+            f"{owner} must hold one matrix under {listed(map(repr, MATRIX_KEYS))}. Got the keys "
+            f"{held}; say which with probabilities_key (--probabilities-key)."
         )
-    raise InputError(
-        f"{owner} must hold one matrix under {', '.join(map(repr, MATRIX_KEYS))}. Got the keys "
-        f"{held}; say which with probabilities_key (--probabilities-key)."
-    )
+    return found[0]
 
 
 def found_key(
     held: Mapping[str, Any], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
 ) -> str | None:
     """Return the name asked for, which must be there, or the first of the usual ones that is."""
-    if asked is not None and asked not in held:
-        raise InputError(
-            f"'{parameter}' must be in {owner}. Got {asked!r}; there are {listed(held)}."
-        )
+    check_key(held, asked, owner, parameter)
     return asked or next((key for key in usual if key in held), None)
 
 
@@ -205,11 +207,12 @@ def choose(
     _reject_best_classes_only(columns, owner)
     _reject_flat_lighteval(columns, owner)
     names = [column.name for column in columns]
-    label = _place(names, keys.labels, owner, "labels_key")
-    ids = _place(names, keys.ids, owner, "ids_key")
-    if named:
-        label = _labels(columns) if label is None else label
-        ids = _ids(columns, index) if ids is None else ids
+    check_key(names, keys.labels, owner, "labels_key")
+    check_key(names, keys.ids, owner, "ids_key")
+    label = _labels(columns) if named else None
+    label = label if keys.labels is None else names.index(keys.labels)
+    ids = _ids(columns, index) if named else None
+    ids = ids if keys.ids is None else names.index(keys.ids)
     ids_are_index = ids is not None and keys.ids is None and names[ids] not in ID_KEYS
     lists = _lists(columns, keys, owner)
     layout = Layout(lists, label=label, ids=ids, ids_are_index=ids_are_index)
@@ -246,16 +249,6 @@ def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputE
     return InputError(
         f"{what} needs labels. Got none with {owner}; pass 'labels' (--labels){hint}{others}."
     )
-
-
-def _place(names: Sequence[str], key: str | None, owner: str, parameter: str) -> int | None:
-    if key is None:
-        return None
-    if key not in names:
-        raise InputError(
-            f"'{parameter}' must be in {owner}. Got {key!r}; there are {listed(names)}."
-        )
-    return names.index(key)
 
 
 def _labels(columns: Sequence[Column]) -> int | None:

@@ -81,7 +81,10 @@ TABLES: dict[str, type[TableSource]] = {
 }
 
 
-def open_file(path: str | os.PathLike[str] | Address, keys: Keys = USUAL) -> Source:
+AnyPath = str | os.PathLike[str] | Address
+
+
+def open_file(path: AnyPath, keys: Keys = USUAL) -> Source:
     """Open a file, or the files of a folder or a glob, to be read block by block."""
     location = as_location(path)
     if is_zarr(location):
@@ -127,7 +130,7 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
     return PartsSource([_open_one(file, keys) for file in files], str(location))
 
 
-def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
+def column_from_file(path: AnyPath, key: str = "labels") -> Array:
     """Read one value per row from files of their own: the column `key`, or the only one.
 
     Files of every format that holds data are read, and text with one value per line; a folder or
@@ -136,16 +139,13 @@ def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels"
     return _joined([_typed(_read(file, key)[0], file) for file in _files(as_location(path))])
 
 
-def ids_from_file(path: str | os.PathLike[str] | Address, key: str = "ids") -> Array:
+def ids_from_file(path: AnyPath, key: str = "ids") -> Array:
     """Read one id per row as `column_from_file` does; ids from text files are text."""
     return _joined([_read(file, key)[0] for file in _files(as_location(path))])
 
 
 def values_for(
-    source: Source,
-    path: str | os.PathLike[str] | Address,
-    key: str = "labels",
-    ids_key: str | None = None,
+    source: Source, path: AnyPath, key: str = "labels", ids_key: str | None = None
 ) -> RowValues:
     """Read the labels (or other values) of all rows, with their ids if the files have some.
 
@@ -169,7 +169,7 @@ def values_for(
     return RowValues(_joined(columns), ids, place=place)
 
 
-def class_values_from_file(path: str | os.PathLike[str] | Address, key: str) -> list[Any]:
+def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
     """Read one value per class: (class, value) pairs, or the values alone from an only column."""
     found: list[Any] = []
     for location in _files(as_location(path)):
@@ -225,11 +225,20 @@ def _read(
 ) -> tuple[Array, Array | None]:
     """Read one value per row, and the ids next to it if there are some of these names.
 
-    An only column of text with one cell more than there are rows has a heading.
+    The column has one of the names that `key` may have, or is the only one. An only column of text
+    with one cell more than there are rows has a heading.
     """
     with _columns(location) as columns:
         ids = next((name for name in id_keys if name in columns), None)
-        values = _values(columns, key, location, besides=ids)
+        keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
+        name = next((name for name in keys if name in columns), None)
+        if name is None:
+            is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
+            only = [each for each in columns if each != ids]
+            if is_named or len(only) != 1:
+                raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
+            name = only[0]
+        values = columns[name]
         is_csv = TABLES.get(location.suffix.lower()) is CsvSource
         if is_csv and list(columns) == [ONLY_ARRAY] and len(values):
             has_heading = values[0] == key or len(values) - 1 == n_rows
@@ -242,19 +251,6 @@ def _read(
                 f"'{location}' must have one id per value. Got {len(found)} for {len(values)}."
             )
         return values, index_ids(found) if ids == SAVED_INDEX else found
-
-
-def _values(
-    columns: Mapping[str, Array], key: str, location: Location, besides: str | None = None
-) -> Array:
-    """Read the column of one of the names that `key` may have, or the only one but `besides`."""
-    keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
-    name = next((name for name in keys if name in columns), None)
-    is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
-    only = [each for each in columns if each != besides and not is_named]
-    if name is None and len(only) != 1:
-        raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
-    return columns[only[0] if name is None else name]
 
 
 def _typed(values: Array, location: Location) -> Array:

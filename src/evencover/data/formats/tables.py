@@ -582,20 +582,13 @@ class JsonLinesSource(TextSource):
         self._late: list[str] = []  # numbers under names that the first rows lack
         labels_too = (self._keys.labels, LIGHTEVAL.labels, FLAT_LIGHTEVAL.labels)
         self._integer_labels = {name for name in names if name in (*LABEL_KEYS, *labels_too)}
-        n_rows = 0
+        n_rows, pattern = 0, self._keys.probabilities or "*"
         for record in chain(sample, records):
             n_rows += 1
-            self._integer_labels -= {
-                name
-                for name in self._integer_labels
-                if not _is_integer(_as_text(record.get(name, "")))
-            }
-            self._late += [
-                name
-                for name in record.keys() - known
-                if fnmatchcase(name, self._keys.probabilities or "*")
-                and are_json_numbers([record[name]])
-            ]
+            texts = {name: _as_text(record.get(name, "")) for name in self._integer_labels}
+            self._integer_labels -= {name for name in texts if not _is_integer(texts[name])}
+            late = [name for name in record.keys() - known if fnmatchcase(name, pattern)]
+            self._late += [name for name in late if are_json_numbers([record[name]])]
         kinds = [_kind([record.get(name) for record in sample], name) for name in names]
         return self._schema(names, kinds), [n_rows]
 
@@ -617,15 +610,12 @@ class JsonLinesSource(TextSource):
             return self._labels(pa.array(map(_as_text, values), pa.string()))
         if name == self._id_column:
             return pa.array(map(_as_text, values), pa.string())
-        if not self._is_list:
-            if not are_json_numbers(values):
-                row = next(i for i, each in enumerate(values) if not are_json_numbers([each]))
-                raise self._no_numbers(name, values[row], first + row)
+        if not self._is_list and are_json_numbers(values):
             return pa.array(values, pa.float64())
         for row, value in enumerate(values, first):
-            if not isinstance(value, list) or not are_json_numbers(value):
-                inside = value if isinstance(value, list) else [value]
-                bad = next(each for each in inside if not are_json_numbers([each]))
+            inside = value if isinstance(value, list) else [value]
+            if isinstance(value, list) != self._is_list or not are_json_numbers(inside):
+                bad = next((each for each in inside if not are_json_numbers([each])), value)
                 raise self._no_numbers(name, bad, row)
         return pa.array(values, pa.list_(pa.float64()))
 
