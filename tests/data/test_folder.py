@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, list_array, pa, read, write_table
+from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, pa, read, write_file, write_table
 
 import evencover.data.formats.tables as arrow
 from evencover import InputError, StandardPredictor
@@ -22,19 +22,10 @@ def write_parts(folder, ending, *, labels=LABELS, names=None):
 
 
 def write_part(path, rows, labels, names=None):
-    if path.suffix == ".npy":
-        np.save(path, rows)
-    elif path.suffix == ".npz":
-        arrays = {} if names is None else {"class_names": names}
-        np.savez(path, probs=rows, labels=labels, **arrays)
-    elif path.suffix == ".csv":
-        header = ",".join([*(names or NAMES[: rows.shape[1]]), "label"])
-        body = [
-            ",".join([*map(repr, r.tolist()), str(y)]) for r, y in zip(rows, labels, strict=True)
-        ]
-        path.write_text("\n".join([header, *body]), encoding="utf-8")
+    if names is None:
+        write_file(path.with_suffix(""), path.suffix[1:], rows, labels)
     else:
-        write_table(path, pa.table({"probs": list_array("list", rows), "label": labels}), 4)
+        np.savez(path, probs=rows, labels=labels, class_names=names)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -204,21 +203,13 @@ def cut(source: Source, ids: Array | None) -> Iterator[Part]:
         stop = start + piece.n_rows
         if stop > start:
             piece.offset = source.offset + start
-            yield Part(_with_absolute_path(piece), None if ids is None else ids[start:stop], number)
+            yield Part(piece, None if ids is None else ids[start:stop], number)
             number += 1
         start = stop
     if start == 0:
         raise InputError(f"There must be at least one row. Got none in {source.name}.")
     if ids is not None:
         _check_ids_fit(ids, start)
-
-
-def _with_absolute_path(piece: Source) -> Source:
-    """Workers may run in another folder: a relative path would mean another file."""
-    location = getattr(piece, "location", None)
-    if isinstance(location, Path):
-        piece.location = location.absolute()  # type: ignore[attr-defined]
-    return piece
 
 
 def _pieces_of_rows(source: Source) -> Iterator[Source]:
