@@ -174,7 +174,10 @@ class PredictionSets:
         >>> PredictionSets.from_mask([[True, False], [True, False]]).contains([0, 1])
         array([ True, False])
         """
-        labels = label_indices(labels, self.class_names, self.n_classes, len(self))
+        return self.have(label_indices(labels, self.class_names, self.n_classes, len(self)))
+
+    def have(self, labels: IntArray) -> Array:
+        """Test the same for class indices that have been checked."""
         hits = np.flatnonzero(self.indices == np.repeat(labels, self.sizes))
         found = np.zeros(len(self), dtype=bool)
         found[np.searchsorted(self.indptr, hits, side="right") - 1] = True

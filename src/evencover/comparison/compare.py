@@ -16,7 +16,7 @@ from evencover.comparison.result import Candidate, Comparison
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split, fit_all, other_rows
 from evencover.data.open import as_source
 from evencover.data.source import Source
-from evencover.errors import InputError
+from evencover.errors import InputError, warn_caller
 from evencover.evaluation.report import CoverageReport, Tally
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.predictors.shift_checks import note_repeated_rows
@@ -106,11 +106,12 @@ def compare(
     known = [make_score(each) for each in _listed(scores, score_names)]
     if not predictors or not known:
         raise InputError("There must be at least one method and one score to compare. Got none.")
-    source = as_source(probabilities, labels)
+    source = as_source(probabilities, labels, allow_unknown=True)
     own_alpha = ClassAlpha.of(alpha, source.class_names, source.n_classes, "compare")
     if n_per_class is not None and not isinstance(n_per_class, int | np.integer):
         names = source.class_names
-        n_per_class = align_classes(n_per_class, names, source.n_classes, "n_per_class")
+        aligned = align_classes(n_per_class, names, source.n_classes, "n_per_class")
+        n_per_class = np.append(aligned, 0)  # no row with an unknown label
     splits: list[IntArray] = []
     candidates: list[Candidate] = []
     all_temperatures = _temperatures(temperature, temperatures, source, from_logits)
@@ -126,6 +127,11 @@ def compare(
         if not splits:
             share: Any = {"calibration_fraction": calibration_fraction, "n_per_class": n_per_class}
             splits = [calibration_split(rows.labels, seed, n, **share) for n in range(n_splits)]
+            if not rows.is_known.all():
+                warn_caller(
+                    f"{int((~rows.is_known).sum())} of {len(rows.labels)} labels are not among the "
+                    "classes; they count as misses."
+                )
             if max(map(len, splits)) == len(rows.labels):
                 raise InputError(f"All {len(rows.labels)} rows calibrate; leave some to test on.")
             note_repeated_rows(source)

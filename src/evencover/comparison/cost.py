@@ -84,15 +84,15 @@ class ListingShares:
         def ranks_of(some: slice) -> FloatArray:
             return _kernels.rank_matrix(sample[some], **options).astype(np.float64)
 
-        self.labels = rows.labels
+        self.labels, self.is_known = rows.known_labels, rows.is_known
         scores = _by_class(scores_of, *sample.shape)
         with_ranks = len(rows.true_ranks) > 0
         self.ordered = _sorted(scores.copy() if with_ranks else scores)
-        self.shares = _shares(self.ordered, rows.labels, true)
+        self.shares = _shares(self.ordered, self.labels, true)
         if with_ranks:
             ranks = _by_class(ranks_of, *sample.shape)
             self.scores, self.ranks = scores.T, ranks.T
-            self.rank_shares = _shares(_sorted(ranks.copy()), rows.labels, rows.true_ranks)
+            self.rank_shares = _shares(_sorted(ranks.copy()), self.labels, rows.true_ranks)
 
     def missing(self, trials: Sequence[Trial]) -> list[float]:
         """For each trial, the sum over classes of 1/alpha times the mean of max(v - t, 0)."""
@@ -118,7 +118,9 @@ class ListingShares:
         if limits.rank_limit is not None:
             inside = (self.scores <= limits.upper) & (self.ranks <= limits.rank_limit)
             listed, wanted = inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
-        counts, sums = _kernels.shortfalls(self.labels, trial.is_test, wanted, listed)
+        counts, sums = _kernels.shortfalls(
+            self.labels, trial.is_test & self.is_known, wanted, listed
+        )
         seen = counts > 0
         return float((sums[seen] / counts[seen] / trial.predictor.alpha_[seen]).sum())
 

@@ -83,6 +83,8 @@ class ScoredRows:
         self.labels, self.true_ranks, self.coins, *found = joined(
             map_source(source, None, read, joined, executor)
         )
+        self.is_known = self.labels < source.n_classes
+        self.known_labels = np.minimum(self.labels, source.n_classes - 1)
         calibrating = dict(zip(self.scorings, found[::2], strict=True))
         testing = dict(zip(self.scorings, found[1::2], strict=True))
         self.calibration_scores = {score: calibrating[score.base] for score in scores}
@@ -90,7 +92,9 @@ class ScoredRows:
 
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
-        labels, n_classes = self.labels[rows], self.source.n_classes
+        n_classes = self.source.n_classes
+        rows = rows[self.labels[rows] < n_classes]
+        labels = self.labels[rows]
         names = self.source.class_names
         own = score.with_counts(np.bincount(labels, minlength=n_classes), names)
         scores = own.from_base(self.calibration_scores[score][rows], labels)
@@ -108,7 +112,11 @@ class ScoredRows:
             for column, more in zip(counter.never_empty, filled, strict=True):
                 hits = covered[counter.numbers[column]][1]
                 hits += more
-        return [Tally(*pair, sizes[number]) for number, pair in enumerate(covered)]
+        n_unknown = [int((~self.is_known & trial.is_test).sum()) for trial in trials]
+        return [
+            Tally(*pair, sizes[number], n_unknown=n_unknown[number])
+            for number, pair in enumerate(covered)
+        ]
 
     def tally_top(self, trials: Sequence[Trial], top: int) -> list[Tally]:
         """Count coverage and sizes of sets cut to their `top` most probable classes."""
@@ -129,14 +137,14 @@ class ScoredRows:
         ranks = self.true_ranks if len(self.true_ranks) else None
 
         def by_class(rows: Array) -> IntArray:
-            return np.bincount(self.labels[rows], minlength=self.source.n_classes)
+            return np.bincount(self.labels[rows & self.is_known], minlength=self.source.n_classes)
 
         # Trials on the same split share its array.
         splits = {id(trial.is_test): trial.is_test for trial in trials}
         n_tests = {key: by_class(is_test) for key, is_test in splits.items()}
 
         def count(trial: Trial) -> tuple[IntArray, IntArray]:
-            limits = trial.thresholds.of_classes(self.labels)
+            limits = trial.thresholds.of_classes(self.known_labels)
             hit = _kernels.is_member(self.test_scores[trial.score], limits, self.coins, ranks)
             return n_tests[id(trial.is_test)], by_class(hit & trial.is_test)
 

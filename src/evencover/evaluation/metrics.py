@@ -25,6 +25,7 @@ class CoverageMetrics:
 
     alpha: float
     class_alpha: FloatArray | None
+    n_unknown: int
     class_counts: IntArray
     class_covered: IntArray
     size_counts: IntArray
@@ -38,7 +39,7 @@ class CoverageMetrics:
     @property
     def n_rows(self) -> int:
         """Number of test rows."""
-        return int(self.class_counts.sum())
+        return int(self.class_counts.sum()) + self.n_unknown
 
     @property
     def evaluated(self) -> Array:

@@ -143,14 +143,14 @@ class BasePredictor(MethodContract):
         self._check_parameters()
         self._warn_of_large_alpha()
         self._check_groups(groups)
-        source = as_source(probabilities, labels, ids=ids, class_names=class_names)
+        given: Any = {"ids": ids, "class_names": class_names, "allow_unknown": True}
+        source = as_source(probabilities, labels, **given)
         require_labels(source, "Calibration")
         self.temperature_, apart = None, None
         if self.temperature == FIT:
             logits = self.from_logits if source.logits is None else source.logits
             self.temperature_, apart = fitted_temperature(source, ids, logits, self.random_state)
-        base = base_rows(self, source, ids, groups, executor)
-        base = base if apart is None else base.take(~apart)
+        base = base_rows(self, source, ids, groups, executor, apart)
         rows = with_scores(self, base, source.n_classes, source.class_names)
         self._fit_rows(rows, source.n_classes, source.class_names)
         if apart is None:
@@ -526,15 +526,26 @@ class BasePredictor(MethodContract):
         ids: Any = None,
         groups: Any = None,
         executor: Any = None,
+        top: int | None = None,
     ) -> CoverageReport:
         """Measure coverage and size of the sets on held-out rows, without keeping sets.
 
-        Parameters are those of `fit`. What an executor's workers send back does not grow with
-        the rows.
+        Labels that are not among the classes count as misses. What an executor's workers send back
+        does not grow with the rows.
+
+        Parameters
+        ----------
+        probabilities, labels, ids, groups, executor
+            As in `fit`.
+        top
+            Also measure the coverage of sets that are cut to this many classes (``at_top``).
         """
-        source = align_to_calibration(self, probabilities, labels, ids)
+        source = align_to_calibration(self, probabilities, labels, ids, allow_unknown=True)
         require_labels(source, "Evaluation")
-        count = CountBlock(self.rule(logits=source.logits, groups=groups), self.score_edges_)
+        if top is not None:
+            whole_number(top, "top", "evaluate", 1)
+        rule = self.rule(logits=source.logits, groups=groups)
+        count = CountBlock(rule, self.score_edges_, top)
         finish = EvaluationCounts.abridged
         counts = fold_source(source, ids, count, merge_counts, finish, executor)
         return self.coverage_report(source, *counts)
@@ -545,16 +556,20 @@ class BasePredictor(MethodContract):
         tally: Tally,
         confusions: Confusions,
         histogram: IntArray | None = None,
+        cut: Tally | None = None,
     ) -> CoverageReport:
         """Make the report on rows of a source that have been read and counted."""
-        report = CoverageReport.from_tally(
-            tally,
-            self.class_alpha,
-            class_names=source.class_names,
-            calibration_counts=self.class_counts_,
-            confusions=confusions,
-            **self._about_classes(),
-        )
+        if not tally.rows.any():
+            raise InputError(
+                f"Labels must be among the {self.n_classes_} classes of the model. Got none that "
+                f"is in {source.name}."
+            )
+        about = {"class_names": source.class_names, "calibration_counts": self.class_counts_}
+        about |= self._about_classes()
+        report = CoverageReport.from_tally(tally, self.class_alpha, confusions=confusions, **about)
+        if cut is not None:
+            at_top = CoverageReport.from_tally(cut, self.class_alpha, **about)
+            report = replace(report, at_top=at_top)
         found = shift_warnings(self, report, source, histogram)
         for warning in found:
             warn_caller(warning)
