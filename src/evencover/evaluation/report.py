@@ -39,7 +39,8 @@ class Tally(NamedTuple):
     def zeros(cls, n_classes: int) -> Tally:
         """Return the tally of no rows."""
         lengths = (n_classes, n_classes, n_classes + 1, n_classes)
-        return cls(*(np.zeros(n, dtype=np.int64) for n in lengths))
+        rows, covered, sizes, sums = (np.zeros(n, dtype=np.int64) for n in lengths)
+        return cls(rows, covered, sizes, sums)
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:

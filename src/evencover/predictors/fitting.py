@@ -218,9 +218,10 @@ def base_rows(
             f"{int((~known).sum())} of {len(known)} rows ({(~known).mean():.1%}) have labels that "
             "are not among the classes; they are left out, so coverage concerns the known classes."
         )
-        given = scores, labels, ids, ranks, to_numpy(groups) if groups is not None else None
-        scores, labels, ids, ranks, groups = (None if v is None else v[known] for v in given)
-        values, apart = (None if v is None else v[known] for v in (values, apart))
+        scores, labels = scores[known], labels[known]
+        groups = None if groups is None else to_numpy(groups)
+        some = (None if v is None else v[known] for v in (ids, ranks, groups, values, apart))
+        ids, ranks, groups, values, apart = some
     rows = rows_of_scores(method, scores, labels, source.n_classes, ids, ranks, groups)
     rows = rows._replace(label_values=values)
     return rows if apart is None else rows.take(~apart)
