@@ -359,9 +359,9 @@ def test_bad_onnx_models(tmp_path):
     linear(tmp_path / "vector.onnx", 9, 4, (9,), names=NAMES)
     (tmp_path / "damaged.onnx").write_bytes(b"no model")
     sentences = {
-        "names.onnx": "3 names for a model that returns 4 numbers",
+        "names.onnx": "names.onnx.* Got 3 names",
         "sizeless.onnx": "'size'",
-        "channels.onnx": "1 or 3 channels. Got the shape",
+        "channels.onnx": "1 or 3 channels",
         "vector.onnx": r"one input of images .* Got pixels tensor\(float\) \['n', 9\]",
         "damaged.onnx": "Cannot load the model '.*damaged.onnx': ",
     }
@@ -370,12 +370,12 @@ def test_bad_onnx_models(tmp_path):
             infer(tmp_path / model, tmp_path / "data", tmp_path / "s")
     with pytest.raises(InputError, match=r"cannot take the 8 inputs from 'blue/000.png' on"):
         infer(tmp_path / "sizeless.onnx", tmp_path / "data", tmp_path / "s", size=8)
-    with pytest.raises(InputError, match=r"--device must be one .* cpu. Got 'tpu'"):
+    with pytest.raises(InputError, match=r"--device .*CPU.* Got 'tpu'"):
         infer(tmp_path / "names.onnx", tmp_path / "data", tmp_path / "s", device="tpu")
     for config, found in (
         ({"size": 9, **SIZES}, "'size'.* 8 x 8.* 9 x 9"),
         ({"size": 8}, "image_mean"),
-        ({"size": 8, "image_mean": [0.5, 0.5], "image_std": [0.5]}, "'mean'.*3.* Got 2"),
+        ({"size": 8, "image_mean": [0.5, 0.5], "image_std": [0.5]}, "'mean'.*3 channels.* Got 2"),
     ):
         (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
         with pytest.raises(InputError, match=found):
@@ -385,7 +385,7 @@ def test_bad_onnx_models(tmp_path):
 def test_bad_hugging_face_models(tmp_path, text_model):
     write_texts(tmp_path / "t.csv", 3)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"is not that of a Hugging Face model, or a part"):
+    with pytest.raises(InputError, match="empty': a part of it is missing"):
         infer(tmp_path / "empty", tmp_path / "t.csv", tmp_path / "s")
     with pytest.raises(InputError, match=r"PyTorch can use here. Got 'warp'"):
         infer(text_model, tmp_path / "t.csv", tmp_path / "s", device="warp")
@@ -432,7 +432,7 @@ def test_no_such_model_on_the_hub(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     write_texts(tmp_path / "t.csv", 3)
-    with pytest.raises(InputError, match=r"Cannot find the model 'nobody/nothing': .* hub"):
+    with pytest.raises(InputError, match=r"'nobody/nothing': .* hub"):
         infer("nobody/nothing", tmp_path / "t.csv", tmp_path / "s")
 
 
