@@ -155,7 +155,7 @@ def test_output_begun_with_another_model_or_other_data(run, folder):
 def test_a_folder_with_other_things_is_left_alone(run, folder):
     (folder / "scores").mkdir()
     (folder / "scores" / "thesis.tex").write_text("years of work")
-    assert_found("holds other files", refused(run("mine.py:pictures", "data", "--force")))
+    assert_found("new or empty folder", refused(run("mine.py:pictures", "data", "--force")))
 
 
 def test_a_link_to_nothing_is_unreadable(run, folder):

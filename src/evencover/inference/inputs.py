@@ -19,6 +19,7 @@ from evencover.arrays import import_pyarrow
 from evencover.data.columns import ID_KEYS, LABEL_KEYS
 from evencover.data.location import reading
 from evencover.errors import InputError, listed, needs, one_line
+from evencover.output.folders import content_digest
 
 Kind = Literal["images", "texts"]
 KINDS: tuple[Kind, ...] = ("images", "texts")
@@ -388,12 +389,6 @@ def as_text(name: str) -> str:
 def _is_unicode(text: str) -> bool:
     """Check for lone surrogates, which JSON can contain and no file can."""
     return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
-
-
-def content_digest(path: Path) -> str:
-    """Return a digest of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def digest_of(*values: Any) -> str:

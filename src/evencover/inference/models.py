@@ -24,7 +24,8 @@ import numpy as np
 
 from evencover.arrays import Array
 from evencover.errors import InputError, needs, one_line
-from evencover.inference.inputs import KINDS, Kind, content_digest, digest_of
+from evencover.inference.inputs import KINDS, Kind, digest_of
+from evencover.output.folders import content_digest
 
 CONFIG = "preprocessor_config.json"
 BILINEAR = 2
