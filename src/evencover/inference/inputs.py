@@ -100,16 +100,14 @@ def _open_folder(folder: Path, kind: Kind | None) -> Inputs:
     entries = (each for each in os.scandir(folder) if each.is_dir())
     classes = sorted(each.name for each in entries if not each.name.startswith((".", "_")))
     names = [as_text(each) for each in classes] or None
-    for candidate in (kind,) if kind else KINDS:
-        digest, n_inputs = hashlib.blake2b(digest_size=16), 0
-        for name, file in _files(folder, classes, candidate):
-            n_inputs += 1
-            digest.update(repr((name, file, _size_and_time(folder / name / file))).encode())
+    kinds = (kind,) if kind else KINDS
+    for candidate in kinds:
+        examples = partial(_folder_examples, folder, classes, candidate)
+        n_inputs, _, identity = _survey(examples)
         if n_inputs:
-            examples = partial(_folder_examples, folder, classes, candidate)
-            labels, identity = set(names or ()) or None, digest.hexdigest()
+            labels = None if names is None else set(names)
             return Inputs(f"'{folder}'", candidate, n_inputs, labels, names, identity, examples)
-    known = [ending for each in ((kind,) if kind else KINDS) for ending in EXTENSIONS[each]]
+    known = [ending for each in kinds for ending in EXTENSIONS[each]]
     raise InputError(
         f"'{folder}' must contain one sub-folder of {kind or 'images or texts'} per class. "
         f"Got no file with the extension {', '.join(known)}."
@@ -117,23 +115,29 @@ def _open_folder(folder: Path, kind: Kind | None) -> Inputs:
 
 
 def _folder_examples(folder: Path, classes: list[str], kind: Kind) -> Iterator[Example]:
-    """Yield one class after the other; ids are relative paths with forward slashes."""
-    for name, file in _files(folder, classes, kind):
-        path = folder / name / file
-        yield Example(as_text(path.relative_to(folder).as_posix()), path, as_text(name) or None)
-
-
-def _files(folder: Path, classes: list[str], kind: Kind) -> Iterator[tuple[str, str]]:
-    """Yield each class with its files by name, including those of folders inside it."""
+    """Yield the files of one class after the other, including those of folders inside it."""
     for name in classes or [""]:
-        top, found = folder / name, []
-        for place, folders, files in os.walk(top):
+        found = []
+        for place, folders, files in os.walk(folder / name):
             folders[:] = [each for each in folders if not each.startswith(".")]
-            inside = os.path.relpath(place, top)
+            inside = os.path.relpath(place, folder / name)
             for file in files:
                 if file.lower().endswith(EXTENSIONS[kind]) and not file.startswith("."):
                     found.append(file if inside == "." else os.path.join(inside, file))
-        yield from ((name, file) for file in sorted(found))
+        for file in sorted(found):
+            path = folder / name / file
+            yield Example(as_text(path.relative_to(folder).as_posix()), path, as_text(name) or None)
+
+
+def _survey(examples: Callable[[], Iterator[Example]]) -> tuple[int, set[Any], str]:
+    """Return the number of examples, their labels, and a digest that changes with their files."""
+    labels, digest, n_inputs = set(), hashlib.blake2b(digest_size=16), 0
+    for example in examples():
+        n_inputs += 1
+        labels.add(example.label)
+        if isinstance(example.value, Path):
+            digest.update(repr((example.id, _size_and_time(example.value))).encode())
+    return n_inputs, labels, digest.hexdigest()
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -179,16 +183,10 @@ def _table_inputs(table: Table, path: Path, kind: Kind | None, columns: Columns)
                 of_class = None if label is None else _class(cells[label], row, names, path)
                 yield Example(own, folder / value if is_path else value, of_class)
 
-    labels: set[Any] = set()
-    digest, n_inputs = hashlib.blake2b(digest_size=16), 0
-    for example in examples():
-        n_inputs += 1
-        labels.add(example.label)
-        if isinstance(example.value, Path):
-            digest.update(repr(_size_and_time(example.value)).encode())
+    n_inputs, labels, files = _survey(examples)
     if not n_inputs:
         raise InputError(f"'{path}' must have at least one input. Got none.")
-    identity = digest_of((table.identity, kind, column, label, ids), digest.hexdigest())
+    identity = digest_of((table.identity, kind, column, label, ids), files)
     found = None if label is None else labels
     return Inputs(f"'{path}'", kind, n_inputs, found, names, identity, examples)
 

@@ -305,8 +305,7 @@ class OnnxModel(Model):
                 f"any size and has no {CONFIG}."
             )
         if self._dtype == np.uint8:
-            if normalizing:
-                _reject(dict.fromkeys(normalizing), self.name, "which takes bytes")
+            _reject(dict.fromkeys(normalizing), self.name, "which takes bytes")
             found = replace(found, scale=1.0, mean=(0.0,), std=(1.0,))
             self.is_default = False
         either = (1, found.channels)

@@ -84,8 +84,7 @@ def infer(
 ) -> Inferred:
     """Run a trained classifier on raw inputs and write a score file that every command reads.
 
-    The folder gets one Parquet file per few thousand inputs, with the columns ``id``, ``logits`` (a
-    list of fixed size) and ``label``, class names and the model's identity as metadata, and at last
+    The folder gets Parquet files with the columns ``id``, ``logits`` and ``label``, and at last
     `_manifest.json`. After an interruption the same call makes only what is missing, and the bytes
     are the same. Memory does not grow with the number of inputs.
 
@@ -130,11 +129,6 @@ def infer(
     note
         Called once with a line on the preprocessing, before the first file is written; without it,
         `infer` warns if nothing states the preprocessing of images.
-
-    Returns
-    -------
-    Inferred
-        The number of rows and files, and the accuracy.
     """
     import_pyarrow()
     if dtype not in DTYPES:

@@ -166,11 +166,11 @@ def _is_plan(content: Record) -> bool:
 
 
 class FolderOfSets(NamedTuple):
-    """The number of rows, of files, and of files that were there already."""
+    """What `predict_to_folder` wrote."""
 
     n_rows: int
     n_files: int
-    n_there: int
+    n_there: int  # files that an earlier call had written
 
 
 def predict_to_folder(
@@ -205,10 +205,13 @@ def predict_to_folder(
         Where the files go.
     ending
         Their format: ".parquet", ".npz", ".jsonl" or ".csv".
-    order, with_probabilities, top, parts
-        As in `Listing`.
-    taxonomy
-        A `Taxonomy`, or what it is read from; see `Listing`.
+    order
+        "probability" lists the most probable class of each set first, "index" the lowest index.
+    with_probabilities, top
+        Write the probability of each class too; list only this many classes, the most probable.
+    taxonomy, parts
+        Also write the smallest nodes of a tree of classes that cover each set, at most this many: a
+        `Taxonomy`, or what it is read from.
     force
         Replace what another model or input made.
     """

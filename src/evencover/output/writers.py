@@ -105,18 +105,14 @@ SLICE_ELEMENTS = 1 << 18  # logits become probabilities a few rows at a time
 
 @dataclass(frozen=True)
 class Listed:
-    """Sets of some rows as they are written.
+    """Sets of some rows as they are written."""
 
-    ``sizes`` (n,) are those of the whole sets, of which ``counts`` (n,) members are listed, row
-    after row, in ``classes`` and ``probabilities``; ``summaries`` come from a taxonomy.
-    """
-
-    sizes: IntArray
-    counts: IntArray
-    classes: Array
+    sizes: IntArray  # (n,) of the whole sets
+    counts: IntArray  # (n,) of the members that are listed
+    classes: Array  # the listed members, row after row
     n_classes: int
-    probabilities: FloatArray | None = None
-    summaries: list[str] | None = None
+    probabilities: FloatArray | None = None  # of the listed members
+    summaries: list[str] | None = None  # in the words of a taxonomy
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -144,22 +140,9 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """How the classes of a set are listed.
+    """How the classes of a set are listed; see `predict_to_folder`."""
 
-    Parameters
-    ----------
-    order
-        "probability": the most probable first, equal ones by class index; or "index".
-    with_probabilities
-        Whether each class comes with its probability.
-    top
-        List at most this many classes of a set, the most probable ones; None lists all.
-    taxonomy, parts
-        Beside the classes, write the smallest nodes of this tree that cover the whole set, at
-        most this many.
-    """
-
-    order: Order = "probability"
+    order: Order = "probability"  # ties by class index
     with_probabilities: bool = False
     top: int | None = None
     taxonomy: Taxonomy | None = None
