@@ -26,7 +26,7 @@ def test_info_of_a_clustered_model_lists_its_clusters(folder, run):
     about = json.loads(succeeded(run("info", "m.safetensors", "--json")).out)
     assert [row["cluster"] for row in about["clusters"]] == [0, 1]
     assert sum(row["n_classes"] for row in about["clusters"]) == K
-    assert_found(r"\n0 +\d", succeeded(run("info", "m.safetensors")).out)
+    assert_found(r"\n 0 +\d", succeeded(run("info", "m.safetensors")).out)
 
 
 def test_info_of_data(folder, run, data):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
@@ -286,14 +287,9 @@ def _with_choices(help_text: str) -> str:
 def _unfolded(help_text: str) -> str:
     """Join the lines of each paragraph: the terminal folds them, not our editors."""
     before, heading, after = cleandoc(help_text).partition("\n\nParameters\n")
-    paragraphs = [" ".join(each.split()) for each in before.split("\n\n")]
-    lines: list[str] = []
-    for line in after.splitlines():
-        if lines and line.startswith("    ") and lines[-1].startswith("    "):
-            lines[-1] += f" {line.strip()}"
-        else:
-            lines.append(line)
-    return "\n\n".join(paragraphs) + heading + "\n".join(lines)
+    before = re.sub(r"(?<!\n)\n(?!\n)", " ", before)
+    after = re.sub(r"(?m)^    .*(\n    .*)*", lambda m: "    " + " ".join(m[0].split()), after)
+    return before + heading + after
 
 
 def _listed(summaries: Mapping[str, str]) -> str:
