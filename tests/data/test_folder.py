@@ -103,15 +103,18 @@ def test_a_part_that_changes_its_width_is_named(tmp_path, monkeypatch):
 def test_other_names_labels_or_kinds(tmp_path):
     folder = write_parts(tmp_path, "npz", names=NAMES)
     other = folder / "part-2.npz"
-    np.savez(other, probs=ROWS, labels=LABELS, class_names=[*NAMES[:2], "wasp", NAMES[3]])
-    with pytest.raises(InputError, match=r"Got 'wasp' as class 2 in '.*part-2.npz', and 'çédille'"):
-        as_source(folder)
-    np.savez(other, probs=ROWS, labels=LABELS)
-    with pytest.raises(InputError, match=r"no class names in '.*part-2.npz'"):
-        as_source(folder)
-    np.savez(other, probs=ROWS, class_names=NAMES)
-    with pytest.raises(InputError, match=r"no labels in '.*part-2.npz'"):
-        as_source(folder)
+    wasp = [*NAMES[:2], "wasp", NAMES[3]]
+    for words, arrays in {
+        r"'wasp' as class 2 in '.*part-2.npz', and 'çédille'": {
+            "labels": LABELS,
+            "class_names": wasp,
+        },
+        r"no class names in '.*part-2.npz'": {"labels": LABELS},
+        r"no labels in '.*part-2.npz'": {"class_names": NAMES},
+    }.items():
+        np.savez(other, probs=ROWS, **arrays)
+        with pytest.raises(InputError, match=words):
+            as_source(folder)
     np.savez(other, logits=ROWS, labels=LABELS, class_names=NAMES)
     with pytest.raises(InputError, match=r"logits in '.*part-2.npz', and probabilities in"):
         as_source(folder)

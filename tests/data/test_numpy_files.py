@@ -42,10 +42,9 @@ def test_npz_keys(tmp_path, key):
     assert_holds(source, labels=None)
 
 
-@pytest.mark.parametrize("key", ["labels", "label"])
 @pytest.mark.parametrize("labels", [LABELS, LABELS.astype(np.uint8), np.array(NAMES)[LABELS]])
-def test_npz_labels_as_indices_or_names(tmp_path, block_elements, key, labels):
-    np.savez(tmp_path / "p.npz", probs=ROWS, class_names=NAMES, **{key: labels})
+def test_npz_labels_as_indices_or_names(tmp_path, block_elements, labels):
+    np.savez(tmp_path / "p.npz", probs=ROWS, class_names=NAMES, label=labels)
     assert_holds(as_source(tmp_path / "p.npz"))
 
 
@@ -103,14 +102,6 @@ def test_labels_that_break_a_rule(tmp_path, labels, words):
     for arguments in ((tmp_path / "p.npz",), (tmp_path / "p.npy", labels), (ROWS, labels)):
         with pytest.raises(InputError, match=words):
             read(as_source(*arguments))
-
-
-def test_a_label_that_is_no_class_name(tmp_path):
-    labels = np.array(NAMES)[LABELS]
-    labels[5] = "wasp"
-    np.savez(tmp_path / "p.npz", probs=ROWS, labels=labels, class_names=NAMES)
-    with pytest.raises(InputError, match=r"one of the 4 class names\. Got 'wasp'"):
-        as_source(tmp_path / "p.npz")
 
 
 def test_names_as_labels_may_wait_for_the_names_of_the_model(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import warnings
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from inputs import LABELS, LOGITS, NAMES, ROWS, K, N, assert_holds, pa, read, write_table
 
-from evencover import EvencoverWarning, InputError, StandardPredictor
+from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.data.open import column_from_file
 from evencover.randomness import row_ids
@@ -56,6 +55,7 @@ def timm_frame(rows, **more):
     return pd.DataFrame({"filename": [f"{i}.jpg" for i in range(N)], **more, "prob": list(rows)})
 
 
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("more", ["nothing", "indices", "labels"])
 @pytest.mark.parametrize("separate", [False, True])
@@ -74,13 +74,7 @@ def test_timm_files_of_the_best_classes_are_refused(tmp_path, ending, more, sepa
     else:
         frame.set_index("filename").to_parquet(path)
     with pytest.raises(InputError, match=r"sorted by rank.*--topk 0"):
-        read(as_source_quietly(path))
-
-
-def as_source_quietly(path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvencoverWarning)
-        return as_source(path, logits=True)
+        read(as_source(path, logits=True))
 
 
 def write_lines(path, records):
@@ -99,10 +93,7 @@ def samples_of_lm_eval(leaf, left_out):
             "arguments": {f"gen_args_{c}": {"arg_0": "?", "arg_1": f" {c}"} for c in range(K)},
             "resps": [[choice] for choice in choices],
             "filtered_resps": choices,
-            "filter": "none",
-            "metrics": ["acc"],
-            "doc_hash": f"{i:064x}",
-            "acc": 1.0,
+            **{"filter": "none", "metrics": ["acc"], "doc_hash": f"{i:064x}", "acc": 1.0},
         }
         yield {name: value for name, value in sample.items() if name != left_out}
 
@@ -122,27 +113,15 @@ def details_of_lighteval(gold):
     return [
         {
             "doc": {
-                "query": "?",
-                "choices": NAMES,
-                "gold_index": gold(int(y)),
-                "instruction": None,
-                "specific": None,
-                "id": str(i),
-                "task_name": "t",
-                "num_samples": 1,
-                "use_logits": False,
+                **{"query": "?", "choices": NAMES, "gold_index": gold(int(y)), "id": str(i)},
+                **{"instruction": None, "specific": None, "task_name": "t"},
+                **{"num_samples": 1, "use_logits": False},
             },
             "metric": {"acc": 1.0},
             "model_response": {
-                "input": "?",
-                "input_tokens": [3, 4],
-                "text": [],
-                "output_tokens": [[5], [6]],
-                "logprobs": row,
-                "argmax_logits_eq_gold": [False] * K,
-                "logits": None,
-                "unconditioned_logprobs": None,
-                "truncated_tokens_count": 0,
+                **{"input": "?", "input_tokens": [3, 4], "text": [], "output_tokens": [[5], [6]]},
+                **{"logprobs": row, "argmax_logits_eq_gold": [False] * K, "logits": None},
+                **{"unconditioned_logprobs": None, "truncated_tokens_count": 0},
             },
         }
         for i, (row, y) in enumerate(zip(LOGITS.tolist(), LABELS, strict=True))
@@ -218,7 +197,7 @@ def test_json_lines_that_break_a_rule(tmp_path, change, words):
 def test_a_number_in_place_of_a_list_is_named(tmp_path):
     records = [{"probs": row} for row in ROWS.tolist() * 12]
     records[250]["probs"] = 0.5
-    with pytest.raises(InputError, match="'probs' .* Got '0.5' in row 250"):
+    with pytest.raises(InputError, match=r"'probs' .* Got '0\.5' in row 250"):
         read(as_source(write_lines(tmp_path / "p.jsonl", records)))
 
 

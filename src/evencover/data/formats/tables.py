@@ -585,10 +585,13 @@ class JsonLinesSource(TextSource):
         n_rows, pattern = 0, self._keys.probabilities or "*"
         for record in chain(sample, records):
             n_rows += 1
-            texts = {name: _as_text(record.get(name, "")) for name in self._integer_labels}
-            self._integer_labels -= {name for name in texts if not _is_integer(texts[name])}
-            late = [name for name in record.keys() - known if fnmatchcase(name, pattern)]
-            self._late += [name for name in late if are_json_numbers([record[name]])]
+            integers = self._integer_labels
+            integers -= {n for n in integers if not _is_integer(_as_text(record.get(n, "")))}
+            self._late += [
+                name
+                for name in record.keys() - known
+                if fnmatchcase(name, pattern) and are_json_numbers([record[name]])
+            ]
         kinds = [_kind([record.get(name) for record in sample], name) for name in names]
         return self._schema(names, kinds), [n_rows]
 
