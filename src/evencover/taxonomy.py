@@ -89,6 +89,8 @@ class Taxonomy:
         path = Path(path)
         try:
             text = path.read_text("utf-8-sig")
+        except FileNotFoundError:
+            raise InputError(f"Cannot read '{path}': there is no such file.") from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"Cannot read '{path}': {error}.") from None
         tabs = path.suffix.lower() == ".tsv" or "\t" in text.partition("\n")[0]
