@@ -228,12 +228,12 @@ class GroupedScores(NamedTuple):
         """Return the sorted scores of one group."""
         return self.scores[self.offsets[group] : self.offsets[group + 1]]
 
-    def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """Return the ranks[..., g]-th smallest score of group g: -inf for rank 0, +inf after n."""
-        return self.score_at(np.arange(len(self.counts)), ranks)
+    def at_ranks(self, ranks: IntArray, groups: IntArray | None = None) -> FloatArray:
+        """Return the ranks[..., i]-th smallest score of groups[i]: -inf for rank 0, +inf after n.
 
-    def score_at(self, groups: IntArray, ranks: IntArray) -> FloatArray:
-        """Return the ranks[i]-th smallest score of groups[i], likewise."""
+        By default all groups.
+        """
+        groups = np.arange(len(self.counts)) if groups is None else groups
         groups, ranks = np.broadcast_arrays(groups, ranks)
         inside = (ranks >= 1) & (ranks <= self.counts[groups])
         values = np.where(ranks < 1, -np.inf, np.inf)
