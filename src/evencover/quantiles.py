@@ -245,12 +245,7 @@ class GroupedScores(NamedTuple):
         return self.at_ranks(conformal_ranks(self.counts, alpha))
 
     def thresholds(
-        self,
-        alpha: Alpha,
-        *,
-        exact: bool,
-        confidence: Alpha | None = None,
-        random_state: int = 0,
+        self, alpha: Alpha, exact: bool, confidence: Alpha | None = None, random_state: int = 0
     ) -> Thresholds:
         """Compute one threshold per group, with a confidence or not; or the randomized pair."""
         ranks = conformal_ranks(self.counts, alpha, confidence)

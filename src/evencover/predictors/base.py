@@ -32,9 +32,9 @@ from evencover.predictors.method import MethodContract
 from evencover.predictors.prevalence import read_target
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.shift_checks import (
-    CountBlock,
     EvaluationCounts,
-    ScoreBins,
+    bin_scores,
+    count_block,
     merge_counts,
     shift_warnings,
 )
@@ -201,7 +201,7 @@ class BasePredictor(MethodContract):
         self.kept_ranks_ = self.kept_values_ = None
         self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
         self.n_calibration_ = int(self.class_counts_.sum())
-        self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
+        self.score_edges_, self.score_counts_ = bin_scores(rows.scores)
         self.target_prevalence_ = read_target(self)
         self.limits_ = self._calibrate(rows)
         self._warn_of_few_rows()
@@ -469,8 +469,8 @@ class BasePredictor(MethodContract):
         """
         source = align_to_calibration(self, probabilities, labels, ids)
         require_labels(source, "Evaluation")
-        count = CountBlock(self.rule(logits=source.logits, groups=groups), self.score_edges_)
-        finish = EvaluationCounts.abridged
+        rule = self.rule(logits=source.logits, groups=groups)
+        count, finish = partial(count_block, rule, self.score_edges_), EvaluationCounts.abridged
         counts = fold_source(source, ids, count, merge_counts, finish, executor)
         return self.coverage_report(source, *counts)
 

@@ -63,14 +63,12 @@ class GroupPredictor(BasePredictor):
                 own = ... if n == len(group_of_row) else group_of_row == group
                 parts.append(sorted_weights(rows.scores[own], weights[own]))
             self.group_weights_ = np.concatenate(parts)
-        return self._group_thresholds(self.exact)
+        return self._group_thresholds()
 
-    def _group_thresholds(self, exact: bool) -> Thresholds:
+    def _group_thresholds(self) -> Thresholds:
         if self.group_weights_ is None:
-            found = self.groups_.thresholds(
-                self.alpha, exact=exact, confidence=self.confidence, random_state=self.random_state
-            )
-            return found.of_classes(self.group_of_class_)
+            options = (self.exact, self.confidence, self.random_state)
+            return self.groups_.thresholds(self.alpha, *options).of_classes(self.group_of_class_)
         limits, own_weights = np.empty(self.n_classes_), class_weights(self)
         for classes, scores, weights in self._weighted_groups():
             limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], self.alpha)
@@ -94,7 +92,7 @@ class GroupPredictor(BasePredictor):
         if type(self)._calibrate is not GroupPredictor._calibrate:  # a subclass may do otherwise
             return None
         other = copy(self).set_params(exact=exact)
-        other.limits_ = self._group_thresholds(exact)
+        other.limits_ = other._group_thresholds()
         return other
 
     def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
