@@ -320,12 +320,12 @@ class GroupedScores(NamedTuple):
         """Return the sorted scores of one group."""
         return self.scores[self.offsets[group] : self.offsets[group + 1]]
 
-    def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """Return the ranks[..., g]-th smallest score of group g: -inf for rank 0, +inf after n."""
-        return self.score_at(np.arange(len(self.counts)), ranks)
+    def at_ranks(self, ranks: IntArray, groups: IntArray | None = None) -> FloatArray:
+        """Return the ranks[..., i]-th smallest score of groups[i]: -inf for rank 0, +inf after n.
 
-    def score_at(self, groups: IntArray, ranks: IntArray) -> FloatArray:
-        """Return the ranks[i]-th smallest score of groups[i], likewise."""
+        By default all groups.
+        """
+        groups = np.arange(len(self.counts)) if groups is None else groups
         groups, ranks = np.broadcast_arrays(groups, ranks)
         inside = (ranks >= 1) & (ranks <= self.counts[groups])
         values = np.where(ranks < 1, -np.inf, np.inf)
@@ -339,11 +339,11 @@ class GroupedScores(NamedTuple):
     def thresholds(
         self,
         alpha: Alpha | ClassAlpha,
-        *,
-        groups: IntArray | None = None,
         exact: bool,
         confidence: Alpha | None = None,
         random_state: int = 0,
+        *,
+        groups: IntArray | None = None,
     ) -> Thresholds:
         """Compute one threshold per group, with a confidence or not; or the randomized pair.
 
@@ -353,13 +353,13 @@ class GroupedScores(NamedTuple):
         counts = self.counts[groups]
         ranks = conformal_ranks(counts, alpha, confidence)
         if not exact:
-            return Thresholds(self.score_at(groups, ranks))
+            return Thresholds(self.at_ranks(ranks, groups))
         own = ClassAlpha.of(alpha, None, len(groups))
         # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
         each = zip(counts.tolist(), ranks.tolist(), own.of_class.tolist(), strict=True)
         chance = np.array([float((n + 1) * (1 - own.values[i]) - (k - 1)) for n, k, i in each])
         both = np.stack([ranks, ranks - 1])
-        (upper, lower), shares = self.score_at(groups, both), self.tie_shares(groups, both)
+        (upper, lower), shares = self.at_ranks(both, groups), self.tie_shares(groups, both)
         if shares is None:
             return Thresholds(upper, lower, chance)
         return break_ties(upper, lower, chance, shares[0], shares[1], random_state)

@@ -33,9 +33,9 @@ from evencover.predictors.method import MethodContract
 from evencover.predictors.prevalence import read_target
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.shift_checks import (
-    CountBlock,
     EvaluationCounts,
-    ScoreBins,
+    bin_scores,
+    count_block,
     merge_counts,
     shift_warnings,
 )
@@ -203,7 +203,7 @@ class BasePredictor(MethodContract):
         self.kept_ranks_ = self.kept_values_ = None
         self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
         self.n_calibration_ = int(self.class_counts_.sum())
-        self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
+        self.score_edges_, self.score_counts_ = bin_scores(rows.scores)
         self.target_prevalence_ = read_target(self)
         self.limits_ = self._with_floor(self._calibrate(rows), rows)
         self._warn_of_few_rows()
@@ -545,7 +545,7 @@ class BasePredictor(MethodContract):
         if top is not None:
             whole_number(top, "top", "evaluate", 1)
         rule = self.rule(logits=source.logits, groups=groups)
-        count = CountBlock(rule, self.score_edges_, top)
+        count = partial(count_block, rule, self.score_edges_, top)
         finish = EvaluationCounts.abridged
         counts = fold_source(source, ids, count, merge_counts, finish, executor)
         return self.coverage_report(source, *counts)

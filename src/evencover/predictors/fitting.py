@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from functools import partial
 from math import floor
 from typing import Any, NamedTuple
 
@@ -168,29 +168,22 @@ def assign_folds(groups: IntArray | None, labels: IntArray, order: IntArray) -> 
     return fold_of[number]
 
 
-@dataclass(frozen=True)
-class ScoreTrueLabels:
+def score_true_labels(
+    scoring: BoundScore, with_ranks: bool, with_values: bool, block: Block, ids: Array | None
+) -> tuple[Array, ...]:
     """Score the true labels of a block; return the labels, and what else is needed, too.
 
     Labels and ranks take as few bytes as their number allows.
     """
-
-    scoring: BoundScore
-    with_ranks: bool
-    with_values: bool
-
-    def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
-        """Read the rows once."""
-        assert block.labels is not None
-        n_classes = block.rows.shape[1]
-        scores = self.scoring.true_labels(block, ids, calibrating=True)
-        labels = block.labels.astype(np.min_scalar_type(n_classes))
-        found = [scores, labels]
-        if self.with_ranks:
-            found.append(self.scoring.true_ranks(block).astype(np.min_scalar_type(n_classes)))
-        if self.with_values:
-            found.append(block.rows[np.arange(len(labels)), block.known_labels].astype(np.float64))
-        return tuple(found)
+    assert block.labels is not None
+    n_classes = block.rows.shape[1]
+    found = [scoring.true_labels(block, ids, calibrating=True)]
+    found.append(block.labels.astype(np.min_scalar_type(n_classes)))
+    if with_ranks:
+        found.append(scoring.true_ranks(block).astype(np.min_scalar_type(n_classes)))
+    if with_values:
+        found.append(block.rows[np.arange(len(block.rows)), block.known_labels].astype(np.float64))
+    return tuple(found)
 
 
 def base_rows(
@@ -208,7 +201,7 @@ def base_rows(
     ids = known_ids(source, ids)
     scoring, with_ranks = method.bound_score(source.logits), "ranks" in method.needs
     with_values = "label values" in method.needs and scoring.score.is_random
-    score = ScoreTrueLabels(scoring, with_ranks, with_values)
+    score = partial(score_true_labels, scoring, with_ranks, with_values)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *more = gathered(parts, source.n_rows)
     ranks, values = more.pop(0) if with_ranks else None, more.pop() if with_values else None

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -64,20 +64,15 @@ class GroupPredictor(BasePredictor):
                 own = ... if n == len(group_of_row) else group_of_row == group
                 parts.append(sorted_weights(rows.scores[own], weights[own]))
             self.group_weights_ = np.concatenate(parts)
-        return self._group_thresholds(self.exact)
+        return self._group_thresholds()
 
-    def _group_thresholds(self, exact: bool) -> Thresholds:
+    def _group_thresholds(self) -> Thresholds:
         class_alpha, alpha = self.class_alpha, self.class_alpha.typical
         if self.group_weights_ is None:
-            common: dict[str, Any] = {
-                "exact": exact,
-                "confidence": self.confidence,
-                "random_state": self.random_state,
-            }
+            options = (self.exact, self.confidence, self.random_state)
             if not class_alpha.is_one:
-                return self.groups_.thresholds(class_alpha, groups=self.group_of_class_, **common)
-            found = self.groups_.thresholds(alpha, **common)
-            return found.of_classes(self.group_of_class_)
+                return self.groups_.thresholds(class_alpha, *options, groups=self.group_of_class_)
+            return self.groups_.thresholds(alpha, *options).of_classes(self.group_of_class_)
         limits, own_weights = np.empty(self.n_classes_), class_weights(self)
         for classes, scores, weights in self._weighted_groups():
             limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], alpha)
@@ -101,7 +96,7 @@ class GroupPredictor(BasePredictor):
         if type(self)._calibrate is not GroupPredictor._calibrate:  # a subclass may do otherwise
             return None
         other = copy(self).set_params(exact=exact)
-        other.limits_ = self._raised(self._group_thresholds(exact))
+        other.limits_ = other._raised(other._group_thresholds())
         return other
 
     def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:

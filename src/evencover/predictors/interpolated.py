@@ -90,9 +90,9 @@ class InterpolatedPredictor(BasePredictor):
 
         def is_out(own_step: IntArray, step: IntArray) -> Array:
             """Whether y is out with the (own_step + 1)-th largest own score, and so for all."""
-            at = np.maximum(m - own_step, 1), np.maximum(m_all - step, 1)
-            limit = self._between(own.score_at(classes, at[0]), everyone.score_at(0 * at[1], at[1]))
-            return scores > limit
+            own_scores = own.at_ranks(np.maximum(m - own_step, 1), classes)
+            common = everyone.at_ranks(np.maximum(m_all - step, 1), np.array(0))
+            return scores > self._between(own_scores, common)
 
         # Everyone's rank moves at levels j / (N + 1), y's own at levels i / (n + 1).
         if MANY * len(scores) >= m_all:
@@ -113,7 +113,7 @@ class InterpolatedPredictor(BasePredictor):
         """
         m_all = len(self.own_scores_) + 1
         steps = np.arange(1, m_all)
-        common = everyone.score_at(0 * steps, m_all - steps)
+        common = everyone.at_ranks(m_all - steps, np.array(0))
         after = np.empty(scores.shape, dtype=np.int64)
         for column, y in enumerate(classes.tolist()):
             own = np.append(np.inf, groups.of(y)[::-1])  # by the step of y's own rank

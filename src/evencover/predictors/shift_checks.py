@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,31 +25,22 @@ EVERY, LARGE = 16, 2048
 NOT_ALWAYS = "(A model with few different outputs, such as a tree, has equal rows by nature.)"
 
 
-class ScoreBins(NamedTuple):
-    """Bins with about as many calibration scores each: inner edges, and a sample of the scores."""
+def bin_scores(scores: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Bin calibration scores, of many evenly spaced ones, into inner edges and similar counts."""
+    scores = np.sort(scores[:: max(1, len(scores) // ENOUGH)])
+    edges = np.unique(scores[(np.arange(1, N_BINS) * len(scores)) // N_BINS])
+    # As `score_histogram` counts, but the scores are sorted.
+    within = np.searchsorted(scores, edges, side="right")
+    return edges, np.diff(within, prepend=0, append=len(scores))
 
-    edges: FloatArray
-    counts: IntArray
 
-    @classmethod
-    def of(cls, scores: FloatArray) -> ScoreBins:
-        """Bin the calibration scores; of many, evenly spaced ones."""
-        scores = np.sort(scores[:: max(1, len(scores) // ENOUGH)])
-        ranks = (np.arange(1, N_BINS) * len(scores)) // N_BINS
-        edges = scores[ranks]
-        edges = edges[np.append(True, edges[1:] != edges[:-1])]
-        # As `histogram` counts, but the scores are sorted.
-        within = np.searchsorted(scores, edges, side="right")
-        return cls(edges, np.diff(within, prepend=0, append=len(scores)))
-
-    @staticmethod
-    def histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
-        """Count scores by bin; an edge belongs to the bin on its left."""
-        return np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
+def score_histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
+    """Count scores by bin; an edge belongs to the bin on its left."""
+    return np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
 
 
 class EvaluationCounts(NamedTuple):
-    """Counts of coverage, sizes and confusions, and of scores by `ScoreBins`."""
+    """Counts of coverage, sizes and confusions, and of scores by bin."""
 
     tally: Tally
     confusions: Confusions
@@ -62,29 +52,26 @@ class EvaluationCounts(NamedTuple):
         return self._replace(confusions=self.confusions.most_frequent())
 
 
-@dataclass(frozen=True)
-class CountBlock:
-    """Count one block; of the scores only a sample, by the edges of the calibration scores."""
+def count_block(
+    rule: SetRule, edges: FloatArray | None, top: int | None, block: Block, ids: Array | None
+) -> EvaluationCounts:
+    """Count coverage, sizes and confusions of a block and, of a sample, scores by bin.
 
-    rule: SetRule
-    edges: FloatArray | None
-    top: int | None = None
-
-    def __call__(self, block: Block, ids: Array | None) -> EvaluationCounts:
-        """Count coverage, sizes, confusions and scores."""
-        assert block.labels is not None
-        counts, cut = self.rule.tally(block, ids), None
-        if self.top is not None:
-            cut = Tally.of(self.rule.sets(block, ids).top(self.top), block.labels)
-        if self.edges is None:
-            return EvaluationCounts(*counts, None, cut)
-        some = slice(None, None, EVERY if len(block.rows) > LARGE else 1)
-        labels, ids = block.labels[some], None if ids is None else ids[some]
-        block = block._replace(rows=block.rows[some], labels=labels)
-        scoring = self.rule.scoring
-        known = labels < block.rows.shape[1]
-        scores = scoring.score.from_base(scoring.true_labels(block, ids)[known], labels[known])
-        return EvaluationCounts(*counts, ScoreBins.histogram(self.edges, scores), cut)
+    With `top`, also count the coverage of sets that are cut to so many classes.
+    """
+    assert block.labels is not None
+    counts, cut = rule.tally(block, ids), None
+    if top is not None:
+        cut = Tally.of(rule.sets(block, ids).top(top), block.labels)
+    if edges is None:
+        return EvaluationCounts(*counts, None, cut)
+    some = slice(None, None, EVERY if len(block.rows) > LARGE else 1)
+    labels, ids = block.labels[some], None if ids is None else ids[some]
+    block = block._replace(rows=block.rows[some], labels=labels)
+    known = labels < block.rows.shape[1]
+    scores = rule.scoring.true_labels(block, ids)[known]
+    scores = rule.scoring.score.from_base(scores, labels[known])
+    return EvaluationCounts(*counts, score_histogram(edges, scores), cut)
 
 
 def merge_counts(parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
