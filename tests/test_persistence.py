@@ -1,29 +1,64 @@
-"""save and load: what was written comes back the same, and what is no model is refused."""
+"""save and load: what was written comes back the same; damaged and altered models are rejected."""
 
+import json
 import os
 import pickle
+import re
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from model_files import (
-    METHODS,
-    NAMES,
-    assert_refused,
-    assert_same,
-    fitted,
-    tamper,
-)
+from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.naive_bayes import GaussianNB
 
 from evencover import APS, PAS, RAPS, SAPS, ConformalClassifier, InputError, Softmax, load, save
 from evencover.persistence import FORMAT
-from evencover.predictors import make_predictor
+from evencover.predictors import PREDICTORS, make_predictor, method_names, predictor_class
+from evencover.predictors.state import checksum
 
 # What is compared here is two predictors, on the rows at hand.
 pytestmark = pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
+
+
+METHODS = method_names()
+NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "", "é\u0301", "plain"]
+
+
+def fitted(data, method="clustered", **parameters):
+    if method == "clustered":
+        parameters = {"gamma": 0.4, "n_clusters": 2} | parameters
+    parameters["exact"] = parameters.get("exact", False) and PREDICTORS[method].supports_exact
+    return make_predictor(method, **parameters).fit(*data, class_names=np.array(NAMES))
+
+
+def contents(path):
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return arrays, json.loads(file.metadata()["evencover"])
+
+
+def tamper(path, change):
+    """Change the arrays or the metadata of a model, and write it as a valid safetensors file."""
+    arrays, about = contents(path)
+    change(arrays, about)
+    about.pop("checksum", None)  # whoever means to deceive makes a new one
+    about["checksum"] = checksum(about, arrays)
+    save_file(arrays, path, {"evencover": json.dumps(about)})
+
+
+def assert_refused(path, words="damaged"):
+    with pytest.raises(InputError, match=f"Cannot read '{re.escape(str(path))}'.*{words}"):
+        load(path)
+
+
+def assert_same(first, second, data):
+    np.testing.assert_array_equal(first.thresholds_, second.thresholds_)
+    assert first.predict_set(data.rows) == second.predict_set(data.rows)
+    np.testing.assert_array_equal(first.predict_p(data.rows), second.predict_p(data.rows))
+    held_out = data.rows[:-1], data.labels[:-1]
+    assert first.evaluate(*held_out).to_dict() == second.evaluate(*held_out).to_dict()
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +150,6 @@ def test_classes_without_examples_come_back(simulate, quietly, path):
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-def test_names_of_any_kind_come_back(path):
-    for names in (np.array(["a", "b"]), ("a", "b"), ["a", "b"]):
-        predictor = make_predictor("standard").fit_scores([0.1, 0.2], [0, 1], 2, class_names=names)
-        save(predictor, path, force=True)
-        assert load(path).class_names_ == ["a", "b"]
-
-
-@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 def test_infinite_scores_are_no_damage(path):
     scores = [0.1, np.inf, np.inf, 0.2]
     save(make_predictor("standard", alpha=0.5).fit_scores(scores, [0, 1, 1, 0], 2), path)
@@ -188,6 +215,109 @@ def test_numbers_that_would_take_for_ever_are_refused(data, path, name, value):
     save(fitted(data), path)
     tamper(path, lambda _, about: about["parameters"].update({name: value}))
     assert_refused(path)
+
+
+# Altered models ---------------------------------------------------------------------------------
+
+OTHER_TYPES = {
+    "a matrix": lambda v: v[None].copy(),
+    "a number": lambda v: np.array(v.flat[0]),
+    "float32": lambda v: v.astype(np.float32),
+    "int32": lambda v: v.astype(np.int32),
+}
+OTHER_SIZES = {
+    "longer": lambda v: np.append(v, v[-1:], axis=0),
+    "shorter": lambda v: v[:-1].copy(),
+    "empty": lambda v: v[:0].copy(),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_type_and_shape_of_every_array_are_checked(data, path, method):
+    save(fitted(data, method, exact=True), path)
+    whole, state = path.read_bytes(), predictor_class(method).all_state()
+    for name in contents(path)[0]:
+        is_by_class = state[name].shape[0] in "KL"
+        for change in (OTHER_TYPES | (OTHER_SIZES if is_by_class else {})).values():
+            path.write_bytes(whole)
+            with np.errstate(invalid="ignore"):  # infinity as an integer
+                tamper(
+                    path,
+                    lambda arrays, _, change=change, name=name: arrays.update(
+                        {name: change(arrays[name])}
+                    ),
+                )
+            assert_refused(path, name)
+
+
+@pytest.mark.parametrize("place", ["method", "parameters", "fitted"])
+def test_every_part_of_the_metadata_is_needed(data, path, place):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about.pop(place))
+    assert_refused(path, place)
+
+
+@pytest.mark.parametrize("place", ["parameters", "fitted"])
+def test_every_value_of_the_metadata_is_needed(data, path, place):
+    save(fitted(data), path)
+    whole = path.read_bytes()
+    for key in contents(path)[1][place]:
+        path.write_bytes(whole)
+        tamper(path, lambda _, about, key=key: about[place].pop(key))
+        assert_refused(path, key)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("alpha", value) for value in (0, 1, 2, -0.1, None, "x", [0.1], True)),
+        *(("score", value) for value in (None, "sofmax", [], {}, {"name": "raps", "k_reg": "5"})),
+        *(("exact", value) for value in (1, None)),
+        *(("random_state", value) for value in (-1, "x", 0.5, None)),
+        *(("temperature", value) for value in (0, "x", None)),
+        *(("gamma", value) for value in (7, None, [])),
+        *(("n_clusters", value) for value in ("many", 0, None)),
+        ("unknown", 1),
+    ],
+)
+def test_every_parameter_is_checked(data, path, name, value):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about["parameters"].update({name: value}))
+    assert_refused(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("n_classes_", value) for value in (9, 7, 8.0, "8", None, -8, True)),
+        *(("n_calibration_", value) for value in (399, "400", None)),
+        *(("class_names_", value) for value in (["a"] * 7, "abcdefgh", list(range(8)), 5)),
+        *(("fingerprints_", value) for value in (5, [[1, 2]])),
+        *(("n_clusters_", value) for value in ("2", None)),
+        *(("gamma_", value) for value in ("x", [])),
+        *(("guarantee_", value) for value in ([[1]], None, 5)),
+    ],
+)
+def test_the_type_of_every_fitted_value_is_checked(data, path, name, value):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about["fitted"].update({name: value}))
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("method", ["x", None, [], "standard", "pooled"])
+def test_another_method_is_noticed(data, path, method):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about.update(method=method))
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_without_its_checksum_is_rejected(data, path, method):
+    save(fitted(data, method), path)
+    arrays, about = contents(path)
+    del about["checksum"]
+    save_file(arrays, path, {"evencover": json.dumps(about)})
+    assert_refused(path, "checksum")
 
 
 # Files that are no models -----------------------------------------------------------------------
