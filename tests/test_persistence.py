@@ -3,12 +3,15 @@
 import json
 import os
 import pickle
+import random
 import re
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from depth import size
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.naive_bayes import GaussianNB
@@ -16,7 +19,7 @@ from sklearn.naive_bayes import GaussianNB
 from evencover import APS, PAS, RAPS, SAPS, ConformalClassifier, InputError, Softmax, load, save
 from evencover.persistence import FORMAT
 from evencover.predictors import PREDICTORS, make_predictor, method_names, predictor_class
-from evencover.predictors.state import checksum
+from evencover.predictors.state import checksum, digest
 
 # What is compared here is two predictors, on the rows at hand.
 pytestmark = pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
@@ -318,6 +321,23 @@ def test_a_model_without_its_checksum_is_rejected(data, path, method):
     del about["checksum"]
     save_file(arrays, path, {"evencover": json.dumps(about)})
     assert_refused(path, "checksum")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_flipped_bit_changes_nothing_or_is_rejected(data, path, method):
+    """Some bits of the header, such as blanks, mean nothing."""
+    predictor = fitted(data, method, score="aps", exact=True)
+    save(predictor, path)
+    whole, rng = path.read_bytes(), random.Random(method)
+    header, n_flips, n_read = 8 + int.from_bytes(whole[:8], "little"), size(10, 3000), 0
+    for number in range(n_flips):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(header if number % 2 else len(whole))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        with suppress(InputError):
+            assert digest(load(path)) == digest(predictor)
+            n_read += 1
+    assert n_read < 0.1 * n_flips + 3
 
 
 # Files that are no models -----------------------------------------------------------------------
