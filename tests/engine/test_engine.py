@@ -33,7 +33,7 @@ def test_results_come_in_the_order_of_the_blocks(threads):
     assert list(map_on_threads(slow_for_even, range(30))) == [n * n for n in range(30)]
 
 
-@pytest.mark.parametrize(("most_threads", "ahead"), [(None, 2), (3, 1)])
+@pytest.mark.parametrize(("most_threads", "ahead"), [(None, 2), (2, 1)])
 def test_only_a_few_blocks_are_read_ahead(threads, most_threads, ahead):
     read = []
     reader = (read.append(number) or number for number in range(50))
