@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 from site_building import ROOT, build, copy_sources
@@ -67,18 +68,9 @@ LOOK = """() => {
 }"""
 
 
-@pytest.fixture(params=["light", "dark"])
-def scheme(request):
-    return request.param
-
-
-@pytest.fixture(params=[400, 1400])
-def room(request):
-    return request.param
-
-
-@pytest.fixture
-def page(browser, room, scheme):
+@pytest.fixture(params=[*product([400, 1400], ["light", "dark"])], ids=str)
+def page(request, browser):
+    room, scheme = request.param
     context = browser.new_context(viewport={"width": room, "height": 800}, color_scheme=scheme)
     yield context.new_page()
     context.close()
@@ -93,7 +85,8 @@ def test_every_page_looks_right(site, page):
     assert found == {}
 
 
-def test_the_front_page_has_the_theme_and_the_picture_for_its_reader(site, page, room, scheme):
+def test_the_front_page_has_the_theme_and_the_picture_for_its_reader(site, page, request):
+    room, scheme = request.node.callspec.params["page"]
     page.goto((site / "index.html").as_uri())
     color = page.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(color.partition("(")[2].split(",")[0])
