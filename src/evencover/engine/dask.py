@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 import evencover
 from evencover.engine.executors import Workers, translate_worker_errors
-from evencover.errors import FileError, InputError, one_line
+from evencover.errors import FileError, InputError, needs, one_line
 from evencover.threads import n_threads
 
 SCHEDULER_SECONDS = 10  # for a scheduler to answer
@@ -34,9 +34,7 @@ def import_distributed() -> Any:
     try:
         import distributed
     except ImportError:
-        raise InputError(
-            "Running on dask needs dask.distributed; install it with pip install 'evencover[dask]'."
-        ) from None
+        raise needs("Dask clusters", "dask.distributed", "dask") from None
     return distributed
 
 
