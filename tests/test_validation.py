@@ -29,6 +29,7 @@ from evencover.predictors import make_predictor, method_names
 from evencover.scores import make_score
 from evencover.validation import align_classes
 
+pd = pytest.importorskip("pandas")
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few for a finite threshold")
 
 GOOD = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]])
@@ -331,79 +332,52 @@ def test_classes_with_too_few_rows_are_a_warning_with_the_count(simulate):
             method.fit(rows[:40], np.arange(40) % 4)
 
 
-def test_threads_are_a_positive_number(monkeypatch):
-    for wish in ("0", "many", "-1", "1.5"):
-        monkeypatch.setenv("EVENCOVER_THREADS", wish)
-        with refused("EVENCOVER_THREADS"):
-            StandardPredictor().fit(GOOD, LABELS)
-
-
 # ---- kinds of arrays -----------------------------------------------------------------------------
 
 
-def kinds():
-    def numpy_like(p, y):
-        return p, y
-
-    def lists(p, y):
-        return p.tolist(), y.tolist()
-
-    def tuples(p, y):
-        return tuple(map(tuple, p.tolist())), tuple(y.tolist())
-
-    def fortran(p, y):
-        return np.asfortranarray(p), y.astype(np.uint8)
-
-    def strided(p, y):
-        return np.repeat(np.repeat(p, 2, axis=0), 3, axis=1)[::2, ::3], np.repeat(y, 2)[::2]
-
-    def big_endian(p, y):
-        return p.astype(">f8"), y.astype(">i4")
-
-    def read_only(p, y):
-        p, y = p.copy(), y.copy()
-        p.flags.writeable = y.flags.writeable = False
-        return p, y
-
-    def column_labels(p, y):
-        return p, y[:, None]
-
-    def pandas(p, y):
-        pd = pytest.importorskip("pandas")
-        index = np.arange(len(y))[::-1] / 2  # no ids
-        return pd.DataFrame(p, index=index), pd.Series(y, index=index)
-
-    def pandas_nullable(p, y):
-        pd = pytest.importorskip("pandas")
-        return pd.DataFrame(p), pd.Series(y, dtype="Int64")
-
-    def polars(p, y):
-        pl = pytest.importorskip("polars")
-        return pl.DataFrame(p), pl.Series(y)
-
-    def arrow(p, y):
-        pa = pytest.importorskip("pyarrow")
-        pytest.importorskip("evencover.data.formats.tables")
-        columns = {f"class {k}": p[:, k] for k in range(p.shape[1])}
-        return pa.table(columns), pa.array(y)
-
-    def arrow_list(p, y):
-        pa = pytest.importorskip("pyarrow")
-        pytest.importorskip("evencover.data.formats.tables")
-        return pa.FixedSizeListArray.from_arrays(pa.array(p.ravel()), p.shape[1]), pa.array(y)
-
-    def torch(p, y):
-        torch = pytest.importorskip("torch")
-        return torch.tensor(p, requires_grad=True), torch.tensor(y)
-
-    return [value for value in locals().values() if callable(value)]
+def module(name):
+    return pytest.importorskip(name)
 
 
-@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def columns(p):
+    return {f"class {k}": p[:, k] for k in range(p.shape[1])}
+
+
+BACKWARDS = np.arange(300)[::-1] / 2  # an index that is no ids
+KINDS = {
+    "lists": lambda p, y: (p.tolist(), y.tolist()),
+    "tuples": lambda p, y: (tuple(map(tuple, p.tolist())), tuple(y.tolist())),
+    "Fortran": lambda p, y: (np.asfortranarray(p), y.astype(np.uint8)),
+    "strided": lambda p, y: (p.repeat(2, axis=0).repeat(3, axis=1)[::2, ::3], y.repeat(2)[::2]),
+    "big endian": lambda p, y: (p.astype(">f8"), y.astype(">i4")),
+    "read only": lambda p, y: (read_only(p), read_only(y)),
+    "column of labels": lambda p, y: (p, y[:, None]),
+    "pandas": lambda p, y: (pd.DataFrame(p, index=BACKWARDS), pd.Series(y, index=BACKWARDS)),
+    "pandas, nullable": lambda p, y: (pd.DataFrame(p), pd.Series(y, dtype="Int64")),
+    "polars": lambda p, y: (module("polars").DataFrame(p), module("polars").Series(y)),
+    "Arrow": lambda p, y: (module("pyarrow").table(columns(p)), module("pyarrow").array(y)),
+    "Arrow lists": lambda p, y: (
+        module("pyarrow").FixedSizeListArray.from_arrays(p.ravel(), p.shape[1]),
+        module("pyarrow").array(y),
+    ),
+    "torch": lambda p, y: (
+        module("torch").tensor(p, requires_grad=True),
+        module("torch").tensor(y),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", method_names())
 def test_any_kind_of_array_gives_the_same_sets(simulate, quietly, method, kind):
     p, y = simulate(300, 7)
-    given_p, given_y = kind(p, y)
+    given_p, given_y = KINDS[kind](p, y)
     expected = quietly(make_predictor(method, score="aps"), p, y)
     predictor = quietly(make_predictor(method, score="aps"), given_p, given_y)
     assert predictor.thresholds_.tolist() == expected.thresholds_.tolist()
@@ -430,7 +404,6 @@ def test_input_is_never_changed(simulate, quietly):
 
 # ---- one value per class -------------------------------------------------------------------------
 
-pd = pytest.importorskip("pandas")
 CLASSES = ["oak", "elm", "ash", "fir", "yew"]
 COUNTS = [50, 50, 3, 8, 3]
 
