@@ -106,15 +106,6 @@ def test_string_labels_become_class_names(data):
     assert set(by_name.predict(X)) <= set(NAMES)
 
 
-def test_labels_need_not_count_from_zero(data):
-    X, y = data
-    plain = ConformalClassifier(GaussianNB()).fit(X, y)
-    odd = ConformalClassifier(GaussianNB()).fit(X, 10 * y - 7)
-    assert odd.classes_.tolist() == [-7, 3, 13, 23, 33]
-    assert odd.predict_set(X) == plain.predict_set(X)
-    assert odd.predictor_.class_names_ == ["-7", "3", "13", "23", "33"]
-
-
 def test_pandas_goes_through(data):
     pandas = pytest.importorskip("pandas")
     X, y = data

@@ -49,9 +49,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         None is POOLED at alpha = 0.1, as in the commands.
     calibration_size
         Fraction used for calibration, in (0, 1), without `cv`. The rows are drawn at random,
-        whatever their class, so that they are exchangeable with new ones. A class all of whose
-        rows are drawn would be unknown to the model: its rows train it after all, and calibrate
-        as rows of a class that the model does not know, so the guarantee holds.
+        whatever their class, so that they are exchangeable with new ones. If all rows of a class
+        are drawn, they also train the model, and calibrate as rows of an unknown class.
     cv
         Number of folds, or a splitter of scikit-learn. Each row gets the probabilities of a model
         that was fitted without it, all rows calibrate, and the model is fitted again on all rows.
@@ -68,9 +67,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     Notes
     -----
     No theorem covers a model that is fitted once more on all rows (`cv`). Coverage is near
-    1 - alpha if it is like the models of the folds, and can be far below if not: 0.64 for linear
-    discriminant analysis with 100 features and 104 rows. `fit` warns if the models differ; see
-    docs/promises.md. Without `cv` the predictor has its guarantee in full.
+    1 - alpha if it is like the models of the folds, and can be far below if not; `fit` warns if the
+    models differ (docs/promises.md). Without `cv` the predictor has its guarantee in full.
 
     A scikit-learn ``Pipeline`` hides `predict_set`: put the pipeline inside,
     ``ConformalClassifier(make_pipeline(...))``, not the other way round.
@@ -106,10 +104,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model on a part of the rows and calibrate it on the rest; or cross-validate."""
-        if y is None:
-            raise InputError(
-                "ConformalClassifier requires y to be passed, but the target y is None."
-            )
+        if y is None:  # in scikit-learn's words
+            raise InputError("fit requires y to be passed, but the target y is None.")
         X, y = indexable(X, y)
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
@@ -117,10 +113,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         method = make_predictor(DEFAULT_METHOD if self.predictor is None else self.predictor)
         seed = check_random_state(self.random_state, "ConformalClassifier")
         if len(y) < 2 and not isinstance(self.estimator, FrozenEstimator):
-            raise InputError(
-                "There must be at least 2 samples, one to train on and one to calibrate. "
-                f"Got {len(y)} sample."
-            )
+            raise InputError(f"There must be at least 2 samples. Got {len(y)} sample.")
         if isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
@@ -128,10 +121,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             labels, unknown = self._labels_and_unknown(y)
             if unknown:
                 row = int((labels >= len(self.classes_)).argmax())
-                raise InputError(
-                    "Every label must be a class that the model knows. "
-                    f"Got {y[row]!r} in row {row}."
-                )
+                raise InputError(f"The model does not know the label {y[row]!r} of row {row}.")
             self._calibrate(method, self.estimator_.predict_proba(X), labels)
         elif self.cv is not None:
             self._cross_validate(method, X, y, seed)
@@ -153,10 +143,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.classes_, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
         share = self.calibration_size
         if not isinstance(share, float | np.floating) or not 0 < share < 1:
-            raise InputError(
-                "The 'calibration_size' parameter of ConformalClassifier must be a number in "
-                f"(0, 1). Got {share!r} instead."
-            )
+            raise InputError(f"'calibration_size' must be a number in (0, 1). Got {share!r}.")
         calibration = calibration_split(labels, seed, calibration_fraction=float(share))
         is_training = other_rows(calibration, len(labels))
         drawn = np.bincount(labels[calibration], minlength=len(counts))
@@ -190,14 +177,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             if unseen is not None:
                 of_folds.append(_top_class(model, unseen))
         if (folds < 0).any():
-            raise InputError(
-                "The folds of 'cv' must hold every row. "
-                f"Got {int((folds < 0).sum())} of {len(y)} rows in none."
-            )
+            n_missing = int((folds < 0).sum())
+            raise InputError(f"'cv' must hold out every row. Got {n_missing} rows in no fold.")
         self.estimator_ = clone(self.estimator).fit(X, y)
-        self.predictor_ = from_cross_val(
-            rows, labels, folds, clone(method), class_names=self._names()
-        )
+        names = self._names()
+        self.predictor_ = from_cross_val(rows, labels, folds, clone(method), class_names=names)
         if unseen is not None:
             final = _top_class(self.estimator_, X)
             changed = float((final != self.classes_[rows.argmax(axis=1)]).mean())
@@ -227,13 +211,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         n = self.cv
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 2 <= n <= len(y):
             raise InputError(
-                "The 'cv' parameter of ConformalClassifier must be None, a splitter, or a whole "
-                f"number from 2 to the number of samples, {len(y)}. Got {n!r} instead."
+                f"'cv' must be None, a splitter, or an integer from 2 to the number of samples, "
+                f"{len(y)}. Got {n!r}."
             )
         fold_of_row = np.empty(len(y), dtype=np.int64)
-        fold_of_row[random_order(seed, RandomStream.FOLDS, places(0, len(y)))] = (
-            np.arange(len(y)) % n
-        )
+        order = random_order(seed, RandomStream.FOLDS, places(0, len(y)))
+        fold_of_row[order] = np.arange(len(y)) % n
         for number in range(n):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
 

@@ -1,7 +1,6 @@
 """matplotlib displays of reports and comparisons, in scikit-learn's Display pattern.
 
-Each display holds plain numbers, made by a ``from_...`` constructor, and draws them with `plot`,
-on given axes or new ones.
+Each display holds plain numbers, made by a ``from_...`` constructor, and draws them with `plot`.
 """
 
 from __future__ import annotations
@@ -36,6 +35,15 @@ def new_axes(ax: Any) -> Any:
 class _Display:
     ax_: Any = field(default=None, init=False, repr=False)
 
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw on the given axes, or on those of a new figure."""
+        self.ax_ = new_axes(ax)
+        self._draw(self.ax_)
+        return self
+
+    def _draw(self, ax: Any) -> None:
+        raise NotImplementedError
+
     @property
     def figure_(self) -> Any:
         """The figure that holds the axes, once plotted."""
@@ -62,9 +70,8 @@ class ClassCoverageDisplay(_Display):
             1 - report.alpha,
         ).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def _draw(self, ax: Any) -> None:
         """Draw classes, least covered first; those likely below the target stand out."""
-        ax = self.ax_ = new_axes(ax)
         order = np.argsort(self.coverage, kind="stable")
         x = np.arange(len(order))
         low, high = self.interval[order].T
@@ -79,7 +86,6 @@ class ClassCoverageDisplay(_Display):
         ax.axhline(self.aim, color=GREY, linestyle="--", label=f"aim {self.aim:g}")
         ax.set(xlabel="classes, least covered first", ylabel="coverage", ylim=(0, 1.02))
         ax.legend(loc="lower right")
-        return self
 
 
 @dataclass(eq=False)
@@ -94,17 +100,13 @@ class CoverageByCountDisplay(_Display):
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:
         """Draw a report that knows the calibration counts, such as that of `predictor.evaluate`."""
         if report.calibration_counts is None:
-            raise InputError(
-                "This report knows no calibration counts; pass 'calibration_counts' to evaluate."
-            )
+            raise InputError("'calibration_counts' are not known; pass them to evaluate.")
         known = report.evaluated
         return cls(
             report.calibration_counts[known], report.class_coverage[known], 1 - report.alpha
         ).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw one point per class."""
-        ax = self.ax_ = new_axes(ax)
+    def _draw(self, ax: Any) -> None:
         ax.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)
         ax.axhline(self.aim, color=GREY, linestyle="--")
         ax.set(xlabel="calibration rows of the class", ylabel="coverage", ylim=(0, 1.02))
@@ -115,7 +117,6 @@ class CoverageByCountDisplay(_Display):
         ax.set_xticks([tick for tick in ticks if least <= tick <= most], minor=False)
         ax.minorticks_off()
         ax.xaxis.set_major_formatter("{x:,.0f}")
-        return self
 
 
 @dataclass(eq=False)
@@ -132,26 +133,22 @@ class ParetoDisplay(_Display):
         """Draw the `Comparison` that `compare` returns."""
         candidates = comparison.candidates
         return cls(
-            [candidate.name for candidate in candidates],
-            np.array([candidate.mean("true_gap") for candidate in candidates]),
-            np.array([candidate.mean("avg_size") for candidate in candidates]),
-            np.array([comparison.is_on_pareto_front(candidate) for candidate in candidates]),
+            [each.name for each in candidates],
+            np.array([each.mean("true_gap") for each in candidates]),
+            np.array([each.mean("avg_size") for each in candidates]),
+            np.array([comparison.is_on_pareto_front(each) for each in candidates]),
         ).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
-        """Draw the candidates, and join the Pareto front by a line."""
-        ax = self.ax_ = new_axes(ax)
+    def _draw(self, ax: Any) -> None:
         front = np.flatnonzero(self.on_front)
         front = front[np.argsort(self.avg_size[front])]
         ax.plot(self.avg_size[front], self.true_gap[front], "-", color=ORANGE, alpha=0.6)
         ax.plot(self.avg_size, self.true_gap, "o", color=BLUE)
+        near: Any = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": "small"}
         for name, size, gap in zip(self.names, self.avg_size, self.true_gap, strict=True):
-            ax.annotate(
-                name, (size, gap), xytext=(4, 4), textcoords="offset points", fontsize="small"
-            )
+            ax.annotate(name, (size, gap), **near)
         ax.set(xlabel="AvgSize (log scale)", ylabel="TrueGap in points")
         ax.set_xscale("log")
-        return self
 
 
 @dataclass(eq=False)
@@ -165,16 +162,14 @@ class SetSizeDisplay(_Display):
         """Draw the sizes of a `CoverageReport`."""
         return cls(report.size_counts).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def _draw(self, ax: Any) -> None:
         """Draw bars up to the largest size that occurs, at most 50 of them."""
-        ax = self.ax_ = new_axes(ax)
         largest = int(np.flatnonzero(self.size_counts)[-1])
         width = max(1, -(-(largest + 1) // 50))
         starts = np.arange(0, largest + 1, width)
         shares = np.add.reduceat(self.size_counts[: largest + 1], starts) / self.size_counts.sum()
         ax.bar(starts, shares, width=0.9 * width, align="edge", color=BLUE)
         ax.set(xlabel="classes in the set", ylabel="share of rows")
-        return self
 
 
 @dataclass(eq=False)
@@ -207,9 +202,8 @@ class ScoreDistributionDisplay(_Display):
             f"cluster {clusters[index]}" if in_cluster else "all classes",
         ).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def _draw(self, ax: Any) -> None:
         """Draw both empirical distribution functions, and the threshold."""
-        ax = self.ax_ = new_axes(ax)
         for values, color, label in (
             (self.others, GREY, self.others_name),
             (self.own, BLUE, self.name),
@@ -220,7 +214,6 @@ class ScoreDistributionDisplay(_Display):
             ax.axvline(self.threshold, color=ORANGE, label="threshold")
         ax.set(xlabel="score", ylabel="share of rows at or below")
         ax.legend()
-        return self
 
 
 @dataclass(eq=False)
@@ -241,9 +234,8 @@ class EmbeddingDisplay(_Display):
         ranks = [conformal_ranks(groups.counts, 1 - level) for level in (levels[0], levels[-1])]
         return cls(groups.at_ranks(np.stack(ranks)).T, clusters).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def _draw(self, ax: Any) -> None:
         """Draw clusters, the null cluster in gray; classes with too few rows are left out."""
-        ax = self.ax_ = new_axes(ax)
         known = np.isfinite(self.embedding).all(axis=1)
         lowest, highest = self.embedding.T
         null = known & (self.cluster_of_class < 0)
@@ -255,7 +247,6 @@ class EmbeddingDisplay(_Display):
         if member.any():
             self.figure_.colorbar(dots, ax=ax, label="cluster, easiest first")
         ax.set(xlabel="median score", ylabel="score quantile at 1 - alpha or 0.9")
-        return self
 
 
 @dataclass(eq=False)
@@ -270,9 +261,8 @@ class ThresholdsDisplay(_Display):
         """Draw the thresholds of a calibrated predictor."""
         return cls(predictor.thresholds_, predictor.class_counts_).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> Self:
+    def _draw(self, ax: Any) -> None:
         """Draw one point per class; infinite thresholds are marked at the top."""
-        ax = self.ax_ = new_axes(ax)
         finite = np.isfinite(self.thresholds)
         ax.plot(
             self.counts[finite], self.thresholds[finite], "o", color=BLUE, alpha=0.4, markersize=4
@@ -286,4 +276,3 @@ class ThresholdsDisplay(_Display):
             ax.legend()
         ax.set(xlabel="calibration rows of the class", ylabel="threshold")
         ax.set_xscale("symlog")
-        return self

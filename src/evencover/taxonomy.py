@@ -72,7 +72,10 @@ class Taxonomy:
                 f"{len(self.class_names)} class names, such as {self.class_names[0]!r}."
             )
         # Each class's nodes from wide to narrow; the last is the class itself.
-        self._paths = [_path(name, self.parent) for name in self.class_names]
+        self._paths = [[name] for name in self.class_names]
+        for path in self._paths:
+            while path[0] in self.parent:
+                path.insert(0, self.parent[path[0]])
         self._sizes = Counter(node for path in self._paths for node in path)
 
     @classmethod
@@ -134,13 +137,11 @@ class Taxonomy:
         members = sorted({int(index) for index in classes})
         open_parts = self._below(members, 0)
         while True:
-            places = [
-                place
-                for place, part in enumerate(open_parts)
-                if 1 < len(part[1]) < self._size(*part)
-            ]
+            places = range(len(open_parts))
             for place in sorted(places, key=lambda place: -self._size(*open_parts[place])):
                 depth, own = open_parts[place]
+                if not 1 < len(own) < self._size(depth, own):
+                    continue
                 finer = self._below(own, depth + 1)
                 if len(open_parts) - 1 + len(finer) <= most or len(finer) == 1:
                     open_parts[place : place + 1] = finer
@@ -195,8 +196,7 @@ class Taxonomy:
 def _parents(chains: Iterable[Sequence[str]]) -> dict[str, str]:
     parent: dict[str, str] = {}
     for chain in chains:
-        names = [str(name) for name in chain]
-        for child, group in pairwise(names):
+        for child, group in pairwise(map(str, chain)):
             if parent.setdefault(child, group) != group:
                 raise InputError(
                     f"Every node of a taxonomy has one group. Got {parent[child]!r} and {group!r} "
@@ -208,10 +208,3 @@ def _parents(chains: Iterable[Sequence[str]]) -> dict[str, str]:
         node = error.args[1][0]
         raise InputError(f"A taxonomy has no cycles. Got {node!r} among its own groups.") from None
     return parent
-
-
-def _path(name: str, parent: dict[str, str]) -> list[str]:
-    path = [name]
-    while path[-1] in parent:
-        path.append(parent[path[-1]])
-    return path[::-1]

@@ -241,8 +241,8 @@ def test_bad_parameters_are_rejected(data, arguments, name):
 @pytest.mark.parametrize(
     ("rows", "labels", "more", "words"),
     [
-        (np.full((3, 3), 1 / 3), [0, 1, 2], {"n_per_class": 1}, "Got 3 rows"),
-        (np.full((1, 3), 1 / 3), [0], {}, "Got 1 rows"),
+        (np.full((3, 3), 1 / 3), [0, 1, 2], {"n_per_class": 1}, "All 3 rows"),
+        (np.full((1, 3), 1 / 3), [0], {}, "All 1 rows"),
         (np.full((9, 3), 1 / 3), None, {}, "'labels'"),
         (iter([(np.full((9, 3), 1 / 3), [0, 1, 2] * 3)]), None, {}, "iterator"),
     ],

@@ -18,8 +18,7 @@ def data(simulate):
 
 
 def scored(data, **more):
-    about = {"from_logits": False, "temperature": 1.0, "random_state": 0} | more
-    return ScoredRows(as_source(*data), [Softmax()], **about)
+    return ScoredRows(as_source(*data), [Softmax()], random_state=0, **more)
 
 
 def by_hand(scores, labels, is_test, limits):

@@ -155,12 +155,6 @@ def test_of_equal_candidates_hardly_ever_one_is_called_clearly_worse():
     assert accused / n_tables <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_tables)
 
 
-def test_a_notebook_shows_a_table_and_little_text(simulate):
-    found = compare(*simulate(300, 4), methods=["standard", "classwise"], n_splits=2)
-    assert len(repr(found)) < 2000
-    assert found._repr_html_().count("<tr>") == 1 + 6
-
-
 def test_ties_are_counted():
     found = comparison(candidate("a", 3, cost=5), candidate("b", 3, cost=5.01, seed=4))
     assert "tied with 1 of 1)" in found.reason

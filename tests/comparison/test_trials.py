@@ -25,8 +25,7 @@ def data(simulate):
 
 
 def scored(data, scores=SCORES, **changes):
-    about = {"from_logits": False, "temperature": 1.0, "random_state": SEED} | changes
-    return ScoredRows(as_source(*data), scores, **about)
+    return ScoredRows(as_source(*data), scores, random_state=SEED, **changes)
 
 
 def trials_of(rows, data, **parameters):
@@ -130,8 +129,7 @@ def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path
     monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 7 * 40)
     ids = np.arange(300)[::-1] + 7
     np.savez(tmp_path / "rows.npz", probabilities=data.rows, labels=data.labels, ids=ids)
-    about = {"from_logits": False, "temperature": 1.0, "random_state": SEED}
-    rows = ScoredRows(as_source(tmp_path / "rows.npz"), SCORES, **about)
+    rows = ScoredRows(as_source(tmp_path / "rows.npz"), SCORES, random_state=SEED)
     np.testing.assert_array_equal(rows.source.ids, ids)
     trials = trials_of(rows, data, exact=True)
     tested = np.flatnonzero(trials[0].is_test)

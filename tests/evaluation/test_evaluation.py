@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from evencover import CoverageReport, InputError, PredictionSets, evaluate
-from evencover.evaluation import Tally, metrics
+from evencover.evaluation import Tally
 from evencover.evaluation.metrics import METRICS, Metric, find_metric
+from evencover.evaluation.report import Confusions
 from evencover.evaluation.statistics import clopper_pearson, covgap_noise_floor
 
 ALPHAS = {0.01: Fraction(1, 100), 0.1: Fraction(1, 10), 0.3: Fraction(3, 10), "1/3": Fraction(1, 3)}
@@ -171,6 +172,16 @@ def test_the_report_can_be_read_by_people_and_machines():
     assert "<table>" in report._repr_html_()
 
 
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=200))
+def test_the_most_frequent_are_those_that_are_shown(pairs):
+    true, first = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    every = Confusions.of(true, first, 9)
+    few = every.most_frequent()
+    assert [few.of_class(index) for index in range(9)] == [every.of_class(i) for i in range(9)]
+    assert len(few.pairs) <= 5 * 9
+    assert (np.diff(few.pairs) > 0).all()
+
+
 # The list of metrics ----------------------------------------------------------------------------
 
 
@@ -213,20 +224,6 @@ def test_classes_likely_below_the_aim_are_named_lowest_first():
     assert report.to_dict()["likely_below"] == [True] * 5 + [False] * 2
     fine = evaluate(PredictionSets.from_mask(mask[labels > 4]), labels[labels > 4])
     assert next(row[:2] for row in fine.summary() if "likely" in row[0]) == ("likely below", "0")
-
-
-def test_a_metric_added_to_the_list_is_reported(monkeypatch):
-    new = Metric(
-        name="total_size", title="TotalSize", meaning="classes in all sets", unit="classes",
-        digits=0, better="lower", shown={"report": 9},
-    )  # fmt: skip
-    monkeypatch.setattr(metrics, "METRICS", (*METRICS, new))
-    total = property(lambda self: self.avg_size * self.n_rows)
-    monkeypatch.setattr(CoverageReport, "total_size", total, raising=False)
-    sets, labels = random_sets(100, 4, 6)
-    report = evaluate(sets, labels)
-    assert report.to_dict()["total_size"] == pytest.approx(sets.sizes.sum())
-    assert ("TotalSize", str(sets.sizes.sum()), "classes in all sets") in report.summary()
 
 
 @pytest.mark.parametrize(

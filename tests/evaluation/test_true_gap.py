@@ -62,16 +62,6 @@ def test_reports_show_the_interval_of_the_gap():
     assert alone.to_dict()["true_gap_interval"] == [None, None]
 
 
-def test_innocent_classes_are_rarely_named():
-    """All 500 keep the aim: in 400 test sets some are named in at most 5%, and 3 errors on top."""
-    rng = np.random.default_rng(2)
-    named = [
-        likely_below(rng.binomial(20, 0.9, size=500), np.full(500, 20), 0.1).any()
-        for _ in range(400)
-    ]
-    assert np.mean(named) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
-
-
 def test_of_the_classes_named_few_are_innocent_and_the_guilty_are_found():
     rng = np.random.default_rng(3)
     truth = np.where(np.arange(500) < 50, 0.6, 0.9)

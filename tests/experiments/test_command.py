@@ -52,11 +52,6 @@ def test_json_has_every_number(study, capsys):
     assert {"covgap", "covgap_se", "undercov_gap", "marginal_coverage"} <= rows[0].keys()
 
 
-def test_running_again_says_that_all_is_there(study, capsys):
-    main(["experiment", "run", str(study.parent / "grid.toml"), "-o", str(study)])
-    assert "12 rows in" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -173,9 +173,6 @@ def test_the_commands_write_pages(tmp_path, predictor, data, capsys):
     main([*arguments, "-o", str(page)])
     assert "open it in a browser" in capsys.readouterr().out
     assert embedded(page.read_text())["n_rows"] == 300
-    with pytest.raises(SystemExit):
-        main([*arguments, "-o", str(page)])
-    assert "exists already" in capsys.readouterr().err
     choices = ["--methods", "standard,classwise", "--n-splits", "2"]
     main(["compare", str(tmp_path / "test.npz"), *choices, "--report", str(pages)])
     assert len(embedded(pages.read_text())["candidates"]) == 6

@@ -84,10 +84,10 @@ def compare(
     level = float(exact_fraction(alpha, "compare"))
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
-    limits = {"max_size": max_size, "min_coverage": min_coverage}
-    for name, limit in limits.items():
-        if limit is not None:
-            limits[name] = real_number(limit, name, "compare", 0)
+    limits = {
+        name: None if limit is None else real_number(limit, name, "compare", 0)
+        for name, limit in (("max_size", max_size), ("min_coverage", min_coverage))
+    }
     predictors = [make_predictor(each) for each in _listed(methods, methods_for_all)]
     if confidence is not None:
         predictors = _with_confidence(predictors, confidence)
@@ -111,16 +111,10 @@ def compare(
             with_ranks=any("ranks" in predictor.needs for predictor in predictors),
         )
         if not splits:
-            share: dict[str, Any] = {
-                "calibration_fraction": calibration_fraction,
-                "n_per_class": n_per_class,
-            }
+            share: Any = {"calibration_fraction": calibration_fraction, "n_per_class": n_per_class}
             splits = [calibration_split(rows.labels, seed, n, **share) for n in range(n_splits)]
             if max(map(len, splits)) == len(rows.labels):
-                raise InputError(
-                    "There must be rows left to test on. "
-                    f"Got {len(rows.labels)} rows, which all calibrate."
-                )
+                raise InputError(f"All {len(rows.labels)} rows calibrate; leave some to test on.")
             note_repeated_rows(source)
         suffix = "" if len(all_temperatures) == 1 else f" at T = {each:g}"
         candidates += _try_all(rows, predictors, alpha, splits, seed, suffix)
@@ -184,7 +178,7 @@ def _temperatures(
     if not (from_logits if source.logits is None else source.logits):
         raise InputError(
             "The 'temperatures' parameter of compare needs logits. Got probabilities; pass their "
-            "logarithms with from_logits=True (--logits on the command line)."
+            "logarithms and from_logits=True (--logits)."
         )
     found = [real_number(each, "temperatures", "compare", 0, open_low=True) for each in several]
     if not found:
@@ -204,8 +198,8 @@ def _with_confidence(predictors: list[BasePredictor], confidence: Alpha) -> list
     able = [each for each in predictors if "confidence" in each.get_params()]
     if not able:
         raise InputError(
-            "The 'confidence' parameter of compare must be None, because no method here can "
-            f"guarantee coverage for one calibration set. Got {confidence!r} instead."
+            "The 'confidence' parameter of compare needs a method that can guarantee coverage for "
+            "one calibration set."
         )
     return [
         each.with_params(confidence=confidence) if each in able else each for each in predictors

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -43,7 +43,9 @@ def costs(rows: ScoredRows, trials: Sequence[Trial], sizes: Sequence[float]) -> 
     ids = places(0, n_rows) + np.uint64(1 << 56)  # a range of its own: no repetition has it
     chosen: Array = np.zeros(n_rows, dtype=bool)
     chosen[random_rows(0, ids, n)] = True
-    sample, keys = joined(map_source(rows.source, None, SampleRows(chosen), joined, rows.executor))
+    sample, keys = joined(
+        map_source(rows.source, None, partial(sample_rows, chosen), joined, rows.executor)
+    )
     missing = np.empty(len(trials))
     for base, scoring in rows.scorings.items():
         own = [number for number, trial in enumerate(trials) if trial.score.base == base]
@@ -52,23 +54,14 @@ def costs(rows: ScoredRows, trials: Sequence[Trial], sizes: Sequence[float]) -> 
             shares = ListingShares(scoring, sample, keys, rows, true)
             missing[own] = shares.missing([trials[number] for number in own])
     alphas = [float(exact_fraction(trial.predictor.alpha)) for trial in trials]
-    return [
-        size + lacking / alpha
-        for size, lacking, alpha in zip(sizes, missing.tolist(), alphas, strict=True)
-    ]
+    return (np.array(sizes) + missing / alphas).tolist()
 
 
-@dataclass(frozen=True, eq=False)
-class SampleRows:
-    """Of a block, the chosen rows (m, K) and their keys (m,)."""
-
-    chosen: Array
-
-    def __call__(self, block: Block, ids: Array | None) -> tuple[Array, Array]:
-        """Take the chosen rows of one block."""
-        own = self.chosen[block.start : block.start + len(block.rows)]
-        keys = _kernels.row_keys(block.rows, Draws(ids=ids, first=block.start))
-        return block.rows[own], keys[own]
+def sample_rows(chosen: Array, block: Block, ids: Array | None) -> tuple[Array, Array]:
+    """Take the chosen rows (m, K) of a block, and their keys (m,)."""
+    own = chosen[block.start : block.start + len(block.rows)]
+    keys = _kernels.row_keys(block.rows, Draws(ids=ids, first=block.start))
+    return block.rows[own], keys[own]
 
 
 class ListingShares:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import asdict, dataclass, field
+from html import escape
 from math import ceil, sqrt
 from typing import Any
 
@@ -66,18 +67,12 @@ class Recommendation:
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"Use {self.method} with the {self.score} score.",
-                f"Why: {self.why}",
-                f"Expect: {self.expect}",
-                f"What would change this: {self.would_change}",
-            ]
+        return (
+            f"Use {self.method} with the {self.score} score.\nWhy: {self.why}\n"
+            f"Expect: {self.expect}\nWhat would change this: {self.would_change}"
         )
 
 
@@ -230,74 +225,51 @@ def _why(counts: IntArray, regime: str, paper_method: str) -> str:
         f"the smallest {counts.min()}"
     )
     if regime == "extremely high":
-        return (
-            f"{have}: enough for every class to stand alone, and classwise is the one method "
-            "that guarantees coverage to each of them (the advice of Ding et al. 2023, too)."
-        )
-    limits = {
-        "standard": "which ignores that classes differ",
-        "clustered": "which spends most rows on finding clusters and leaves out small classes",
-    }[paper_method]
+        return f"{have}: enough for classwise, the one method that guarantees coverage to each."
     return (
-        f"{have}. That is the {regime}-data regime of Ding et al. (2023), who advise "
-        f"{paper_method}, {limits}; pooled uses every row for every class, and in our study its "
-        "cost, in labels listed and missed, was the lowest of four methods in 124 of 126 settings."
+        f"{have}. For this {regime}-data regime Ding et al. (2023) advise {paper_method}; pooled "
+        "uses every row for every class, and in our study its cost, in labels listed and missed, "
+        "was the lowest of four methods in 124 of 126 settings."
     )
 
 
 def _with_confidence(
     counts: IntArray, alpha: Alpha, confidence: Alpha, method: str
 ) -> tuple[str, str]:
-    """Why, and what to expect, where a guarantee for one calibration set is asked for."""
-    share = f"{float(100 * exact_fraction(confidence, 'recommend', 'confidence')):g}%"
+    """Why, and what to expect, where a guarantee for one calibration set is required."""
+    share = float(100 * exact_fraction(confidence, "recommend", "confidence"))
     least = least_rows(alpha, confidence)
-    few = int((counts < least).sum())
     whom = {"standard": "all rows together", "classwise": "each class", "clustered": "each cluster"}
-    why = (
+    return (
         f"of the methods that can guarantee coverage for one calibration set, {method} suits "
-        f"{counts.mean():.3g} calibration rows per class."
+        f"{counts.mean():.3g} calibration rows per class.",
+        f"with probability {share:g}%, coverage of at least {float(1 - exact_fraction(alpha)):g} "
+        f"of {whom[method]}, for larger sets. {int((counts < least).sum())} of {len(counts)} "
+        f"classes have fewer than the {least} rows that a threshold of their own would take.",
     )
-    expect = (
-        f"with probability {share}, coverage of at least "
-        f"{float(1 - exact_fraction(alpha)):g} of {whom[method]}, for larger sets. {few} of "
-        f"{len(counts)} classes have fewer than the {least} rows that a threshold of their own "
-        "would take."
-    )
-    return why, expect
 
 
 def _expect(counts: IntArray, alpha: float, method: str) -> str:
     middle = int(np.median(counts))
-    noise = 100 * sqrt(alpha * (1 - alpha) / (middle + 2))
-    alone = int((counts < ceil(round(1 / alpha - 1, 9))).sum())
-    always = (
-        f"; {alone} of {len(counts)} classes would be in every one of its sets" if alone else ""
-    )
+    noise = f"{100 * sqrt(alpha * (1 - alpha) / (middle + 2)):.1f} points"
     if method == "classwise":
-        return (
-            f"coverage of {1 - alpha:g} for every class, give or take about {noise:.1f} points "
-            "from the luck of the calibration rows."
-        )
+        return f"coverage of {1 - alpha:g} for every class, with sampling noise of about {noise}."
+    alone = int((counts < ceil(round(1 / alpha - 1, 9))).sum())
+    always = f"; {alone} of {len(counts)} classes would be in every set" if alone else ""
     return (
-        f"coverage of about {1 - alpha:g} overall, and near it for most classes: an aim, not a "
-        f"guarantee. A classwise threshold from {middle} rows would miss by about {noise:.1f} "
-        f"points by luck alone{always}."
+        f"coverage of about {1 - alpha:g} overall and for most classes, without a guarantee. A "
+        f"classwise threshold from {middle} rows has sampling noise of about {noise}{always}."
     )
 
 
 def _would_change(counts: IntArray, alpha: float, regime: str) -> str:
     plenty = ceil(PLENTY * 0.1 / alpha)
     if regime == "extremely high":
-        return (
-            "only having less data: with new classes, or fewer than "
-            f"{plenty} rows in some, use pooled."
-        )
-    short = counts < plenty
-    missing = int((plenty - counts[short]).sum())
-    unseen = int((counts == 0).sum())
+        return f"new classes, or fewer than {plenty} rows in some: then use pooled."
+    short, unseen = counts < plenty, int((counts == 0).sum())
     first = f"Begin with the {unseen} classes without any. " if unseen else ""
     return (
-        f"{missing} more labels, to give the {int(short.sum())} classes below {plenty} rows that "
-        f"many; then classwise can guarantee coverage to every class. {first}To weigh size against "
-        "evenness on your data, compare methods and scores ('evencover compare')."
+        f"{int((plenty - counts[short]).sum())} more labels, to give the {int(short.sum())} "
+        f"classes below {plenty} rows that many; then classwise can guarantee coverage to every "
+        f"class. {first}To weigh size against evenness on your data, use 'evencover compare'."
     )

@@ -65,14 +65,8 @@ class Candidate:
         return float(values.std(ddof=1) / np.sqrt(len(values)))
 
     def _true_gap(self) -> tuple[float, float]:
-        squares = np.array(
-            [
-                np.nanmean(squared_gaps(report.class_covered, report.class_counts, report.alpha))
-                if (report.class_counts >= 2).any()
-                else np.nan
-                for report in self.reports
-            ]
-        )
+        gaps = [squared_gaps(r.class_covered, r.class_counts, r.alpha) for r in self.reports]
+        squares = np.array([np.nan if np.isnan(g).all() else np.nanmean(g) for g in gaps])
         error = float(squares.std(ddof=1) / np.sqrt(len(squares)))
         return root_and_error(float(np.nanmean(squares)), error)
 
@@ -139,16 +133,14 @@ class Comparison:
     @cached_property
     def allowed(self) -> list[Candidate]:
         """Candidates that cover enough and meet the user's requirements."""
+        most = np.inf if self.max_size is None else self.max_size
+        least = 0 if self.min_coverage is None else self.min_coverage
         return [
-            candidate
-            for candidate in self.candidates
-            if not self.covers_too_little(candidate)
-            and not self.lacks_confidence(candidate)
-            and (self.max_size is None or candidate.mean("avg_size") <= self.max_size)
-            and (
-                self.min_coverage is None
-                or candidate.mean("marginal_coverage") >= self.min_coverage
-            )
+            each
+            for each in self.candidates
+            if not (self.covers_too_little(each) or self.lacks_confidence(each))
+            and each.mean("avg_size") <= most
+            and each.mean("marginal_coverage") >= least
         ]
 
     # ---- three points ------------------------------------------------------------------------
@@ -200,13 +192,11 @@ class Comparison:
 
     def is_on_pareto_front(self, candidate: Candidate) -> bool:
         """Whether no other candidate has both a lower true gap and smaller sets."""
-        gap, size = candidate.mean("true_gap"), candidate.mean("avg_size")
-        return not any(
-            other.mean("true_gap") <= gap
-            and other.mean("avg_size") <= size
-            and (other.mean("true_gap") < gap or other.mean("avg_size") < size)
-            for other in self.candidates
+        own = np.array([candidate.mean("true_gap"), candidate.mean("avg_size")])
+        others = np.array(
+            [[each.mean("true_gap"), each.mean("avg_size")] for each in self.candidates]
         )
+        return not ((others <= own).all(axis=1) & (others < own).any(axis=1)).any()
 
     # ---- the recommendation in words ---------------------------------------------------------
 
@@ -244,24 +234,22 @@ class Comparison:
         if not others:
             return f"Use {pick.name}: {self._size_and_gap(pick)}."
         n_tied = sum(not self.difference_to_best(each).is_clear for each in others)
-        tied = (
-            f"tied with {n_tied} of {len(others)}" if n_tied else "significantly below all others"
-        )
+        tied = f"tied with {n_tied} of {len(others)}" if n_tied else "significantly below others"
         return (
             f"Use {pick.name}: it has the lowest cost ({pick.mean('cost'):.1f} labels per row, "
             f"{tied}); {self._size_and_gap(pick)}."
         )
 
     def _no_pick(self) -> str:
-        asked = [f"coverage of {1 - self.alpha:.0%}"]
+        required = [f"coverage of {1 - self.alpha:.0%}"]
         if self.max_size is not None:
-            asked.append(f"sets of at most {self.max_size:g} classes on average")
+            required.append(f"sets of at most {self.max_size:g} classes on average")
         if self.min_coverage is not None:
-            asked.append(f"coverage of at least {self.min_coverage:g}")
+            required.append(f"coverage of at least {self.min_coverage:g}")
         if self.confidence is not None:
-            asked.append("a guarantee for one calibration set")
+            required.append("a guarantee for one calibration set")
         return (
-            f"No candidate has {' and '.join(asked)}. The lowest cost otherwise is that of "
+            f"No candidate has {' and '.join(required)}. The lowest cost otherwise is that of "
             f"{self.best.name}: {self._size_and_gap(self.best)}."
         )
 
@@ -275,17 +263,14 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
-        points = {"pick": self.pick, "smallest": self.smallest, "most_even": self.most_even}
         names = ("alpha", "confidence", "n_splits", "n_calibration", "n_test", "noise_floor")
-        return {
-            **{name: getattr(self, name) for name in (*names, "max_size", "min_coverage")},
-            "candidates": self.rows(),
-            **{
-                name: None if point is None else {"method": point.method, "score": point.score}
-                for name, point in points.items()
-            },
-            "reason": self.reason,
+        numbers = {name: getattr(self, name) for name in (*names, "max_size", "min_coverage")}
+        points = {"pick": self.pick, "smallest": self.smallest, "most_even": self.most_even}
+        named = {
+            name: point and {"method": point.method, "score": point.score}
+            for name, point in points.items()
         }
+        return {**numbers, "candidates": self.rows(), **named, "reason": self.reason}
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per candidate: metrics with standard errors, and how it compares."""
@@ -372,10 +357,9 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         titles, cells = self.table()
-        rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
         head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
         return (
             f"<table><caption>{escape(self.heading())}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table><p>{escape(self.reason)}</p>"
+            f"<tbody><tr>{'</tr><tr>'.join(rows)}</tr></tbody></table><p>{escape(self.reason)}</p>"
         )

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -50,12 +50,11 @@ class Trial:
 class ScoredRows:
     """Labeled rows with the scores of their true labels.
 
-    The source is read once here, once by every `tally`, and once by `costs`; nothing is read here
-    if `known` holds the `arrays` of an earlier reading. An `executor` reads elsewhere than on this
-    process's threads. ``calibration_scores`` and ``test_scores`` hold, for each score, the base
-    scores of the true labels (N,), with the random numbers of calibration and of prediction;
-    ``true_ranks`` their ranks, empty unless `with_ranks`; ``coins`` the rows' draws for randomized
-    thresholds.
+    The source is read once here, once by every `tally`, and once by `costs`. An `executor` reads
+    elsewhere than on this process's threads. ``calibration_scores`` and ``test_scores`` hold, for
+    each score, the base scores of the true labels (N,), with the random numbers of calibration and
+    of prediction; ``true_ranks`` their ranks, empty unless `with_ranks`; ``coins`` the rows' draws
+    for randomized thresholds.
     """
 
     def __init__(
@@ -63,11 +62,10 @@ class ScoredRows:
         source: Source,
         scores: Sequence[Score],
         *,
-        from_logits: bool,
-        temperature: float,
+        from_logits: bool = False,
+        temperature: float = 1.0,
         random_state: int,
         with_ranks: bool = False,
-        known: dict[str, Array] | None = None,
         executor: Any = None,
     ) -> None:
         if isinstance(source, IterableSource):
@@ -78,28 +76,16 @@ class ScoredRows:
         require_labels(source, "A comparison")
         self.source, self.executor = source, executor
         logits = from_logits if source.logits is None else source.logits
-        bases = list(dict.fromkeys(score.base for score in scores))
         about = (logits, temperature, random_state, source.logits is None)
-        self.scorings = {base: BoundScore(base, *about) for base in bases}
-        names = ["labels", "ranks", "coins"]
-        for number in range(len(bases)):
-            names += [f"calibration_score_{number}", f"test_score_{number}"]
-        if known is None or set(known) != set(names):
-            read = ScoreTrueLabels(list(self.scorings.values()), with_ranks)
-            known = dict(zip(names, self._read(read), strict=True))
-        self.arrays = known
-        self.labels: IntArray = known["labels"]
-        self.true_ranks: IntArray = known["ranks"]
-        self.coins: FloatArray = known["coins"]
-        self.calibration_scores: dict[Score, FloatArray] = {}
-        self.test_scores: dict[Score, FloatArray] = {}
-        for score in scores:
-            number = bases.index(score.base)
-            self.calibration_scores[score] = known[f"calibration_score_{number}"]
-            self.test_scores[score] = known[f"test_score_{number}"]
-
-    def _read(self, read: ScoreTrueLabels) -> tuple[Array, ...]:
-        return joined(map_source(self.source, None, read, joined, self.executor))
+        self.scorings = {score.base: BoundScore(score.base, *about) for score in scores}
+        read = partial(score_true_labels, list(self.scorings.values()), with_ranks)
+        self.labels, self.true_ranks, self.coins, *found = joined(
+            map_source(source, None, read, joined, executor)
+        )
+        calibrating = dict(zip(self.scorings, found[::2], strict=True))
+        testing = dict(zip(self.scorings, found[1::2], strict=True))
+        self.calibration_scores = {score: calibrating[score.base] for score in scores}
+        self.test_scores = {score: testing[score.base] for score in scores}
 
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
@@ -125,20 +111,19 @@ class ScoredRows:
 
     def _count_covered(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
         """Count test rows, and those covered, by class (K,), from the true labels' scores."""
-        n_classes = self.source.n_classes
         ranks = self.true_ranks if len(self.true_ranks) else None
+
+        def by_class(rows: Array) -> IntArray:
+            return np.bincount(self.labels[rows], minlength=self.source.n_classes)
+
         # Trials on the same split share its array.
         splits = {id(trial.is_test): trial.is_test for trial in trials}
-        n_tests = {
-            key: np.bincount(self.labels[is_test], minlength=n_classes)
-            for key, is_test in splits.items()
-        }
+        n_tests = {key: by_class(is_test) for key, is_test in splits.items()}
 
         def count(trial: Trial) -> tuple[IntArray, IntArray]:
             limits = trial.thresholds.of_classes(self.labels)
             hit = _kernels.is_member(self.test_scores[trial.score], limits, self.coins, ranks)
-            covered = np.bincount(self.labels[hit & trial.is_test], minlength=n_classes)
-            return n_tests[id(trial.is_test)], covered
+            return n_tests[id(trial.is_test)], by_class(hit & trial.is_test)
 
         return list(map_on_threads(count, trials))
 
@@ -162,24 +147,21 @@ class ScoredRows:
         return add_counts(list(each) for each in zip(*[found] * len(counters), strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreTrueLabels:
-    """Of a block: labels, ranks (empty unless asked for), coins, and the labels' scores."""
+def score_true_labels(
+    scorings: list[BoundScore], with_ranks: bool, block: Block, ids: Array | None
+) -> tuple[Array, ...]:
+    """Of a block: labels, ranks (empty unless required), coins, and the labels' scores.
 
-    scorings: list[BoundScore]
-    with_ranks: bool
-
-    def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
-        """Score one block, for calibration and for tests."""
-        assert block.labels is not None
-        scores: list[FloatArray] = []
-        for scoring in self.scorings:
-            calibrating = scoring.true_labels(block, ids, calibrating=True)
-            is_random = scoring.score.is_random
-            scores += [calibrating, scoring.true_labels(block, ids) if is_random else calibrating]
-        first = self.scorings[0]
-        ranks = first.true_ranks(block) if self.with_ranks else np.empty(0, dtype=np.int64)
-        return block.labels, ranks, first.coins(block, ids), *scores
+    These come in pairs, one for calibration and one for tests.
+    """
+    assert block.labels is not None
+    scores: list[FloatArray] = []
+    for scoring in scorings:
+        calibrating = scoring.true_labels(block, ids, calibrating=True)
+        is_random = scoring.score.is_random
+        scores += [calibrating, scoring.true_labels(block, ids) if is_random else calibrating]
+    ranks = scorings[0].true_ranks(block) if with_ranks else np.empty(0, dtype=np.int64)
+    return block.labels, ranks, scorings[0].coins(block, ids), *scores
 
 
 def _pieces(block: Block, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:
@@ -301,10 +283,7 @@ def calibration_split(
         return _rows_of_each_class(labels, random_state, ids, n_per_class)
     share = 0.5 if calibration_fraction is None else calibration_fraction
     if not isinstance(share, float | np.floating) or not 0 < share < 1:
-        raise InputError(
-            "The 'calibration_fraction' parameter of compare must be a number in (0, 1). "
-            f"Got {share!r} instead."
-        )
+        raise InputError(f"'calibration_fraction' must be a number in (0, 1). Got {share!r}.")
     return random_rows(random_state, ids, max(1, int(share * len(labels))))
 
 
@@ -332,8 +311,8 @@ def _rows_of_each_class(
         wanted = np.full(len(counts), wanted)
     if len(wanted) < len(counts) or wanted.dtype.kind not in "iu":
         raise InputError(
-            "The 'n_per_class' parameter of compare must be one whole number, or one per class. "
-            f"Got type {wanted.dtype} and shape {wanted.shape} instead."
+            "'n_per_class' must be one integer, or one per class. "
+            f"Got type {wanted.dtype} and shape {wanted.shape}."
         )
     wanted = np.minimum(wanted[: len(counts)], np.maximum(counts - 1, 1))
     order = random_order(random_state, RandomStream.DATA, ids)
@@ -342,11 +321,7 @@ def _rows_of_each_class(
     return np.sort(order[place < wanted[labels[order]]])
 
 
-Job = TypeVar("Job")
-Fit = TypeVar("Fit")
-
-
-def fit_all(fit: Callable[[Job], Fit], jobs: Iterable[Job]) -> list[Fit]:
+def fit_all(fit: Callable[[Any], Any], jobs: Iterable[Any]) -> list[Any]:
     """Return ``fit(job)`` of every job, in order, without warnings about single splits.
 
     Linear algebra starts no threads meanwhile. That limit is one for the whole process, and each

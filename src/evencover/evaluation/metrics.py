@@ -31,6 +31,11 @@ class CoverageMetrics:
     size_sums: IntArray | None
 
     @property
+    def n_classes(self) -> int:
+        """Number of classes K."""
+        return len(self.class_counts)
+
+    @property
     def n_rows(self) -> int:
         """Number of test rows."""
         return int(self.class_counts.sum())
@@ -58,9 +63,10 @@ class CoverageMetrics:
     @property
     def size_quantiles(self) -> dict[str, int]:
         """Set sizes that 0, 5, 25, 50, 75, 95 and 100% of the rows do not exceed."""
-        cumulative = np.cumsum(self.size_counts)
-        ranks = {str(q): max(1, -(-q * self.n_rows // 100)) for q in (0, 5, 25, 50, 75, 95, 100)}
-        return {q: int(np.searchsorted(cumulative, rank)) for q, rank in ranks.items()}
+        shares = (0, 5, 25, 50, 75, 95, 100)
+        ranks = [max(1, -(-share * self.n_rows // 100)) for share in shares]
+        sizes = np.searchsorted(np.cumsum(self.size_counts), ranks).tolist()
+        return dict(zip(map(str, shares), sizes, strict=True))
 
     def metrics(self) -> dict[str, float]:
         """Every metric under its attribute's name."""
@@ -77,10 +83,9 @@ class CoverageMetrics:
 
     @property
     def likely_below(self) -> Array:
-        """Which classes are likely covered less than 1 - alpha (K,).
+        """Which classes are likely covered less than 1 - alpha (K,), at a 5% false discovery rate.
 
-        Exact binomial tests of all classes, with the false discovery rate held at 5% (Benjamini
-        and Hochberg 1995): of the classes named, at most one in twenty by chance, on average.
+        Exact binomial tests of all classes (Benjamini and Hochberg 1995).
         """
         return statistics.likely_below(self.class_covered, self.class_counts, self.alpha)
 
@@ -138,12 +143,9 @@ class CoverageMetrics:
         """Share of classes with coverage <= 1 - alpha - 0.1 (the paper's FracUnderCov)."""
         # In counts, because 0.9 - 0.1 in floating point would miss a coverage of exactly 0.8.
         limit = 1 - exact_fraction(self.alpha) - exact_fraction(0.1)
-        rows, covered = self.class_counts[self.evaluated], self.class_covered[self.evaluated]
-        is_under = [
-            hits * limit.denominator <= n * limit.numerator
-            for hits, n in zip(covered.tolist(), rows.tolist(), strict=True)
-        ]
-        return float(np.mean(is_under))
+        pairs = zip(self.class_covered.tolist(), self.class_counts.tolist(), strict=True)
+        up, down = limit.as_integer_ratio()
+        return float(np.mean([hits * down <= n * up for hits, n in pairs if n]))
 
     @property
     def frac_below_half(self) -> float:
@@ -180,8 +182,8 @@ class Metric:
     name, title
         The attribute of a report and key in JSON; the title for people.
     meaning, formula
-        One plain phrase, in which ``{aim}`` stands for 1 - alpha; the formula for the
-        documentation, c_y being the coverage of class y.
+        A phrase in which ``{aim}`` stands for 1 - alpha; the formula, c_y being the coverage of
+        class y.
     better
         Which values are good: lower or higher ones, those near 1 - alpha ("aim"), or neither.
     shown
@@ -305,10 +307,8 @@ def metric_names() -> list[str]:
 
 def shown_in(place: Place) -> list[Metric]:
     """List the metrics of a table, in its order."""
-    return sorted(
-        (metric for metric in METRICS if place in metric.shown),
-        key=lambda metric: metric.shown[place],
-    )
+    shown = [metric for metric in METRICS if place in metric.shown]
+    return sorted(shown, key=lambda metric: metric.shown[place])
 
 
 def find_metric(name: str, place: Place) -> Metric:

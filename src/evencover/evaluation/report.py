@@ -55,10 +55,8 @@ class Tally(NamedTuple):
         )
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
-        rows, covered, sizes = (a + b for a, b in zip(self[:3], other[:3], strict=True))
-        if self.size_sums is None or other.size_sums is None:
-            return Tally(rows, covered, sizes)
-        return Tally(rows, covered, sizes, self.size_sums + other.size_sums)
+        pairs = zip(self, other, strict=True)
+        return Tally(*(None if a is None or b is None else a + b for a, b in pairs))  # type: ignore[arg-type]
 
 
 def total(parts: Iterable[tuple[Tally, Confusions]]) -> tuple[Tally, Confusions]:
@@ -105,9 +103,8 @@ class Confusions(NamedTuple):
     @classmethod
     def total(cls, parts: list[Confusions]) -> Confusions:
         """Add up the counts of all parts."""
-        pairs, inverse = np.unique(
-            np.concatenate([part.pairs for part in parts]), return_inverse=True
-        )
+        all_pairs = np.concatenate([part.pairs for part in parts])
+        pairs, inverse = np.unique(all_pairs, return_inverse=True)
         counts = np.zeros(len(pairs), dtype=np.int64)
         np.add.at(counts, inverse, np.concatenate([part.counts for part in parts]))
         return cls(pairs, counts, parts[0].n_classes)
@@ -186,8 +183,7 @@ def evaluate(
     class_names
         One per class; by default those of the sets.
     calibration_counts, cluster_of_class
-        (K,), optional; with them the report also groups
-        classes by how much calibration data they had, and by cluster.
+        (K,), optional: to group classes by calibration data and by cluster.
 
     >>> sets = PredictionSets.from_mask([[True, False], [True, True], [True, False]])
     >>> report = evaluate(sets, [0, 0, 1], alpha=0.1)
@@ -196,8 +192,8 @@ def evaluate(
     """
     if not isinstance(sets, PredictionSets):
         raise InputError(
-            f"'sets' must be PredictionSets. Got {type(sets).__name__} instead; "
-            "PredictionSets.from_mask takes a boolean matrix."
+            f"'sets' must be PredictionSets. Got {type(sets).__name__}; see "
+            "PredictionSets.from_mask."
         )
     if len(sets) == 0:
         raise InputError("There must be at least one row to evaluate. Got none.")
@@ -242,11 +238,6 @@ class CoverageReport(CoverageMetrics):
         about_classes["size_sums"] = tally.size_sums
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes K."""
-        return len(self.class_counts)
-
     @cached_property
     def class_coverage_interval(self) -> FloatArray:
         """Exact (Clopper-Pearson) 95% confidence limits of each class's coverage (K, 2)."""
@@ -261,8 +252,7 @@ class CoverageReport(CoverageMetrics):
         groups = np.asarray(group_of_class)
         if groups.shape != (self.n_classes,):
             raise InputError(
-                f"'group_of_class' must have one entry per class. "
-                f"Got shape {groups.shape} for {self.n_classes} classes."
+                f"'group_of_class' must have {self.n_classes} entries. Got shape {groups.shape}."
             )
         table = []
         for group in np.unique(groups[(groups >= 0) & self.evaluated]):
@@ -283,23 +273,19 @@ class CoverageReport(CoverageMetrics):
     def by_cluster(self) -> list[GroupCoverage]:
         """Measure coverage per cluster of a clustered predictor; the null cluster comes last."""
         if self.cluster_of_class is None:
-            raise InputError("This report knows no clusters; pass 'cluster_of_class' to evaluate.")
-        clusters = self.cluster_of_class
-        last = int(clusters.max()) + 1
-        names = [f"cluster {m}" for m in range(last)] + ["null cluster"]
-        return self.by_group(np.where(clusters < 0, last, clusters), names)
+            raise InputError("'cluster_of_class' is not known; pass it to evaluate.")
+        last = int(self.cluster_of_class.max()) + 1
+        groups = np.where(self.cluster_of_class < 0, last, self.cluster_of_class)
+        return self.by_group(groups, [*(f"cluster {m}" for m in range(last)), "null cluster"])
 
     def by_calibration_count(self) -> list[GroupCoverage]:
         """Measure coverage of the classes by how many calibration rows they had."""
         if self.calibration_counts is None:
-            raise InputError(
-                "This report knows no calibration counts; pass 'calibration_counts' to evaluate."
-            )
-        edges = np.array([0, 1, 10, 20, 50, 100, 200, 500, 1000])
-        between = [f"{a} to {b - 1} rows" for a, b in pairwise(edges[1:])]
+            raise InputError("'calibration_counts' are not known; pass them to evaluate.")
+        edges = [1, 10, 20, 50, 100, 200, 500, 1000]
+        between = [f"{a} to {b - 1} rows" for a, b in pairwise(edges)]
         names = ["no rows", *between, f"{edges[-1]} rows or more"]
-        bins = np.searchsorted(edges, self.calibration_counts, side="right") - 1
-        return self.by_group(bins, names)
+        return self.by_group(np.digitize(self.calibration_counts, edges), names)
 
     def worst_classes(self, k: int = 10) -> list[ClassView]:
         """List the k classes with the lowest upper confidence limits of coverage, lowest first.
@@ -340,10 +326,10 @@ class CoverageReport(CoverageMetrics):
             "n_rows": self.n_rows,
             "n_classes": self.n_classes,
             "n_classes_evaluated": self.n_classes_evaluated,
-            **{name: _json_number(value) for name, value in self.metrics().items()},
-            "true_gap_interval": [_json_number(limit) for limit in self.true_gap_interval],
+            **{name: or_none(value) for name, value in self.metrics().items()},
+            "true_gap_interval": [or_none(limit) for limit in self.true_gap_interval],
             "size_quantiles": self.size_quantiles,
-            "class_coverage": [_json_number(value) for value in self.class_coverage.tolist()],
+            "class_coverage": [or_none(value) for value in self.class_coverage.tolist()],
             "class_counts": self.class_counts.tolist(),
             "class_coverage_interval": self.class_coverage_interval.tolist(),
             "likely_below": self.likely_below.tolist(),
@@ -384,10 +370,9 @@ class CoverageReport(CoverageMetrics):
             for metric in shown_in("report")
         ]
         rows.append(("likely below", str(int(self.likely_below.sum())), self._name_below()))
-        few = int(self.too_few_to_judge.sum())
+        few, missing = int(self.too_few_to_judge.sum()), self.n_classes - self.n_classes_evaluated
         if few:
             rows.append(("not judged", str(few), "classes with too few test rows to be named"))
-        missing = self.n_classes - self.n_classes_evaluated
         if missing:
             rows.append(("skipped", str(missing), "classes without test rows"))
         return rows
@@ -417,5 +402,6 @@ class CoverageReport(CoverageMetrics):
         return f"<table><caption>{str(self).splitlines()[0]}</caption>{cells}</table>"
 
 
-def _json_number(value: float) -> float | None:
+def or_none(value: float) -> float | None:
+    """Replace NaN, which JSON does not have."""
     return None if np.isnan(value) else value

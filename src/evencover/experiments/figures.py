@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from evencover.arrays import FloatArray
 from evencover.errors import InputError
-from evencover.evaluation.metrics import Metric, find_metric, shown_in
-from evencover.experiments.results import Results
+from evencover.evaluation.metrics import find_metric, shown_in
+from evencover.experiments.results import Results, coverage_of, method_title
 from evencover.output.atomic import atomic_path
+from evencover.output.writers import make_folder
 from evencover.plotting import BLUE, GREY, ORANGE, new_axes
 from evencover.validation import raise_unknown
 
@@ -56,17 +58,25 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     if not rows:
         return None
     scores = list(dict.fromkeys(row["score"] for row in rows))
-    methods = list(dict.fromkeys(_method(row) for row in rows))
-    looks = _looks(methods)
+    methods, others = dict.fromkeys(map(method_title, rows)), cycle(OTHER_LOOKS)
+    looks = {name: LOOKS.get(name.lower()) or next(others) for name in methods}
     metrics = shown_in("study")
     size = (3.1 * len(scores) + 0.9, 2.35 * len(metrics) + 0.9)
     figure, grid = _new_figure(len(metrics), len(scores), size, sharex=True)
     for i, metric in enumerate(metrics):
         for j, score in enumerate(scores):
             ax = grid[i][j]
-            for method in methods:
-                own = [row for row in rows if row["score"] == score and _method(row) == method]
-                _draw_curve(ax, own, metric, method, looks[method])
+            for method, (color, marker) in looks.items():
+                own = [row for row in rows if row["score"] == score and method_title(row) == method]
+                n_avg = [row["n_avg"] for row in own]
+                mean = np.array([row[metric.name] for row in own])
+                error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in own])
+                low = mean - error
+                if metric.unit == "classes":
+                    low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
+                curve = {"marker": marker, "markersize": 4, "linewidth": 1.4, "label": method}
+                ax.plot(n_avg, mean, color=color, **curve)
+                ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
             if metric.name == "covgap":
                 floor = {r["n_avg"]: r["covgap_noise_floor"] for r in rows if r["score"] == score}
                 line = {"color": GREY, "linestyle": "--", "linewidth": 1}
@@ -88,20 +98,6 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     kind = ", randomized to cover exactly" if exact else ""
     figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
     return figure
-
-
-def _draw_curve(
-    ax: Any, rows: list[dict[str, Any]], metric: Metric, name: str, look: tuple[str, str]
-) -> None:
-    color, marker = look
-    n_avg = [row["n_avg"] for row in rows]
-    mean = np.array([row[metric.name] for row in rows])
-    error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in rows])
-    low = mean - error
-    if metric.unit == "classes":
-        low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
-    ax.plot(n_avg, mean, color=color, marker=marker, markersize=4, linewidth=1.4, label=name)
-    ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
 
 
 def _use_log_scale(ax: Any) -> None:
@@ -184,8 +180,7 @@ def draw_classes(results: Results, dataset: str, method: str = "standard") -> An
     size = (3.6 * len(rows) + 0.6, 0.2 * 2 * N_CLASSES_SHOWN + 3.2)
     figure, grid = _new_figure(2, len(rows), size, height_ratios=[2.6, 1])
     for j, row in enumerate(rows):
-        with np.errstate(invalid="ignore"):
-            coverage = np.array(row["covered"]) / np.array(row["rows"])
+        coverage = coverage_of(row)
         _draw_extremes(grid[0][j], coverage, aim, names, row["score"])
         _draw_spread(grid[1][j], coverage, aim)
     grid[1][0].set_ylabel("classes")
@@ -207,7 +202,8 @@ def _draw_extremes(
     for mask, color in ((below, ORANGE), (~below, BLUE)):
         ax.hlines(place[mask], aim, coverage[chosen][mask], color=color, linewidth=1.6)
         ax.plot(coverage[chosen][mask], place[mask], "o", color=color, markersize=4.5)
-    labels = [f"class {c}" if names is None else _short(names[c]) for c in chosen.tolist()]
+    labels = [f"class {c}" if names is None else names[c] for c in chosen.tolist()]
+    labels = [name if len(name) <= 22 else f"{name[:21]}…" for name in labels]
     ax.set_yticks(place, labels, fontsize=7)
     ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
     ax.tick_params(axis="y", length=0)
@@ -228,26 +224,13 @@ def _draw_spread(ax: Any, coverage: FloatArray, aim: float) -> None:
     ax.set(xlabel="coverage of the class", xlim=(low, 1.01))
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 22 else f"{name[:21]}…"
-
-
 def _title(row: dict[str, Any]) -> str:
     return row["dataset"] + (", simulated twin" if row["simulated"] else "")
-
-
-def _method(row: dict[str, Any]) -> str:
-    return row["method"].upper() + (f" ({row['parameters']})" if row["parameters"] else "")
 
 
 def _is_tuned(row: dict[str, Any]) -> bool:
     """Whether the row belongs to a gamma x M grid."""
     return "gamma=" in row["parameters"] and "n_clusters=" in row["parameters"]
-
-
-def _looks(methods: list[str]) -> dict[str, tuple[str, str]]:
-    others = iter(OTHER_LOOKS * len(methods))
-    return {name: LOOKS.get(name.lower()) or next(others) for name in methods}
 
 
 def _new_figure(
@@ -266,9 +249,7 @@ def _write(figures: dict[str, Any], folder: str | Path, ending: str) -> list[Pat
     if ending not in ENDINGS:
         raise_unknown("format", ending, ENDINGS)
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, parents=True)
     paths = []
     for name, figure in figures.items():
         if figure is not None:

@@ -84,22 +84,20 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
         return entry
     if isinstance(entry, tuple | list) and len(entry) == 3 and isinstance(entry[0], str):
         return _arrays(*entry)
+    if isinstance(entry, str) and entry == "languages":
+        return DataSet(entry, entry, _languages)
     if isinstance(entry, str | os.PathLike):
         name = str(entry)
-        if name == "languages":
-            return DataSet(name, name, _languages)
         is_path = Path(name).suffix or (folder or Path()).joinpath(name).is_dir()
         if name not in TWINS and not is_path:
             raise_unknown("data set", name, [*TWINS, "languages", "the path of a file or folder"])
         entry = {"twin" if name in TWINS else "path": name}
     if not isinstance(entry, dict):
         raise InputError(
-            "A data set of a grid must be a name, a path, a table, or (name, probabilities, "
-            f"labels). Got {type(entry).__name__} instead."
+            "'datasets' must be names, paths, tables, or (name, probabilities, labels). "
+            f"Got {type(entry).__name__}."
         )
-    for key in entry:
-        if key not in KEYS:
-            raise_unknown("key of a data set", key, KEYS)
+    _check_keys(entry, "key of a data set", KEYS)
     if ("path" in entry) == ("twin" in entry):
         raise InputError(f"A data set must have the key 'path' or 'twin'. Got {entry} instead.")
     return _file(entry, folder) if "path" in entry else _twin(entry, scale)
@@ -128,14 +126,12 @@ def _file(table: dict[str, Any], folder: Path | None) -> DataSet:
 
     def find(path: Any) -> Location:
         location = as_location(str(path))
-        if isinstance(location, Path) and folder is not None:
-            location = folder / location
+        if isinstance(location, Path):
+            location = (folder or Path()) / location
         return location if expand(location) else existing_file(location)
 
     logits = table.get("logits")
-    rows, labels = find(table["path"]), table.get("labels")
-    labels = None if labels is None else find(labels)
-    files = [rows] if labels is None else [rows, labels]
+    files = [find(table[key]) for key in ("path", "labels") if table.get(key) is not None]
     each = [part for file in files for part in expand(file) or [file]]
     identity = " ".join(_fingerprint(file) for file in each)
     if len(each) > len(files):  # a folder of many parts
@@ -143,14 +139,14 @@ def _file(table: dict[str, Any], folder: Path | None) -> DataSet:
     return DataSet(
         table.get("name", Path(str(table["path"])).stem),
         f"{identity}, logits {logits}",
-        lambda: as_source(rows, labels, logits=logits),
+        lambda: as_source(*files, logits=logits),
     )
 
 
 def _arrays(name: str, probabilities: Any, labels: Any) -> DataSet:
     source = as_source(probabilities, labels)
     if not isinstance(source, ArraySource) or source.labels is None:
-        raise InputError("A data set in memory must be arrays of probabilities and labels.")
+        raise InputError("'datasets' in memory must be (name, probabilities, labels).")
     rows = source.rows
     digest = hashlib.blake2b(repr(rows.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(rows[:: max(1, len(rows) // N_PIECES)]).tobytes())
@@ -255,16 +251,15 @@ class Grid:
         folder: Path | None = None,
     ) -> None:
         exact_fraction(alpha, "a grid")
-        self.alpha, self.title = alpha, str(title)
-        self.repetitions = whole_number(repetitions, "repetitions", "a grid", 1, 255)
-        self.seed = check_random_state(seed, "a grid")
+        real_number(scale, "scale", "a grid", 0, open_low=True)
         if sampling not in SAMPLINGS:
             raise_unknown("sampling", sampling, SAMPLINGS)
-        self.sampling = sampling
+        self.alpha, self.title, self.sampling = alpha, str(title), sampling
+        self.repetitions = whole_number(repetitions, "repetitions", "a grid", 1, 255)
+        self.seed = check_random_state(seed, "a grid")
         self.n_avg = [
             whole_number(n, "n_avg", "a grid", 1, 2**16 - 1) for n in _listed(n_avg, "n_avg")
         ]
-        real_number(scale, "scale", "a grid", 0, open_low=True)
         self.datasets = [
             make_dataset(entry, scale=scale, folder=folder)
             for entry in _listed(datasets, "datasets")
@@ -275,7 +270,18 @@ class Grid:
         self.methods = [
             variant for method in plain for variant in _clusterings(method, gamma, n_clusters)
         ]
-        self._check_names()
+        names: dict[str, list[Any]] = {
+            "data sets": [each.name for each in self.datasets],
+            "scores": [each.name for each in self.scores],
+            "methods": [(each.name, each.parameters) for each in self.methods],
+        }
+        for kind, own in names.items():
+            twice = next((name for name in own if own.count(name) > 1), None)
+            if twice is not None:
+                raise InputError(
+                    f"The {kind} of a grid must have different names. Got {twice!r} twice; "
+                    "give one a 'name' (data) or 'label' (scores, methods)."
+                )
 
     @classmethod
     def from_toml(cls, grid: str | Path) -> Grid:
@@ -283,10 +289,8 @@ class Grid:
         path, known, folder = Path(grid), shipped(), None
         if str(grid) in known:
             name, text = f"the grid {str(grid)!r}", known[str(grid)]
-        elif path.suffix != ".toml":
+        elif path.suffix != ".toml" or not path.is_file():
             raise_unknown("grid", str(grid), [*known, "the path of a .toml file"])
-        elif not path.is_file():
-            raise InputError(f"Cannot read '{path}': there is no such file.")
         else:
             name, text, folder = f"'{path}'", path.read_text(encoding="utf-8"), path.parent
         try:
@@ -294,9 +298,7 @@ class Grid:
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"Cannot read {name}: it is not TOML ({error}).") from None
         keys = [key for key in inspect.signature(cls).parameters if key != "folder"]
-        for key in table:
-            if key not in keys:
-                raise_unknown(f"key in {name}", key, keys)
+        _check_keys(table, f"key in {name}", keys)
         if "datasets" not in table:
             raise InputError(f"{name} must have the key 'datasets'. Got {', '.join(table)}.")
         return cls(**table, folder=folder)
@@ -336,26 +338,18 @@ class Grid:
         text = json.dumps(self.configuration | {"title": ""}, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def _check_names(self) -> None:
-        columns: dict[str, list[Any]] = {
-            "data sets": [each.name for each in self.datasets],
-            "scores": [each.name for each in self.scores],
-            "methods": [(each.name, each.parameters) for each in self.methods],
-        }
-        for kind, names in columns.items():
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise InputError(
-                    f"The {kind} of a grid must have different names. Got {twice!r} twice; "
-                    "give one a 'name' (data) or 'label' (scores, methods)."
-                )
-
 
 def shipped() -> dict[str, str]:
     """Read the grids of the package: texts by name."""
     folder = files("evencover.experiments").joinpath("grids")
     found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
     return {name.removesuffix(".toml"): folder.joinpath(name).read_text("utf-8") for name in found}
+
+
+def _check_keys(table: dict[str, Any], kind: str, known: Sequence[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise_unknown(kind, key, known)
 
 
 def _listed(values: Any, key: str) -> list[Any]:
@@ -370,9 +364,10 @@ def _flags(values: Any) -> tuple[bool, ...]:
 
 
 def _named_score(entry: Any) -> NamedScore:
-    table = dict(entry) if isinstance(entry, dict) else {}
-    label = table.pop("label", None)
-    score = make_score(table if isinstance(entry, dict) else entry)
+    label = entry.get("label") if isinstance(entry, dict) else None
+    if label is not None:
+        entry = {key: value for key, value in entry.items() if key != "label"}
+    score = make_score(entry)
     if label is None:
         label = score.name if repr(score) == repr(type(score)()) else repr(score)
     return NamedScore(str(label), score)

@@ -6,7 +6,7 @@ import csv
 import hashlib
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -16,11 +16,10 @@ from math import sqrt
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray
+from evencover.arrays import FloatArray
 from evencover.errors import InputError
 from evencover.evaluation.metrics import Metric, find_metric, metric_names, shown_in
 from evencover.experiments.grid import Grid
@@ -38,12 +37,12 @@ CELL = ("dataset", "simulated", "score", "method", "parameters", "exact", "n_avg
 
 
 class Results:
-    """What a study found.
+    """Results of a study.
 
     Attributes
     ----------
     configuration
-        What was run.
+        The configuration of its grid.
     records
         The tidy table: one dict per data set, score, method, variant, n_avg and repetition.
     classes
@@ -71,15 +70,13 @@ class Results:
         configuration = _read_configuration(path)
         if configuration is None:
             raise InputError(
-                f"'{path}' must be a folder of results. Got none there; make them with "
-                "'evencover experiment run'."
+                f"'{path}' must be a folder of results; make it with 'evencover experiment run'."
             )
-        parts = []
+        parts: list[Any] = []
         for file in sorted(path.glob("parts/*.json")):
-            part = _read_part(file, configuration["digest"])
-            if part is None:
+            parts.append(_read_part(file, configuration))
+            if parts[-1] is None:
                 raise InputError(f"Cannot read '{file}': it is damaged; run the study again.")
-            parts.append(part)
         if not any(part["records"] for part in parts):
             raise InputError(f"'{path}' holds no results yet; run the study to its end first.")
         return cls(configuration, parts, (path / "results.csv").exists())
@@ -112,13 +109,18 @@ class Results:
         wanted |= {"n_avg": n_avg, "exact": exact}
         for row in self.classes:
             if all(row[key] == value for key, value in wanted.items()):
-                with np.errstate(invalid="ignore"):
-                    return np.array(row["covered"]) / np.array(row["rows"])
+                return coverage_of(row)
         raise InputError(f"These results do not hold {wanted}.")
 
     def to_frame(self) -> Any:
         """The tidy table as a pandas data frame."""
         return import_pandas().DataFrame(self.records)
+
+
+def coverage_of(row: dict[str, Any]) -> FloatArray:
+    """Coverage of each class (K,) from a row of `Results.classes`."""
+    with np.errstate(invalid="ignore"):
+        return np.array(row["covered"]) / np.array(row["rows"])
 
 
 class Store:
@@ -145,25 +147,21 @@ class Store:
             yield store
 
     def _read(self, folder: Path) -> None:
-        known = _read_configuration(folder)
+        known, own = _read_configuration(folder), self.configuration
         if known is None:
-            write_record(folder / "configuration.json", self.configuration, indent=None)
-        elif known["digest"] != self.configuration["digest"]:
-            names = [
-                key
-                for key, value in self.configuration.items()
-                if key not in ("digest", "title") and known.get(key) != value
-            ]
+            write_record(folder / "configuration.json", own, indent=None)
+        elif known["digest"] != own["digest"]:
+            names = [key for key in own if known.get(key) != own[key]]
             raise InputError(
-                f"'{folder}' holds results of another configuration (its {' and '.join(names)} "
-                f"differ{'s' if len(names) == 1 else ''}); choose another folder."
+                f"'{folder}' holds results of another configuration. It differs in "
+                f"{' and '.join(name for name in names if name not in ('digest', 'title'))}; "
+                "choose another folder."
             )
-        for name in ("parts", "scores"):
-            make_folder(folder / name)
-        for name in ("", "parts", "scores"):  # left half-written by a kill
+        make_folder(folder / "parts")
+        for name in ("", "parts"):  # left half-written by a kill
             remove_leftovers(folder / name)
         for file in folder.glob("parts/*.json"):
-            part = _read_part(file, self.configuration["digest"])
+            part = _read_part(file, own)
             if part is not None:
                 self.parts[file.stem] = part
 
@@ -175,38 +173,15 @@ class Store:
             content["checksum"] = _checksum(content)
             write_record(self.folder / "parts" / f"{name}.json", content, indent=None)
 
-    def known_scores(self, dataset: str) -> dict[str, Array] | None:
-        """Read the true-label scores that an earlier run kept; None if there are none."""
-        path = self._scores(dataset)
-        if path is None or not path.exists():
-            return None
-        try:
-            with path.open("rb") as file:  # NumPy would leave a bad one open
-                return dict(np.load(file, allow_pickle=False))
-        except (ValueError, OSError, EOFError, KeyError, BadZipFile):
-            return None  # damaged: they are computed again
-
-    def keep_scores(self, dataset: str, arrays: dict[str, Array]) -> None:
-        """Keep true-label scores for the next run."""
-        path = self._scores(dataset)
-        if path is not None:
-            with atomic_path(path) as temporary, temporary.open("wb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
-
-    def _scores(self, dataset: str) -> Path | None:
-        names = [name for name, _, _ in self.configuration["datasets"]]
-        file = f"{names.index(dataset):02d}.npz"
-        return None if self.folder is None else self.folder / "scores" / file
-
     def assemble(self, names: list[str]) -> Results:
         """Return all parts; in a folder write them as one table, too, in CSV and Parquet."""
         results = Results(self.configuration, [self.parts[name] for name in names], True)
+        if not results.records:
+            raise InputError(
+                "The study has no results: every 'n_avg' takes all rows of its data set or more; "
+                "use smaller ones."
+            )
         if self.folder is not None:
-            if not results.records:
-                raise InputError(
-                    "The study has no results: every n_avg asks for all rows of its data set or "
-                    "more; use smaller ones."
-                )
             _write_parquet(self.folder / "results.parquet", results.records)
             write_csv(self.folder / "results.csv", results.records)
         return results
@@ -220,19 +195,15 @@ def _read_configuration(folder: Path) -> dict[str, Any] | None:
     )
 
 
-def _read_part(path: Path, digest: str) -> dict[str, Any] | None:
-    """Read a part; None if it is damaged."""
+def _read_part(path: Path, configuration: dict[str, Any]) -> dict[str, Any] | None:
+    """Read a part; None if it is damaged or belongs to another configuration."""
     try:
         part = read_record(path, lambda part: isinstance(part["records"], list), "")
     except InputError:
         return None
     if part is None or part.pop("checksum", None) != _checksum(part):
         return None
-    if part["configuration"] != digest:
-        raise InputError(
-            f"'{path}' belongs to another configuration than its folder; remove it and run again."
-        )
-    return part
+    return part if part["configuration"] == configuration["digest"] else None
 
 
 def _checksum(part: dict[str, Any]) -> str:
@@ -241,7 +212,7 @@ def _checksum(part: dict[str, Any]) -> str:
 
 
 def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:
-    """Write the same table in Parquet, where pyarrow is installed."""
+    """Write the table in Parquet, where pyarrow is installed."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -265,7 +236,6 @@ CITATION = (
 )
 # The published numbers are for all classes of these data.
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
-ROUNDING = 0.05  # half a unit of the last printed digit
 # Methods whose gap, as printed, is within this of the lowest are all best, as in the paper; but a
 # CovGap below the noise floor is no better than that.
 TIE = 0.2
@@ -288,17 +258,14 @@ class Published(NamedTuple):
         (True, False)
         """
         joint = 1.96 * sqrt((standard_error or 0.0) ** 2 + self.standard_error**2)
-        return abs(mean - self.mean) <= joint + ROUNDING
+        return abs(mean - self.mean) <= joint + 0.05
 
 
 @cache
-def _table() -> dict[tuple[str, str, str, int], dict[str, Published]]:
+def _published() -> dict[tuple[str, str, str, int], dict[str, str]]:
     text = files("evencover.experiments").joinpath("published.csv").read_text("utf-8")
     return {
-        (row["dataset"], row["score"], row["method"], int(row["n_avg"])): {
-            metric: Published(float(row[metric]), float(row[f"{metric}_se"]))
-            for metric in ("covgap", "avg_size")
-        }
+        (row["dataset"], row["score"], row["method"], int(row["n_avg"])): row
         for row in csv.DictReader(text.splitlines())
     }
 
@@ -311,15 +278,15 @@ def published(row: dict[str, Any], metric: str) -> Published | None:
     """
     if row["exact"] or row["parameters"] or row["alpha"] != 0.1:
         return None
-    if row["n_classes"] != N_CLASSES.get(row["dataset"]):
+    if row["n_classes"] != N_CLASSES.get(row["dataset"]) or metric not in ("covgap", "avg_size"):
         return None
-    key = (row["dataset"], row["score"], row["method"], row["n_avg"])
-    return _table().get(key, {}).get(metric)
+    found = _published().get((row["dataset"], row["score"], row["method"], row["n_avg"]))
+    return Published(float(found[metric]), float(found[f"{metric}_se"])) if found else None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One number of the table; ``agrees`` is None where nothing was published."""
+    """One number of the table."""
 
     mean: float
     standard_error: float | None
@@ -335,17 +302,16 @@ class Entry:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether it is within the joint error of the published number."""
-        known = self.published
-        return None if known is None else known.agrees_with(self.mean, self.standard_error)
+        """Whether it is within the joint error of the published number; None without one."""
+        return self.published and self.published.agrees_with(self.mean, self.standard_error)
 
     @property
     def verdict(self) -> str:
         """The published number and a sign for `agrees`; empty where there is none."""
         if self.published is None:
             return ""
-        sign = "=" if self.agrees else "≠"
-        return f"{self.published.mean:.1f} ({self.published.standard_error:.1f}) {sign}"
+        mean, error = self.published
+        return f"{mean:.1f} ({error:.1f}) {'=' if self.agrees else '≠'}"
 
 
 class Line(NamedTuple):
@@ -378,28 +344,34 @@ class Table:
         """Titles of the columns of numbers."""
         return [metric.title for _ in self.n_avg for metric in self.metrics]
 
-    def groups(self) -> Iterator[tuple[Line, str, str]]:
-        """Each line with its data set and score, these empty where they repeat the line above."""
-        previous = ("", "")
-        for line in self.lines:
-            is_new = line[:2] != previous
-            dataset = line.dataset if line.dataset != previous[0] else ""
-            yield line, dataset, line.score if is_new else ""
-            previous = line[:2]
+    def rows(
+        self, cell: Callable[[Entry], str], missing: str = "–"
+    ) -> Iterator[tuple[str, str, str, list[str]]]:
+        """Data set and score (empty where they repeat the line above), method, and cells."""
+        above = ("", "")
+        for dataset, score, method, entries in self.lines:
+            cells = [missing if entry is None else cell(entry) for entry in entries]
+            yield (
+                "" if dataset == above[0] else dataset,
+                "" if (dataset, score) == above else score,
+                method,
+                cells,
+            )
+            above = dataset, score
 
 
 def _text(table: Table) -> str:
     """Fixed width; the published number is below its own, which is starred where it is best."""
     blanks = [""] * (len(table.metrics) - 1)
     sizes = [cell for n in table.n_avg for cell in (f"n_avg={n}", *blanks)]
-    rows = [["", "", "", *sizes], ["data set", "score", "method", *table.heads], []]
-    for line, dataset, score in table.groups():
-        if score and len(rows) > 3:
-            rows.append([])
-        cells = [("*" if e.is_best else "") + e.text if e else "–" for e in line.entries]
-        rows.append([dataset, score, line.method, *cells])
-        if any(entry is not None and entry.verdict for entry in line.entries):
-            verdicts = [entry.verdict if entry else "" for entry in line.entries]
+    rows = [["", "", "", *sizes], ["data set", "score", "method", *table.heads]]
+    own = table.rows(lambda entry: ("*" if entry.is_best else "") + entry.text)
+    for (*names, cells), (*_, verdicts) in zip(
+        own, table.rows(lambda entry: entry.verdict, ""), strict=True
+    ):
+        rows += [[]] * bool(names[1])
+        rows.append([*names, *cells])
+        if any(verdicts):
             rows.append(["", "", "  published", *verdicts])
     widths = [max(len(row[i]) for row in rows if row) for i in range(len(sizes) + 3)]
     body = []
@@ -415,19 +387,15 @@ def _text(table: Table) -> str:
 
 
 def _markdown(table: Table) -> str:
+    def cell(entry: Entry) -> str:
+        text = f"**{entry.text}**" if entry.is_best else entry.text
+        return f"{text} [{entry.verdict}]" if entry.verdict else text
+
     heads = [f"n_avg={n} {m.title}" for n in table.n_avg for m in table.metrics]
-    lines = [
-        f"| data set | score | method | {' | '.join(heads)} |",
-        "|---|---|---|" + "---:|" * len(heads),
-    ]
-    for line, dataset, score in table.groups():
-        cells = []
-        for entry in line.entries:
-            cell = "–" if entry is None else entry.text
-            if entry is not None and entry.is_best:
-                cell = f"**{cell}**"
-            cells.append(cell + (f" [{entry.verdict}]" if entry and entry.verdict else ""))
-        lines.append(f"| {dataset} | {score} | {line.method} | {' | '.join(cells)} |")
+    rows = [["data set", "score", "method", *heads]]
+    rows += [[*names, *cells] for *names, cells in table.rows(cell)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, "|---|---|---|" + "---:|" * len(heads))
     notes = list(table.notes)
     if any(entry and entry.verdict for line in table.lines for entry in line.entries):
         notes.insert(1, "In brackets: the published number.")
@@ -436,14 +404,8 @@ def _markdown(table: Table) -> str:
 
 def _latex(table: Table) -> str:
     """For the packages booktabs and xcolor."""
-    n_metrics = len(table.metrics)
-    spans = [
-        rf"\multicolumn{{{n_metrics}}}{{c}}{{$n_{{\mathrm{{avg}}}}={n}$}}" for n in table.n_avg
-    ]
-    rules = [
-        rf"\cmidrule(lr){{{4 + i * n_metrics}-{3 + (i + 1) * n_metrics}}}"
-        for i in range(len(table.n_avg))
-    ]
+    n = len(table.metrics)
+    spans = [rf"\multicolumn{{{n}}}{{c}}{{$n_{{\mathrm{{avg}}}}={size}$}}" for size in table.n_avg]
     lines = [
         r"\begin{table}",
         r"\centering\scriptsize",
@@ -451,25 +413,21 @@ def _latex(table: Table) -> str:
         rf"\begin{{tabular}}{{lll{'r' * len(table.heads)}}}",
         r"\toprule",
         f" & & & {' & '.join(spans)} \\\\",
-        "".join(rules),
+        "".join(rf"\cmidrule(lr){{{4 + i * n}-{3 + i * n + n}}}" for i in range(len(table.n_avg))),
         f"Data set & Score & Method & {' & '.join(table.heads)} \\\\",
     ]
-    for line, dataset, score in table.groups():
-        if score:
-            lines.append(r"\midrule")
-        cells = [_tex_entry(entry) for entry in line.entries]
-        name = rf"\textsc{{{_tex(line.method.lower())}}}"
+    for dataset, score, method, cells in table.rows(_tex_entry, "--"):
+        lines += [r"\midrule"] * bool(score)
+        name = rf"\textsc{{{_tex(method.lower())}}}"
         lines.append(f"{_tex(dataset)} & {_tex(score)} & {name} & {' & '.join(cells)} \\\\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
 
 
-def _tex_entry(entry: Entry | None) -> str:
-    if entry is None:
-        return "--"
-    mean = f"{entry.mean:.{entry.digits}f}"
-    text = rf"\textbf{{{mean}}}{entry.text[len(mean) :]}" if entry.is_best else entry.text
+def _tex_entry(entry: Entry) -> str:
+    mean, error = entry.text.replace("–", "--").split()
+    text = (rf"\textbf{{{mean}}}" if entry.is_best else mean) + f" {error}"
     verdict = entry.verdict.replace("=", "$=$").replace("≠", r"$\neq$")
-    return text.replace("–", "--") + (rf" {{\color{{gray}}[{verdict}]}}" if verdict else "")
+    return text + (rf" {{\color{{gray}}[{verdict}]}}" if verdict else "")
 
 
 TEX: dict[str, str | int | None] = {
@@ -493,10 +451,10 @@ def _html(table: Table) -> str:
     spans = "".join(f'<th colspan="{n_metrics}">n_avg = {n}</th>' for n in table.n_avg)
     heads = "".join(f"<th>{head}</th>" for head in table.heads)
     body, first = [], ' class="first"'
-    for line, dataset, score in table.groups():
-        cells = "".join(f"<td>{_html_entry(entry)}</td>" for entry in line.entries)
-        names = "".join(f"<th>{html.escape(name)}</th>" for name in (dataset, score, line.method))
-        body.append(f"<tr{first if score else ''}>{names}{cells}</tr>")
+    for *names, cells in table.rows(_html_entry):
+        titles = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        numbers = "".join(f"<td>{cell}</td>" for cell in cells)
+        body.append(f"<tr{first if names[1] else ''}>{titles}{numbers}</tr>")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{html.escape(table.title)}</title>
@@ -519,14 +477,10 @@ small {{ color: #666; display: block; }} small.off {{ color: #b3400e; }}
 </html>"""
 
 
-def _html_entry(entry: Entry | None) -> str:
-    if entry is None:
-        return "–"
+def _html_entry(entry: Entry) -> str:
     text = f"<b>{entry.text}</b>" if entry.is_best else entry.text
-    off = ' class="off"'
-    if not entry.verdict:
-        return text
-    return f"{text}<small{'' if entry.agrees else off}>{entry.verdict}</small>"
+    off = "" if entry.agrees else ' class="off"'
+    return f"{text}<small{off}>{entry.verdict}</small>" if entry.verdict else text
 
 
 FORMATS = {"text": _text, "markdown": _markdown, "latex": _latex, "html": _html}
@@ -571,7 +525,8 @@ def make_table(
     }
     lines: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = {}
     for row in rows:
-        lines.setdefault(_names(row), {})[row["n_avg"]] = row
+        dataset = row["dataset"] + (" (twin)" if row["simulated"] else "")
+        lines.setdefault((dataset, row["score"], method_title(row)), {})[row["n_avg"]] = row
     table = tuple(
         Line(*key, tuple(_entry(by_n.get(n), m, best) for n in n_avg for m in shown))
         for key, by_n in lines.items()
@@ -592,9 +547,9 @@ def _best_gaps(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {name: round(gap, 1) for name, gap in least.items()}
 
 
-def _names(row: dict[str, Any]) -> tuple[str, str, str]:
-    method = row["method"].upper() + (f" ({row['parameters']})" if row["parameters"] else "")
-    return row["dataset"] + (" (twin)" if row["simulated"] else ""), row["score"], method
+def method_title(row: dict[str, Any]) -> str:
+    """The method of a row of `Results.summary`, with parameters that differ from the defaults."""
+    return row["method"].upper() + (f" ({row['parameters']})" if row["parameters"] else "")
 
 
 def _entry(

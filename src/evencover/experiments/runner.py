@@ -7,14 +7,13 @@ whole or not at all, so a run that was killed continues with the units that are 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import evencover
-from evencover.arrays import IntArray
 from evencover.comparison.trials import ScoredRows, Trial, fit_all, other_rows
 from evencover.data.source import Source
 from evencover.errors import EvencoverWarning
@@ -22,7 +21,6 @@ from evencover.evaluation.report import CoverageReport, Tally
 from evencover.experiments.grid import Cell, DataSet, Grid, NamedScore, sample, sample_balanced
 from evencover.experiments.results import Results, Store
 from evencover.predictors import BasePredictor
-from evencover.quantiles import exact_fraction
 
 # Threshold vectors in one pass: their ranks fit a cache, and little is lost by a kill.
 VECTORS_PER_UNIT = 480
@@ -78,21 +76,15 @@ def run(
         n_done = len(units) - len(missing)
         if tell is not None and n_done and missing:
             tell(f"{n_done} of {len(units)} parts are there already; computing the rest")
-        sources = _open_sources(missing, store, bar)
+        sources = _open_sources(missing, bar)
         for dataset, group in groupby(missing, key=lambda unit: unit.dataset):
-            known = store.known_scores(dataset.name)
             rows = ScoredRows(
                 sources.pop(dataset.name),
                 [each.score for each in grid.scores],
-                from_logits=False,
-                temperature=1.0,
                 random_state=grid.seed,
                 with_ranks=any("ranks" in each.predictor.needs for each in grid.methods),
-                known=known,
                 executor=executor,
             )
-            if known is None:
-                store.keep_scores(dataset.name, rows.arrays)
             for unit in group:
                 store.write(unit.name, _compute(grid, unit, rows))
                 n_done += 1
@@ -117,13 +109,12 @@ def plan(grid: Grid) -> list[Unit]:
     ]
 
 
-def _open_sources(units: list[Unit], store: Store, bar: Any) -> dict[str, Source]:
+def _open_sources(units: list[Unit], bar: Any) -> dict[str, Source]:
     """Open all data sets before the work begins, so that errors show at once."""
     sources, n_numbers = {}, 0
     for dataset, group in groupby(units, key=lambda unit: unit.dataset):
         source = dataset.open_source()
-        passes = len(list(group)) + (store.known_scores(dataset.name) is None)
-        n_numbers += passes * (source.n_rows or 0) * source.n_classes
+        n_numbers += (1 + len(list(group))) * (source.n_rows or 0) * source.n_classes
         sources[dataset.name] = source if bar is None else bar.watch(source)
     if bar is not None:
         bar.expect(n_numbers)
@@ -136,13 +127,23 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows) -> dict[str, Any]:
     tallies = iter(rows.tally([trial for _, _, trial in trials]) if trials else [])
     records, classes = [], []
     for cell, group in groupby(trials, key=lambda item: item[0]):
+        place = {
+            "dataset": unit.dataset.name,
+            "simulated": unit.dataset.simulated,
+            "score": unit.score.name,
+            "method": cell.method.name,
+            "parameters": cell.method.parameters,
+            "exact": cell.exact,
+            "n_avg": cell.n_avg,
+        }
         total = Tally.zeros(rows.source.n_classes)
         for _, repetition, trial in group:
             tally = next(tallies)
             total = total + tally
-            records.append(_record(grid, unit, cell, repetition, trial, tally))
+            record = _record(grid, trial.predictor, tally)
+            records.append(place | {"repetition": repetition} | record)
         counts = {"rows": total.rows.tolist(), "covered": total.covered.tolist()}
-        classes.append(_labels(unit, cell) | counts)
+        classes.append(place | counts)
     names = rows.source.class_names
     return {
         "records": records,
@@ -170,12 +171,23 @@ def _trials(grid: Grid, unit: Unit, rows: ScoredRows) -> list[tuple[Cell, int, T
             calibration = sample_balanced(rows.labels, n_avg, repetition, grid.seed)
         else:
             calibration = sample(rows.labels, n_classes, n_avg, repetition, grid.seed)
-        is_test = other_rows(calibration, n_rows)
-        own = [cell for cell in unit.cells if cell.n_avg == n_avg]
-        return [
-            (cell, repetition, Trial(unit.score.score, fitted, is_test))
-            for cell, fitted in _calibrated(grid, unit, rows, own, calibration, repetition)
-        ]
+        is_test, score = other_rows(calibration, n_rows), unit.score.score
+        trials: list[tuple[Cell, int, Trial]] = []
+        own = (cell for cell in unit.cells if cell.n_avg == n_avg)
+        for method, variants in groupby(own, key=lambda cell: cell.method):
+            fitted: BasePredictor | None = None
+            for cell in variants:  # a randomized variant may need no fit of its own
+                fitted = None if fitted is None else fitted.refit_exact(cell.exact)
+                if fitted is None:
+                    fitted = method.predictor.with_params(
+                        alpha=grid.alpha,
+                        score=score,
+                        exact=cell.exact,
+                        random_state=(grid.seed + repetition) % 2**64,
+                    )
+                    rows.calibrate(fitted, score, calibration)
+                trials.append((cell, repetition, Trial(score, fitted, is_test)))
+        return trials
 
     jobs = [(n, each) for n in sizes if n not in too_large for each in range(grid.repetitions)]
     done = [trial for part in fit_all(calibrate, jobs) for trial in part]
@@ -183,59 +195,14 @@ def _trials(grid: Grid, unit: Unit, rows: ScoredRows) -> list[tuple[Cell, int, T
     return sorted(done, key=lambda item: (place[id(item[0])], item[1]))
 
 
-def _calibrated(
-    grid: Grid,
-    unit: Unit,
-    rows: ScoredRows,
-    cells: list[Cell],
-    calibration: IntArray,
-    repetition: int,
-) -> Iterator[tuple[Cell, BasePredictor]]:
-    """Fit the cells of one split; a method's randomized variant may need no fit of its own."""
-    previous: Cell | None = None
-    fitted: BasePredictor | None = None
-    for cell in cells:
-        is_variant = previous is not None and previous.method is cell.method
-        fitted = fitted.refit_exact(cell.exact) if fitted is not None and is_variant else None
-        if fitted is None:
-            fitted = cell.method.predictor.with_params(
-                alpha=grid.alpha,
-                score=unit.score.score,
-                exact=cell.exact,
-                random_state=(grid.seed + repetition) % 2**64,
-            )
-            rows.calibrate(fitted, unit.score.score, calibration)
-        previous = cell
-        yield cell, fitted
-
-
-def _labels(unit: Unit, cell: Cell) -> dict[str, Any]:
-    """Where a result belongs."""
+def _record(grid: Grid, fitted: BasePredictor, tally: Tally) -> dict[str, Any]:
+    """Return what one trial gave."""
+    report, learned = CoverageReport.from_tally(tally, grid.alpha), fitted.learnt()
     return {
-        "dataset": unit.dataset.name,
-        "simulated": unit.dataset.simulated,
-        "score": unit.score.name,
-        "method": cell.method.name,
-        "parameters": cell.method.parameters,
-        "exact": cell.exact,
-        "n_avg": cell.n_avg,
-    }
-
-
-def _record(
-    grid: Grid, unit: Unit, cell: Cell, repetition: int, trial: Trial, tally: Tally
-) -> dict[str, Any]:
-    """One row of the table."""
-    report = CoverageReport.from_tally(tally, grid.alpha)
-    fitted = trial.predictor
-    learnt = fitted.learnt()
-    return {
-        **_labels(unit, cell),
-        "repetition": repetition,
-        "alpha": float(exact_fraction(grid.alpha)),
+        "alpha": report.alpha,
         # As given, or by the paper's rule; 0 where it fell back to STANDARD.
-        "gamma": learnt.get("gamma"),
-        "M": learnt.get("M"),
+        "gamma": learned.get("gamma"),
+        "M": learned.get("M"),
         "sampling": grid.sampling,
         "n_calibration": fitted.n_calibration_,
         "n_validation": report.n_rows,

@@ -15,7 +15,7 @@ from evencover.comparison.result import Comparison
 from evencover.data.source import Block
 from evencover.engine.blocks import fold_source
 from evencover.evaluation.metrics import descriptions
-from evencover.evaluation.report import Confusions, CoverageReport, Tally
+from evencover.evaluation.report import Confusions, CoverageReport, Tally, or_none
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import Sharing
@@ -48,65 +48,18 @@ def report_content(
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
     edges = score_bins(predictor).edges
-    view = ViewBlock(
-        predictor.rule(logits=source.logits, groups=groups),
-        edges,
-        np.zeros(0) if predictor.score_edges_ is None else predictor.score_edges_,
-        None if ids is None else to_numpy(ids),
-        tree,
-    )
+    calibration_edges = np.zeros(0) if predictor.score_edges_ is None else predictor.score_edges_
+    rule = predictor.rule(logits=source.logits, groups=groups)
+    names = None if ids is None else to_numpy(ids)
+    view = ViewBlock(rule, edges, calibration_edges, names, tree)
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_, len(edges) - 1)
     finish = ReportCounts.with_shown_confusions
     counts: ReportCounts = fold_source(source, ids, view, merge, finish, executor)
-    report = predictor.coverage_report(
-        source, counts.tally, counts.confusions, counts.scores_by_bin
-    )
-    return describe(predictor, report, counts)
+    found = counts.tally, counts.confusions, counts.scores_by_bin
+    return describe(predictor, predictor.coverage_report(source, *found), counts)
 
 
 # ---- rows to counts ------------------------------------------------------------------------------
-
-
-class BlockView(NamedTuple):
-    """A block with its sets and scores; ``names`` are the user's row ids.
-
-    ``temperature`` is None unless the rows are logits.
-    """
-
-    block: Block
-    sets: PredictionSets
-    is_covered: Array
-    top_classes: IntArray
-    bins: IntArray
-    scores_by_bin: IntArray
-    names: Array | None
-    temperature: float | None
-    taxonomy: Taxonomy | None
-
-    def example(self, place: int, n_members: int) -> list[Any]:
-        """Return [row, covered, size, percent, members, percents] of one row.
-
-        `percent` is the probability of the true class, `percents` those of the `n_members` most
-        probable members of the set. With a taxonomy its description of the set comes last.
-        """
-        assert self.block.labels is not None
-        members = self.sets[place]
-        values = self.block.rows[place].astype(np.float64)
-        if self.temperature is not None:
-            values = np.exp((values - values.max()) / self.temperature)
-        percents = 100 * values / values.sum()
-        shown = members[np.argsort(-percents[members], kind="stable")][:n_members]
-        row = self.block.start + place if self.names is None else self.names[[place]].tolist()[0]
-        summary = "" if self.taxonomy is None else self.taxonomy.describe(members)
-        return [
-            row,
-            int(self.is_covered[place]),
-            len(members),
-            _rounded(percents[self.block.labels[place]]),
-            shown.tolist(),
-            [_rounded(each) for each in percents[shown]],
-            *([summary] if summary else []),
-        ]
 
 
 @dataclass(frozen=True)
@@ -114,7 +67,7 @@ class ViewBlock:
     """Make the `BlockView` of a block, here or on a worker.
 
     ``edges`` bound the bins of the report's histograms, ``calibration_edges`` those of the
-    predictor's `ScoreBins`.
+    predictor's `ScoreBins`; ``names`` are the user's row ids.
     """
 
     rule: SetRule
@@ -129,18 +82,52 @@ class ViewBlock:
         scoring = self.rule.scoring
         scores = scoring.score.from_base(scoring.true_labels(block, ids), block.labels)
         sets = self.rule.sets(block, ids)
-        own = slice(block.start, block.start + len(block.rows))
         return BlockView(
+            self,
             block,
+            block.labels,
             sets,
             sets.contains(block.labels),
             block.rows.argmax(axis=1),
             np.searchsorted(self.edges[1:-1], scores, side="left"),
             ScoreBins.histogram(self.calibration_edges, scores),
-            None if self.names is None else self.names[own],
-            scoring.temperature if scoring.logits else None,
-            self.taxonomy,
         )
+
+
+class BlockView(NamedTuple):
+    """A block with its sets and scores."""
+
+    view: ViewBlock
+    block: Block
+    labels: IntArray
+    sets: PredictionSets
+    is_covered: Array
+    top_classes: IntArray
+    bins: IntArray
+    scores_by_bin: IntArray
+
+    def example(self, place: int, n_members: int) -> list[Any]:
+        """Return [row, covered, size, percent, members, percents] of one row.
+
+        `percent` is the probability of the true class, `percents` those of the `n_members` most
+        probable members of the set. With a taxonomy its description of the set comes last.
+        """
+        row, members = self.block.start + place, self.sets[place]
+        names, taxonomy, scoring = self.view.names, self.view.taxonomy, self.view.rule.scoring
+        values = self.block.rows[place].astype(np.float64)
+        if scoring.logits:
+            values = np.exp((values - values.max()) / scoring.temperature)
+        percents = 100 * values / values.sum()
+        shown = members[np.argsort(-percents[members], kind="stable")][:n_members]
+        return [
+            row if names is None else names[[row]].tolist()[0],
+            int(self.is_covered[place]),
+            len(members),
+            _rounded(percents[self.labels[place]]),
+            shown.tolist(),
+            [_rounded(each) for each in percents[shown]],
+            *([] if taxonomy is None else [taxonomy.describe(members)]),
+        ]
 
 
 class ReportCounts:
@@ -174,8 +161,7 @@ class ReportCounts:
                 confusions.append(part.confusions)
                 counts._add_counts(part)
             else:
-                assert part.block.labels is not None
-                confusions.append(Confusions.of(part.block.labels, part.top_classes, n_classes))
+                confusions.append(Confusions.of(part.labels, part.top_classes, n_classes))
                 counts._add_block(part)
             if len(confusions) == 256:  # memory must not grow with the number of rows
                 confusions = [Confusions.total(confusions)]
@@ -191,8 +177,7 @@ class ReportCounts:
                 self.add_example(label, example)
 
     def _add_block(self, view: BlockView) -> None:
-        labels, sizes, is_covered = view.block.labels, view.sets.sizes, view.is_covered
-        assert labels is not None
+        labels, sizes, is_covered = view.labels, view.sets.sizes, view.is_covered
         self.tally = self.tally + Tally.of_rows(labels, is_covered, sizes, len(self.examples))
         np.add.at(self.histogram, (labels, view.bins), 1)
         np.add.at(self.covered_by_size, sizes[is_covered], 1)
@@ -316,9 +301,9 @@ def describe(
         "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
         "facts": predictor._class_facts(),
         "doubts": list(report.doubts),
-        "metrics": {name: _or_none(value) for name, value in report.metrics().items()},
+        "metrics": {name: or_none(value) for name, value in report.metrics().items()},
         "numbers": descriptions("report", percent(1 - report.alpha), report),
-        "true_gap_interval": [_or_none(limit) for limit in report.true_gap_interval],
+        "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
         "size_over_classes": round(report.avg_size_over_classes, 2),
         "sizes": size_histogram(report.size_counts),
@@ -340,11 +325,6 @@ def in_percent(sentence: str, alpha: float) -> str:
     """
     twice = percent(max(0.0, 1 - 2 * alpha))
     return sentence.replace("1 - 2 alpha", twice).replace("1 - alpha", percent(1 - alpha))
-
-
-def _or_none(value: float) -> float | None:
-    """Replace NaN, which JSON does not have."""
-    return None if np.isnan(value) else value
 
 
 def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]]:
@@ -409,7 +389,7 @@ def _class_columns(report: CoverageReport, counts: ReportCounts) -> dict[str, An
         "high": limits[:, 1].tolist(),
         "state": "".join(map(str, class_states(report).tolist())),
         "calibration": report.calibration_counts.tolist(),
-        "size": [_or_none(size) for size in sizes.tolist()],
+        "size": [or_none(size) for size in sizes.tolist()],
         "confused": [
             [number for pair in report.confusions.of_class(index) for number in pair]
             for index in range(report.n_classes)
@@ -424,12 +404,12 @@ def _class_columns(report: CoverageReport, counts: ReportCounts) -> dict[str, An
 
 def _threshold_columns(report: CoverageReport, bins: Bins) -> dict[str, Any]:
     """Return thresholds and their places in the bins; None for classes without a finite one."""
-    if report.thresholds is None:
-        return {name: [None] * report.n_classes for name in ("threshold", "place")}
-    places = np.interp(report.thresholds, bins.edges, bins.places).tolist()
+    none = np.full(report.n_classes, np.inf)
+    thresholds = none if report.thresholds is None else report.thresholds
+    places = np.interp(thresholds, bins.edges, bins.places).tolist()
     pairs = [
         (float(f"{threshold:.6g}"), round(place, 4)) if np.isfinite(threshold) else (None, None)
-        for threshold, place in zip(report.thresholds.tolist(), places, strict=True)
+        for threshold, place in zip(thresholds.tolist(), places, strict=True)
     ]
     return {"threshold": [pair[0] for pair in pairs], "place": [pair[1] for pair in pairs]}
 
@@ -459,12 +439,8 @@ def _distinct(edges: FloatArray) -> list[float]:
     >>> _distinct(np.array([0.123456, 0.99996, 1.0]))
     [0.12346, 0.99996, 1.0]
     """
-    short = edges.tolist()
-    for digits in range(4, 17):
-        short = [float(f"{edge:.{digits}g}") for edge in edges.tolist()]
-        if len(set(short)) == len(short):
-            break
-    return short
+    candidates = ([float(f"{edge:.{n}g}") for edge in edges.tolist()] for n in range(4, 17))
+    return next((short for short in candidates if len(set(short)) == len(edges)), edges.tolist())
 
 
 # ---- the comparison ------------------------------------------------------------------------------
@@ -478,9 +454,8 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         row["is_pick"] = candidate is comparison.pick
     headline, lead = _headline(comparison), content["reason"]
     advice = f"Use {comparison.best.name}: "
-    if headline.startswith(advice):  # not twice
-        rest = lead.removeprefix(advice)
-        lead = rest[:1].upper() + rest[1:]
+    if headline.startswith(advice) and lead.startswith(advice):  # not twice
+        lead = lead[len(advice)].upper() + lead[len(advice) + 1 :]
     metrics = descriptions("comparison", "the aim")
     return content | {"headline": headline, "lead": lead, "metrics": metrics}
 
