@@ -10,9 +10,11 @@ FOLDER = "commands"  # pages are docs/commands/NAME.md
 
 def pages() -> Iterator[tuple[str, str]]:
     """Name and text of each command; subcommands are sections of its page."""
-    from evencover.cli.commands import app, name_choices
+    from evencover.cli.main import make_app
+    from evencover.cli.options import fill_in_choices
 
-    name_choices()
+    app = make_app()
+    fill_in_choices(app)
     # cyclopts 5 says how it was run itself: python -m sphinx
     whole = app.generate_docs("markdown").replace(" -m sphinx", "")
     for section in re.split(r"^(?=## evencover \w)", whole, flags=re.MULTILINE)[1:]:

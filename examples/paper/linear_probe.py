@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoImageProcessor, AutoModel
 
-from evencover.inference.run import PartContent, PartFormat
+from evencover.inference.run import PartFormat
 
 ABOUT, HEAD = "about.json", "head.safetensors"
 PART_ROWS = 4096
@@ -131,8 +131,8 @@ def write_scores(
             inputs = torch.from_numpy(np.asarray(features[rows], dtype=np.float32))
             logits = head(inputs).numpy()
         ids: list[str | int] = [str(pictures[row].path) for row in rows]
-        content = PartContent([logits], labels[rows].tolist(), ids, [])
-        form.write(folder / f"part-{number:05d}.parquet", content)
+        path = folder / f"part-{number:05d}.parquet"
+        form.write(path, [logits], labels[rows].tolist(), ids, [])
 
 
 def main(arguments: list[str] | None = None) -> None:

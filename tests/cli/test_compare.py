@@ -3,7 +3,6 @@
 import csv
 import json
 
-import numpy as np
 from cli.running import assert_found, succeeded
 
 import evencover
@@ -28,33 +27,11 @@ def test_compare_prints_a_table_and_a_reason(folder, run, data):
     assert covgaps == [row["covgap"] for row in result.rows()]
 
 
-def test_a_method_for_the_mean_class_is_excluded_only_if_coverage_of_all_rows_is_asked_for(
-    tmp_path, run
-):
-    """MACRO covers the mean class: here the one class that is hard has most of the examples."""
-    rng = np.random.default_rng(0)
-    labels = rng.choice(6, size=3000, p=[0.75, *[0.05] * 5])
-    logits = rng.normal(size=(3000, 6))
-    logits[np.arange(3000), labels] += np.where(labels == 0, 1, 6)
-    rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    np.savez(tmp_path / "long.npz", probs=rows, labels=labels)
-    arguments = ("compare", tmp_path / "long.npz", "--methods", "standard,macro", "--n-splits", 4)
-    arguments += ("--scores", "softmax", "--json")
-    standard, macro = json.loads(succeeded(run(*arguments)).out)["candidates"]
-    assert macro["marginal_coverage"] < 0.85
-    assert not macro["covers_too_little"]
-    between = (standard["avg_size"] + macro["avg_size"]) / 2
-    assert macro["avg_size"] < between
-    small = ("--max-size", between)
-    picked = json.loads(succeeded(run(*arguments, *small)).out)["pick"]
-    assert picked == {"method": "macro", "score": "softmax"}
-    small += ("--min-coverage", 0.85)
-    limited = json.loads(succeeded(run(*arguments, *small)).out)
-    assert limited["pick"] is limited["smallest"] is limited["most_even"] is None
-    assert "Use " not in limited["reason"]
-    report = (*arguments[:-1], *small, "--report", tmp_path / "page.html")
-    succeeded(run(*report))
-    assert "No candidate meets the requirements." in (tmp_path / "page.html").read_text("utf-8")
+def test_requirements_limit_the_recommendation(folder, run):
+    arguments = ("compare", "cal.npz", "--methods", "standard,macro", "--scores", "softmax")
+    for limit in (("--max-size", 0.5), ("--min-coverage", 1)):
+        found = json.loads(succeeded(run(*arguments, "--n-splits", 2, *limit, "--json")).out)
+        assert found["pick"] is found["smallest"] is None
 
 
 def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):

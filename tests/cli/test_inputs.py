@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from inputs import LABELS, ROWS, K, N, list_array, pa, write_arrays, write_table
+from inputs import LABELS, ROWS, N, list_array, pa, write_table
 from safetensors.numpy import save_file
 
 from evencover.cli import main
@@ -30,12 +30,6 @@ def thresholds(capsys, *arguments):
     main(["calibrate", *arguments, "-o", "m.safetensors", "--alpha", "0.3", "--force"])
     capsys.readouterr()
     return info(capsys, "m.safetensors")["thresholds"]
-
-
-@pytest.mark.parametrize("kind", ["safetensors", "h5", "zarr 2", "zarr 3"])
-def test_info_about_data_of_every_kind(tmp_path, capsys, kind):
-    about = info(capsys, write_arrays(tmp_path, kind, probs=ROWS, labels=LABELS))
-    assert (about["n_rows"], about["n_classes"], about["has_labels"]) == (N, K, True)
 
 
 def test_info_tells_a_model_from_data_by_what_the_file_says(capsys):

@@ -58,40 +58,12 @@ def test_keys_name_arrays_of_the_file_and_of_other_files(folder, run, data):
     assert thresholds[0] == thresholds[1]
 
 
-def test_columns_in_another_order(folder, model, run, data):
-    rows, labels = data.rows[300:], data.labels[300:]
-    frame = pd.DataFrame(rows[:, ::-1], columns=NAMES[::-1])
-    frame.assign(label=np.array(NAMES)[labels]).to_parquet("turned.parquet", index=False)
-    expected = json.loads(succeeded(run("evaluate", model, "test.npz", "--json")).out)
-    done = succeeded(run("evaluate", model, "turned.parquet", "--json"))
-    assert "put into the order of the calibration data" in done.err
-    assert json.loads(done.out)["class_coverage"] == expected["class_coverage"]
-    frame.to_parquet("bare.parquet", index=False)
-    done = succeeded(run("evaluate", model, "bare.parquet", "--labels", "labels.npy", "--json"))
-    assert "labels that are numbers count in that order" in done.err
-    assert json.loads(done.out)["class_coverage"] == expected["class_coverage"]
-
-
 @pytest.mark.parametrize("command", ["evaluate", "predict", "report"])
 def test_the_model_comes_first(folder, model, run, command):
     output = {"predict": ("-o", "s.csv"), "report": ("-o", "r.html")}.get(command, ())
     assert "The model comes first" in refused(run(command, "test.npz", model, *output))
     line = refused(run(command, "test.npz", "test.npz", *output))
     assert "must be a file that calibrate wrote" in line
-
-
-def test_help_lists_every_ending(run):
-    text = "".join(succeeded(run("calibrate", "--help")).out.split())
-    for ending in (".npy", ".npz", ".zarr", ".feather", ".tsv", ".jsonl", ".pt"):
-        assert ending in text
-
-
-def test_a_wrong_label_is_named_by_its_own_file(folder, model, run, data):
-    labels = data.labels[300:].copy()
-    labels[17] = 99
-    np.save("wrong.npy", labels)
-    line = refused(run("evaluate", model, "new.npy", "--labels", "wrong.npy"))
-    assert "Got 99 in row 17 of 'wrong.npy'" in line
 
 
 def write_labels(name, ids, labels, heading="id,label"):

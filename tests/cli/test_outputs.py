@@ -9,8 +9,6 @@ import pytest
 from attacks.children import command
 from cli.running import Result, listing, refused, shell, succeeded
 
-from evencover import load
-
 
 @pytest.mark.parametrize("name", ["sets.parquet", "sets.npz", "sets.jsonl", "sets.csv"])
 def test_an_existing_output_is_kept_unless_forced(model, folder, run, name):
@@ -22,15 +20,6 @@ def test_an_existing_output_is_kept_unless_forced(model, folder, run, name):
     succeeded(run("predict", model, "new.npy", "-o", name, "--force"))
     assert (folder / name).read_bytes() != b"precious"
     assert listing(folder) == before
-
-
-def test_an_existing_model_is_kept_unless_forced(model, folder, run):
-    content = (folder / model).read_bytes()
-    arguments = ("calibrate", "cal.npz", "--method", "standard", "-o", model)
-    assert "exists already" in refused(run(*arguments))
-    assert (folder / model).read_bytes() == content
-    succeeded(run(*arguments, "--force"))
-    assert load(model).method == "standard"
 
 
 def test_bad_rows_at_the_end_keep_the_existing_output(model, folder, run, data):
@@ -84,11 +73,3 @@ def test_no_model_is_left_when_the_disk_is_full(folder):
 def test_a_full_stdout_is_one_sentence(model):
     with open("/dev/full", "w") as full:
         assert "No space left" in refused(shell("evaluate", model, "test.npz", stdout=full))
-
-
-def test_a_name_too_long_is_one_sentence(folder):
-    name = "a" * 300 + ".safetensors"
-    before = listing(folder)
-    line = refused(shell("calibrate", "cal.npz", "-o", name))
-    assert "File name too long" in line
-    assert listing(folder) == before

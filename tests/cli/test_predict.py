@@ -1,34 +1,15 @@
 """`evencover predict`: the sets of the library, in every format, with ids and probabilities."""
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.running import NAMES, refused, sets_in, succeeded
+from cli.running import NAMES, sets_in, succeeded
 
 from evencover import load
 
 pq = pytest.importorskip("pyarrow.parquet")
-
-
-@pytest.mark.parametrize("ending", ["parquet", "npz", "jsonl", "csv"])
-def test_predict_writes_every_format(model, run, data, ending):
-    succeeded(run("predict", model, "new.npy", "-o", f"sets.{ending}"))
-    rows = data.rows[300:]
-    expected = load(model).predict_set(rows).to_lists()
-    if ending == "parquet":
-        found = pq.read_table("sets.parquet")["set"].to_pylist()
-    elif ending == "npz":
-        with np.load("sets.npz") as file:
-            found = [part.tolist() for part in np.split(file["indices"], file["indptr"][1:-1])]
-    elif ending == "jsonl":
-        found = sets_in("sets.jsonl")
-    else:
-        with open("sets.csv", encoding="utf-8", newline="") as file:
-            found = [list(map(int, row["set"].split())) for row in csv.DictReader(file)]
-    assert found == expected
 
 
 def test_the_same_ids_get_the_same_sets(folder, run, data):
@@ -114,20 +95,3 @@ def test_ids_that_come_with_the_data_are_kept(predict, rows):
     predict("new.parquet", "-o", "folder")
     assert pq.read_table("sets.parquet")["id"].to_pylist() == ids
     assert pq.read_table("folder/part-00000.parquet")["id"].to_pylist() == ids
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [(("--order", "alphabet"), "--order"), (("--top", "0"), "'top'"), (("--top", "few"), "--top")],
-)
-def test_bad_options_are_one_sentence(model, run, options, words):
-    before = sorted(Path().iterdir())
-    assert words in refused(run("predict", model, "new.npy", "-o", "sets.csv", *options))
-    assert sorted(Path().iterdir()) == before
-
-
-def test_a_folder_begun_otherwise_is_refused(model, run, predict):
-    predict("new.npy", "-o", "folder")
-    arguments = ("predict", model, "new.npy", "-o", "folder", "--top", 3)
-    assert "another way of listing classes" in refused(run(*arguments))
-    predict("new.npy", "-o", "folder", "--top", 3, "--force")

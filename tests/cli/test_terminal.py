@@ -15,7 +15,7 @@ import pytest
 from cli.running import command, environment
 
 from evencover.cli import main
-from evencover.cli.console import folded, print_table
+from evencover.cli.console import print_table
 
 
 @pytest.fixture
@@ -88,16 +88,6 @@ def test_columns_that_are_least_needed_go_first(monkeypatch, capsys):
     assert "1.23456789" in text
     assert "0.123456" not in text
     assert "Left out, for want of room: FracUnder;" in text
-
-
-def test_folded_lines_stay_in_their_column():
-    line = "guarantee      Coverage of 1 - alpha is an aim, not more"
-    assert folded(line, 40).splitlines() == [
-        "guarantee      Coverage of 1 - alpha is",
-        "               an aim, not more",
-    ]
-    assert folded("", 40) == ""
-    assert folded("short", 40) == "short"
 
 
 # Readers that go away ---------------------------------------------------------------------------
@@ -195,8 +185,7 @@ def test_ctrl_c_tells_what_a_folder_holds(model, tmp_path):
     said, code = interrupt_when(first.exists, arguments)
     assert code == 130
     found = re.fullmatch(
-        r"evencover: interrupted; (\d) of 6 files are in '.*sets', and the same again makes the "
-        r"rest\n",
+        r"evencover: interrupted; (\d) of 6 files are in '.*sets'; the same command .*\n",
         said,
     )
     assert found, said

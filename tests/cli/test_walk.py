@@ -55,16 +55,3 @@ def test_logits_by_key_or_by_flag(folder, run, data, how):
     model = load("m.safetensors")
     assert (model.from_logits, model.temperature) == (True, 2.0)
     assert succeeded(run("evaluate", "m.safetensors", "l.npz", *flag)).out.startswith("600 rows")
-
-
-def test_parquet_in_parquet_out(folder, run, data):
-    import pyarrow as pa
-
-    rows, labels = data
-    columns = {name: rows[:, place] for place, name in enumerate(NAMES)}
-    table = pa.table({**columns, "label": np.array(NAMES)[labels]})
-    pq.write_table(table, "all.parquet", row_group_size=100)
-    succeeded(run("calibrate", "all.parquet", "--method", "classwise", "-o", "m.safetensors"))
-    succeeded(run("predict", "m.safetensors", "all.parquet", "-o", "sets.parquet"))
-    expected = load("m.safetensors").predict_set(rows).to_lists(names=True)
-    assert pq.read_table("sets.parquet")["names"].to_pylist() == expected

@@ -7,7 +7,7 @@ import pytest
 from site_building import build, copy_sources
 
 import evencover
-from evencover.cli.commands import app
+from evencover.cli.main import make_app
 
 pytestmark = pytest.mark.deep  # the same build is a job of its own in CI
 
@@ -28,7 +28,7 @@ def test_every_public_name_has_a_page(docs):
 
 
 def test_every_command_has_a_page(docs):
-    commands = {name for name in app if not name.startswith("-")}
+    commands = {name for name in make_app() if not name.startswith("-")}
     assert {path.stem for path in (docs / "commands").glob("*.md")} == commands
     page = (docs / "commands" / "calibrate.md").read_text("utf-8")
     assert "\nevencover calibrate --output PATH [OPTIONS] DATA\n" in page

@@ -196,7 +196,7 @@ def test_probabilities_are_kept_as_such(tmp_path, pictures):
     assert source.logits is False
     with pytest.raises(InputError, match=r"must return logits.*--probabilities"):
         infer(f"{model}:sure", data, tmp_path / "others", class_names=NAMES)
-    with pytest.raises(InputError, match=r"must return probabilities.*leave out"):
+    with pytest.raises(InputError, match=r"must return probabilities.*--probabilities"):
         infer(f"{model}:pictures", data, tmp_path / "others", probabilities=True)
 
 

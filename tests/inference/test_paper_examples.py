@@ -2,13 +2,12 @@
 
 import csv
 import json
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from inference.made import NAMES, matrix, picture, read, write_pictures
+from inference.made import NAMES, matrix, read, write_pictures
 
 from evencover.cli import main as shell
 from evencover.data import as_source
@@ -81,51 +80,6 @@ def test_fine_tune_infer_experiment(tmp_path, resnet, capsys):
     assert "made up" in capsys.readouterr().out
 
 
-def test_an_interrupted_training_ends_with_the_same_weights(tmp_path, resnet, monkeypatch):
-    import fine_tune
-
-    write_pictures(tmp_path / "images", 10)
-
-    def command(name):
-        given = [str(tmp_path / "images"), "-o", str(tmp_path / name), "--model", str(resnet)]
-        given += ["--epochs", "2", "--batch-size", "8", "--workers", "0", "--keep-every", "2"]
-        return given
-
-    fine_tune.main(command("whole"))
-    keep, n_kept = fine_tune._keep, []
-
-    def keep_and_stop(*arguments):
-        keep(*arguments)
-        n_kept.append(0)
-        if len(n_kept) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(fine_tune, "_keep", keep_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        fine_tune.main(command("broken"))
-    monkeypatch.setattr(fine_tune, "_keep", keep)
-    fine_tune.main(command("broken"))
-    one, two = (tmp_path / name / "model" / "model.safetensors" for name in ("whole", "broken"))
-    assert one.read_bytes() == two.read_bytes()
-
-
-def test_the_split_follows_from_the_paths(tmp_path, examples):
-    from images import list_pictures, split
-
-    for number, family in enumerate(["Apidae", "Apidae", "Felidae"]):
-        sub = tmp_path / f"{number:05d}_Animalia_a_b_c_{family}_g_s"
-        sub.mkdir()
-        for each in range(50):
-            picture(0, each).save(sub / f"{each}.png")
-    pictures = list_pictures(tmp_path, part=5)
-    assert sorted({each.label for each in pictures}) == ["Apidae", "Felidae"]
-    mine, rest = split(pictures, tmp_path, 0.9)
-    assert sorted(mine + rest) == sorted(pictures)
-    assert len(rest) < 40
-    kept, _ = split(pictures[::-1], tmp_path, 0.9)
-    assert set(kept) == set(mine)
-
-
 def test_linear_probe_scores_and_infer_agree(tmp_path, resnet, monkeypatch, capsys):
     import linear_probe
 
@@ -147,31 +101,3 @@ def test_linear_probe_scores_and_infer_agree(tmp_path, resnet, monkeypatch, caps
         matrix(read(to / "inferred")), matrix(read(to / "scores")), rtol=2e-2, atol=2e-2
     )
     study(tmp_path, to / "scores")
-
-
-def test_features_are_not_made_twice(tmp_path, resnet):
-    import linear_probe
-    from images import list_pictures
-
-    write_pictures(tmp_path / "images", 5)
-    pictures = list_pictures(tmp_path / "images")
-    encoder = linear_probe.Encoder(str(resnet), "cpu")
-    seen = []
-
-    def counted(images):
-        seen.extend(images)
-        if len(seen) > 12:
-            raise KeyboardInterrupt
-        return encoder(images)
-
-    with pytest.raises(KeyboardInterrupt):
-        linear_probe.extract(pictures, counted, tmp_path, 4)
-    assert os.path.getsize(tmp_path / "features.npy")
-    seen.clear()
-    features = linear_probe.extract(pictures, counted, tmp_path, 4)
-    assert len(seen) == 8
-    for place in (0, 19):
-        from PIL import Image
-
-        image = Image.open(pictures[place].path).convert("RGB")
-        np.testing.assert_allclose(features[place], encoder([image])[0], rtol=1e-2, atol=1e-3)

@@ -8,7 +8,6 @@ from evencover import InputError
 from evencover.output.atomic import atomic_path, remove_leftovers
 from evencover.output.writers import (
     read_record,
-    refuse_other_things,
     write_csv,
     write_record,
 )
@@ -37,16 +36,6 @@ def test_a_number_that_json_lacks_leaves_nothing_behind(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write_record(tmp_path / "record.json", {"digest": float("nan")})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_only_new_and_empty_folders_are_begun(tmp_path):
-    refuse_other_things(tmp_path, "a study")
-    refuse_other_things(tmp_path / "new", "a study")
-    (tmp_path / "thesis.txt").write_text("all my work")
-    with pytest.raises(InputError, match="a study"):
-        refuse_other_things(tmp_path, "a study")
-    with pytest.raises(InputError, match="thesis"):
-        refuse_other_things(tmp_path / "thesis.txt", "a study")
 
 
 def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path):

@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from evencover.cli.options import (
-    READ,
-    Alpha,
-    Confidence,
-    Dask,
-    Force,
-    Groups,
-    Input,
-    Output,
-    Prevalence,
-    Seed,
-    Settings,
-    Switch,
-    executor,
-    make_methods,
-    make_scores,
-    number_if_float,
-    read_numbers,
-    read_settings,
-    refuse_unused,
-)
+from evencover.cli import options
 from evencover.output.atomic import refuse_existing
 
 
@@ -30,22 +10,22 @@ def run(
     data: str,
     /,
     *,
-    output: Output,
+    output: options.Output,
     method: str | None = None,
     score: str = "softmax",
-    alpha: Alpha = "0.1",
-    confidence: Confidence = None,
-    exact: Switch = False,
+    alpha: options.Alpha = "0.1",
+    confidence: options.Confidence = None,
+    exact: options.Switch = False,
     allow_empty: bool = True,
-    groups: Groups = None,
-    prevalence: Prevalence = None,
+    groups: options.Groups = None,
+    prevalence: options.Prevalence = None,
     target_prevalence: str | None = None,
-    settings: Settings = None,
+    settings: options.Settings = None,
     temperature: str = "1",
-    seed: Seed = 0,
-    dask: Dask = None,
-    force: Force = False,
-    read: Input = READ,
+    seed: options.Seed = 0,
+    dask: options.Dask = None,
+    force: options.Force = False,
+    read: options.Input = options.READ,
 ) -> None:
     """Fit thresholds on held-out labeled data and save a model.
 
@@ -73,28 +53,27 @@ def run(
     from evencover.predictors import DEFAULT_METHOD
 
     output = refuse_existing(output, force=force, endings=(".safetensors",))
-    more = read_settings(settings, groups, prevalence)
-    if confidence is not None:
-        more["confidence"] = number_if_float(confidence)
-    if target_prevalence is not None:
-        is_file = target_prevalence != "uniform"
-        more["target_prevalence"] = (
-            read_numbers(target_prevalence, "--target-prevalence") if is_file else "uniform"
-        )
-    (predictor,), for_method = make_methods([method or DEFAULT_METHOD], more)
-    (with_score,), for_score = make_scores([score], more)
-    refuse_unused(more, for_method | for_score, [predictor, with_score])
+    more = options.read_settings(
+        settings,
+        groups=groups,
+        prevalence=prevalence,
+        confidence=options.number_if_float(confidence),
+        target_prevalence=target_prevalence,
+    )
+    (predictor,), (with_score,) = options.make_methods_and_scores(
+        [method or DEFAULT_METHOD], [score], more
+    )
     source = read.open(data, "calibrating")
     predictor.set_params(
-        alpha=number_if_float(alpha),
+        alpha=options.number_if_float(alpha),
         score=with_score,
         exact=exact,
         allow_empty=allow_empty,
         from_logits=bool(source.logits),
-        temperature=number_if_float(temperature),
+        temperature=options.number_if_float(temperature),
         random_state=seed,
     )
-    with executor(dask) as workers:
+    with options.executor(dask) as workers:
         predictor.fit(source, groups=read.groups(source), executor=workers)
     save(predictor, output, force=force)
     print(

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
+from evencover.cli import options
 from evencover.cli.console import note, print_table, print_text, watch
-from evencover.cli.options import (
-    READ,
-    Alpha,
-    Confidence,
-    Force,
-    Groups,
-    Input,
-    Json,
-    Prevalence,
-    Seed,
-    Settings,
-    make_methods,
-    make_scores,
-    number_if_float,
-    print_json,
-    read_settings,
-    refuse_unused,
-)
 from evencover.data.location import as_location
 from evencover.data.open import as_source
-from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
 from evencover.output.writers import write_csv
 
@@ -37,24 +18,24 @@ def run(
     *,
     methods: str | None = None,
     scores: str | None = None,
-    alpha: Alpha = "0.1",
-    confidence: Confidence = None,
+    alpha: options.Alpha = "0.1",
+    confidence: options.Confidence = None,
     n_splits: int = 10,
     calibration_fraction: float | None = None,
     n_per_class: int | None = None,
     max_size: float | None = None,
     min_coverage: float | None = None,
-    groups: Groups = None,
-    prevalence: Prevalence = None,
-    settings: Settings = None,
+    groups: options.Groups = None,
+    prevalence: options.Prevalence = None,
+    settings: options.Settings = None,
     temperature: float = 1.0,
     temperatures: str | None = None,
-    seed: Seed = 0,
-    as_json: Json = False,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
     csv: Path | None = None,
     report: Path | None = None,
-    force: Force = False,
-    read: Input = READ,
+    force: options.Force = False,
+    read: options.Input = options.READ,
 ) -> None:
     """Compare methods and scores on repeated splits of one labelled data set.
 
@@ -94,10 +75,11 @@ def run(
 
         require_extra()
         refuse_existing(report, force=force)
-    more = read_settings(settings, groups, prevalence)
-    predictors, for_methods = make_methods(_names(methods, DEFAULT_METHODS), more)
-    with_scores, for_scores = make_scores(_names(scores, DEFAULT_SCORES), more)
-    refuse_unused(more, for_methods | for_scores, [*predictors, *with_scores])
+    predictors, with_scores = options.make_methods_and_scores(
+        DEFAULT_METHODS if methods is None else methods.split(","),
+        DEFAULT_SCORES if scores is None else scores.split(","),
+        options.read_settings(settings, groups=groups, prevalence=prevalence),
+    )
     if data is None:
         from evencover.data import load_languages
 
@@ -110,15 +92,17 @@ def run(
         source,
         methods=predictors,
         scores=with_scores,
-        alpha=number_if_float(alpha),
-        confidence=number_if_float(confidence),
+        alpha=options.number_if_float(alpha),
+        confidence=options.number_if_float(confidence),
         n_splits=n_splits,
         calibration_fraction=calibration_fraction,
         n_per_class=n_per_class,
         max_size=max_size,
         min_coverage=min_coverage,
         temperature=temperature,
-        temperatures=None if temperatures is None else _numbers(temperatures),
+        temperatures=None
+        if temperatures is None
+        else options.numbers(temperatures, "temperatures"),
         random_state=seed,
     )
     if csv is not None:
@@ -127,20 +111,7 @@ def run(
         name = "the bundled languages" if data is None else as_location(data).name
         write_comparison(result, report, title=f"Comparison on {name}", force=force)
     if as_json:
-        print_json(result.to_dict())
+        options.print_json(result.to_dict())
         return
     print_table(*result.table(), title=result.heading(), least=["CovGap", "coverage"])
     print_text(result.reason)
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(each) for each in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"--temperatures takes numbers separated by commas, such as 0.5,1,2. Got {text!r}."
-        ) from None
-
-
-def _names(text: str | None, default: Sequence[str]) -> Sequence[str]:
-    return default if text is None else text.split(",")

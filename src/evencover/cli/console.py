@@ -36,25 +36,18 @@ def progress(
     if not sys.stderr.isatty():
         yield from items
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
     from rich.text import Text
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
+    class Rate(bars.ProgressColumn):
+        def render(self, task: bars.Task) -> Text:
             return Text("" if task.speed is None else f"{task.speed:.1f} {unit}/s")
 
-    rate = (Rate(),) if unit else ()
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), *rate, TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    columns = [bars.TextColumn(what), bars.BarColumn(), bars.MofNCompleteColumn()]
+    columns += [Rate()] if unit else []
+    columns.append(bars.TimeRemainingColumn())
+    bar = bars.Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(what, total=total)
     begun = time.monotonic()
     try:
@@ -72,26 +65,19 @@ class WorkBar:
 
     def __init__(self, what: str) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        self._is_shown = sys.stderr.isatty()
-        self._bar = Progress(
-            *columns,
-            console=Console(stderr=True),
-            transient=True,
-            disable=not self._is_shown,
-            speed_estimate_period=600,
-        )
+        console = Console(stderr=True)
+        self._bar = Progress(console=console, transient=True, speed_estimate_period=600)
         self._task = self._bar.add_task(what, total=0)
 
     def __enter__(self) -> WorkBar:
-        if self._is_shown:
+        if sys.stderr.isatty():
             self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_shown:  # older versions of rich end a bar that nobody saw with an empty line
+        if self._bar.live.is_started:  # rich ends a bar that nobody saw with an empty line
             self._bar.stop()
 
     def expect(self, n_numbers: int) -> None:

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evencover.cli import options
 from evencover.cli.console import print_table, print_text
-from evencover.cli.options import (
-    READ,
-    Dask,
-    Input,
-    Json,
-    ModelFile,
-    TestData,
-    executor,
-    load_model,
-    print_json,
-)
 
 if TYPE_CHECKING:
     from evencover.evaluation.report import GroupCoverage
 
 
 def run(
-    model: ModelFile,
-    data: TestData,
+    model: options.ModelFile,
+    data: options.TestData,
     /,
     *,
-    as_json: Json = False,
-    dask: Dask = None,
-    read: Input = READ,
+    as_json: options.Json = False,
+    dask: options.Dask = None,
+    read: options.Input = options.READ,
 ) -> None:
     """Measure coverage, of every class and on average, and set sizes on held-out rows."""
-    predictor = load_model(model, data)
+    predictor = options.load_model(model, data)
     source = read.open(data, "evaluating")
-    with executor(dask) as workers:
+    with options.executor(dask) as workers:
         report = predictor.evaluate(source, groups=read.groups(source), executor=workers)
     if as_json:
-        print_json(report.to_dict())
+        options.print_json(report.to_dict())
         return
     print_text(str(report))
     groups = report.by_calibration_count()

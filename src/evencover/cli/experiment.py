@@ -19,16 +19,10 @@ experiment = App(
 )
 
 Format = Literal["text", "markdown", "latex", "html"]
-EXTENSIONS: dict[Format, str] = {
-    "text": ".txt",
-    "markdown": ".md",
-    "latex": ".tex",
-    "html": ".html",
-}
+EXTENSIONS = {"text": ".txt", "markdown": ".md", "latex": ".tex", "html": ".html"}
 ResultsFolder = Annotated[Path, Parameter(help="Folder that 'experiment run' filled.")]
 Figures = Annotated[
-    Path,
-    Parameter(name=["--output", "-o"], help="Folder for the figures, which are replaced."),
+    Path, Parameter(name=["--output", "-o"], help="Folder for the figures, which are replaced.")
 ]
 Style = Annotated[str, Parameter(name="--format", help="png, svg or pdf.")]
 

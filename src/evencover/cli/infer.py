@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 
 from evencover.cli.console import note, progress
-from evencover.cli.options import Output, Switch
-from evencover.errors import InputError
+from evencover.cli.options import Output, Switch, numbers
 
 if TYPE_CHECKING:
     from evencover.inference.run import Batches
@@ -66,7 +64,7 @@ class Options:
             found["class_names"] = _names(self.class_names)
         for name in ("mean", "std", "scale", "size"):
             if found[name] is not None:
-                found[name] = _numbers(found[name], name)
+                found[name] = numbers(found[name], name)
         return found
 
 
@@ -102,13 +100,6 @@ def run(model: str, data: Path, /, *, output: Output, options: Options = OPTIONS
     already = f", {done.n_there} of them there already" if done.n_there else ""
     accuracy = "" if done.accuracy is None else f"; accuracy {done.accuracy:.1%}"
     print(f"{output}: {done.n_rows} rows in {done.n_files} files{already}{accuracy}")
-
-
-def _numbers(text: str, option: str) -> Any:
-    try:
-        return [float(Fraction(each)) for each in text.split(",")]
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise InputError(f"--{option} must be numbers separated by commas. Got {text!r}.") from None
 
 
 def _names(path: Path) -> list[str]:

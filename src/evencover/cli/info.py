@@ -42,17 +42,6 @@ EXPLANATIONS = {
 }
 
 
-def of_installation() -> dict[str, Any]:
-    """Describe versions, kernels and threads."""
-    return {
-        "evencover": evencover.__version__,
-        "kernels": _kernels.NAME,
-        "threads": n_threads(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
     """Describe a model: method, parameters, thresholds, guarantee, and the method's own details."""
     about: dict[str, Any] = {
@@ -70,16 +59,16 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "n_calibration": predictor.n_calibration_,
         "examples_per_class": _spread(predictor.class_counts_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
+        **predictor.learnt(),
     }
-    about |= predictor.learnt()
-    about["guarantee"] = predictor.promise
     details = predictor.details()
-    if details is not None:
-        about[details.name] = details.records
-    about["thresholds"] = predictor.thresholds_.tolist()
-    about["class_counts"] = predictor.class_counts_.tolist()
-    about["class_names"] = None if predictor.class_names_ is None else list(predictor.class_names_)
-    return about
+    return about | {
+        "guarantee": predictor.promise,
+        **({} if details is None else {details.name: details.records}),
+        "thresholds": predictor.thresholds_.tolist(),
+        "class_counts": predictor.class_counts_.tolist(),
+        "class_names": predictor.class_names_ and list(predictor.class_names_),
+    }
 
 
 def _if_given(predictor: BasePredictor, name: str) -> dict[str, str]:
@@ -106,8 +95,8 @@ def of_data(source: Source) -> dict[str, Any]:
         "has_labels": source.has_labels,
         "has_class_names": source.class_names is not None,
     }
-    about |= {"used": dict(source.info.used)} if source.info.used else {}
-    about |= {"left_out": dict(source.info.left_out)} if source.info.left_out else {}
+    columns = {"used": dict(source.info.used), "left_out": dict(source.info.left_out)}
+    about |= {name: found for name, found in columns.items() if found}
     if source.has_labels:
         about |= {
             "accuracy": n_right / n_rows,
@@ -157,13 +146,7 @@ def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def run(
-    file: str | None = None,
-    /,
-    *,
-    as_json: Json = False,
-    read: Input = READ,
-) -> None:
+def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ) -> None:
     """Describe a model or a data file; without a file, this installation.
 
     Parameters
@@ -175,7 +158,13 @@ def run(
 
     details = None
     if file is None:
-        about = of_installation()
+        about: dict[str, Any] = {
+            "evencover": evencover.__version__,
+            "kernels": _kernels.NAME,
+            "threads": n_threads(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        }
     elif is_model(file):
         predictor = load(file)
         about, details = of_model(predictor), predictor.details()

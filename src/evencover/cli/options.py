@@ -1,20 +1,21 @@
-"""The application, and the options that several commands have."""
+"""The options that several commands have, and what commands do with them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from fractions import Fraction
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-import evencover
 from evencover.cli.console import note, watch
 from evencover.data.open import as_source
 from evencover.data.source import Source
@@ -23,44 +24,28 @@ from evencover.errors import InputError
 if TYPE_CHECKING:
     from evencover.predictors.base import BasePredictor
 
-app = App(
-    name="evencover",
-    help="Prediction sets that aim to cover every class, not just the average one.",
-    version=f"evencover {evencover.__version__}",
-    help_format="plaintext",
-)
-
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 Switch = Annotated[bool, Parameter(negative="")]
-# Options of several commands.
 ModelFile = Annotated[Path, Parameter(help="Written by calibrate.")]
 TestData = Annotated[str, Parameter(help="Probabilities and labels of held-out test data.")]
 Force = Annotated[bool, Parameter(negative="", help="Overwrite an existing file.")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print everything as JSON.")]
 Dask = Annotated[
-    str | None,
-    Parameter(help="Run on a dask cluster: the URL of its scheduler, or 'local' for all cores."),
+    str | None, Parameter(help="Run on a dask cluster: its scheduler's URL, or 'local'.")
 ]
-Alpha = Annotated[
-    str,
-    Parameter(help="Target miscoverage: sets target coverage 1 - alpha. Such as 0.1 or 1/3."),
-]
+Alpha = Annotated[str, Parameter(help="Target miscoverage, such as 0.1 or 1/3.")]
 Confidence = Annotated[
-    str | None,
-    Parameter(help="Cover 1 - alpha with this probability over calibration sets, such as 0.9."),
+    str | None, Parameter(help="Cover 1 - alpha with this probability, such as 0.9.")
 ]
 Groups = Annotated[
     str | None,
-    Parameter(
-        help="File with the columns 'class' and 'groups', or one group per class in their order, "
-        "for a method that takes 'groups'."
-    ),
+    Parameter(help="File with the columns 'class' and 'groups', or one group per class in order."),
 ]
 Prevalence = Annotated[
     str | None,
     Parameter(
-        help="File with the columns 'class' and 'prevalence', or one number per class in their "
-        "order, such as the training counts, for a score that takes 'prevalence'."
+        help="File with the columns 'class' and 'prevalence', or one number per class in order, "
+        "such as the training counts, for a score that takes it."
     ),
 ]
 Settings = Annotated[
@@ -68,8 +53,7 @@ Settings = Annotated[
     Parameter(
         name="--set",
         negative="",
-        help="Any other parameter of methods or scores that take it, as name=value, such as "
-        "tau=0.9; may be repeated.",
+        help="Any other parameter of methods or scores, such as tau=0.9; may be repeated.",
     ),
 ]
 Seed = Annotated[int, Parameter(help="Fixes every random choice.")]
@@ -77,8 +61,7 @@ FalseAlarm = Annotated[
     float | None, Parameter(help="Level of each test of the monitor; 0.05 in a new state.")
 ]
 Tolerance = Annotated[
-    float | None,
-    Parameter(help="How far below 1 - alpha class coverage may be; 0.02 in a new state."),
+    float | None, Parameter(help="How far below 1 - alpha coverage may be; 0.02 in a new state.")
 ]
 
 
@@ -144,22 +127,17 @@ def load_model(model: Path, data: str | None = None) -> BasePredictor:
         if not is_model(model) and Path(data).is_file() and is_model(data):
             raise InputError(f"The model comes first, then the data. Got '{model}', then '{data}'.")
         if model.suffix.lower() != ".safetensors":
-            raise InputError(
-                f"The model must be a file that calibrate wrote (.safetensors). Got '{model}'."
-            )
+            raise InputError(f"The model must be a file that calibrate wrote. Got '{model}'.")
     return load(model)
 
 
-@contextmanager
-def executor(dask: str | None) -> Iterator[Any]:
+def executor(dask: str | None) -> AbstractContextManager[Any]:
     """Open the cluster at a URL, or one on this machine ("local"); None stands for threads."""
     if dask is None:
-        yield None
-        return
+        return nullcontext()
     from evencover.engine.dask import dask_client
 
-    with dask_client(dask) as client:
-        yield client
+    return dask_client(dask)
 
 
 def number_if_float(text: str | None) -> Any:
@@ -168,6 +146,14 @@ def number_if_float(text: str | None) -> Any:
         return None if text is None else float(text)
     except ValueError:
         return text
+
+
+def numbers(text: str, option: str) -> list[float]:
+    """Return numbers that are separated by commas; a number may be a fraction such as 1/255."""
+    try:
+        return [float(Fraction(each)) for each in text.split(",")]
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise InputError(f"--{option} must be numbers separated by commas. Got {text!r}.") from None
 
 
 def print_json(value: Any) -> None:
@@ -191,10 +177,11 @@ NOT_SETTABLE = (
 )
 
 
-def read_settings(
-    pairs: Sequence[str] | None, groups: str | None, prevalence: str | None
-) -> dict[str, Any]:
-    """Return values by parameter name, including those of files."""
+def read_settings(pairs: Sequence[str] | None, **options: Any) -> dict[str, Any]:
+    """Return the parameters of methods and scores: those of --set, and of options if given.
+
+    Those of groups and prevalences are files; a prevalence may be "uniform" instead.
+    """
     from evencover.data.open import class_values_from_file
 
     settings: dict[str, Any] = {}
@@ -207,46 +194,75 @@ def read_settings(
                 f"score that has no option of its own. Got {pair!r}."
             )
         settings[name] = _value(value.strip())
-    if groups is not None:
-        settings["groups"] = class_values_from_file(groups, "groups")
-    if prevalence is not None:
-        settings["prevalence"] = read_numbers(prevalence, "--prevalence")
+    for name, value in options.items():
+        if name == "groups" and value is not None:
+            settings[name] = class_values_from_file(value, "groups")
+        elif name.endswith("prevalence") and value not in (None, "uniform"):
+            settings[name] = _read_numbers(value, f"--{name.replace('_', '-')}")
+        elif value is not None:
+            settings[name] = value
     return settings
 
 
-def make_methods(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
-    """Make a predictor of each method with the settings it takes; also return their names."""
+def make_methods_and_scores(
+    methods: Sequence[str], scores: Sequence[str], settings: Mapping[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Make a predictor of each method and a score of each name, with the settings they take.
+
+    "all" stands for all names. Raise InputError if neither a method nor a score takes a setting.
+    """
     from evencover.predictors import make_predictor, method_names, methods_for_all, predictor_class
-
-    if list(names) == ["all"]:
-        names = method_names() if "groups" in settings else methods_for_all()
-    methods: list[Any] = []
-    used: set[str] = set()
-    for name in names:
-        own = {k: settings[k] for k in predictor_class(name).parameter_names() if k in settings}
-        methods.append(make_predictor(name, **own))
-        used |= own.keys()
-    return methods, used
-
-
-def make_scores(names: Sequence[str], settings: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
-    """Make a score of each name with the settings it takes; also return their names."""
     from evencover.scores import make_score, score_names
 
-    if list(names) == ["all"]:
-        names = score_names()
-    scores: list[Any] = []
-    used: set[str] = set()
-    for name in names:
-        known = {field.name for field in fields(make_score(name))}
-        own = {k: v for k, v in settings.items() if k in known}
-        scores.append(make_score({"name": name, **own}))
-        used |= own.keys()
-    return scores, used
+    if list(methods) == ["all"]:
+        methods = method_names() if "groups" in settings else methods_for_all()
+    scores = score_names() if list(scores) == ["all"] else scores
+    known: set[str] = set()
+
+    def taken(names: Iterable[str]) -> dict[str, Any]:
+        known.update(names)
+        return {name: settings[name] for name in names if name in settings}
+
+    predictors = [
+        make_predictor(name, **taken(predictor_class(name).parameter_names())) for name in methods
+    ]
+    made = [
+        make_score({"name": name, **taken([each.name for each in fields(make_score(name))])})
+        for name in scores
+    ]
+    for name in settings:
+        if name not in known:
+            names = [each.method for each in predictors] + [each.name for each in made]
+            _refuse(name, names, known)
+    return predictors, made
 
 
-def with_choices(help_text: str) -> str:
-    """Fill in the names of all methods, scores and metrics."""
+def _refuse(setting: str, names: Sequence[str], known: set[str]) -> None:
+    """Raise InputError for a setting that none of the methods and scores of these names takes."""
+    from evencover.predictors import PREDICTORS, method_names
+
+    known = known - {*NOT_SETTABLE, "name"} | ({"groups", "prevalence"} & known)
+    others = [name for name in method_names() if setting in PREDICTORS[name].parameter_names()]
+    close = get_close_matches(setting, sorted(known), n=1)
+    hint = f"they take {', '.join(sorted(known)) or 'none that could be set'}."
+    hint = f"did you mean {close[0]!r}?" if close else hint
+    hint = f"the methods {', '.join(others)} take it." if others else hint
+    raise InputError(
+        f"{setting!r} is not a parameter of {', '.join(names[:-1])} or {names[-1]}; {hint}"
+    )
+
+
+def fill_in_choices(app: App) -> None:
+    """Put the names of all methods, scores and metrics into the help, which imports much."""
+    for name in app:
+        if not name.startswith("-"):
+            fill_in_choices(app[name])
+    command = app.default_command
+    if command is not None:
+        command.__doc__ = _with_choices(command.__doc__ or "")
+
+
+def _with_choices(help_text: str) -> str:
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES
     from evencover.data.open import ARRAYS, TABLES
     from evencover.evaluation.metrics import shown_in
@@ -271,40 +287,13 @@ def with_choices(help_text: str) -> str:
 def _unfolded(help_text: str) -> str:
     """Join the lines of each paragraph: the terminal folds them, not our editors."""
     before, heading, after = cleandoc(help_text).partition("\n\nParameters\n")
-    paragraphs = [" ".join(each.split()) for each in before.split("\n\n")]
-    lines: list[str] = []
-    for line in after.splitlines():
-        if lines and line.startswith("    ") and lines[-1].startswith("    "):
-            lines[-1] += f" {line.strip()}"
-        else:
-            lines.append(line)
-    return "\n\n".join(paragraphs) + heading + "\n".join(lines)
+    before = re.sub(r"(?<!\n)\n(?!\n)", " ", before)
+    after = re.sub(r"(?m)^    .*(\n    .*)*", lambda m: "    " + " ".join(m[0].split()), after)
+    return before + heading + after
 
 
 def _listed(summaries: Mapping[str, str]) -> str:
     return "; ".join(f"{name} ({text})" if text else name for name, text in summaries.items())
-
-
-def refuse_unused(settings: Mapping[str, Any], used: set[str], items: Sequence[Any]) -> None:
-    """Raise InputError if no method or score takes a setting."""
-    from evencover.predictors import PREDICTORS, method_names
-
-    unused = [name for name in settings if name not in used]
-    if not unused:
-        return
-    names = [getattr(item, "method", None) or item.name for item in items]
-    others = [name for name in method_names() if unused[0] in PREDICTORS[name].parameter_names()]
-    known: set[str] = set()
-    for item in items:
-        known |= set(item.get_params() if hasattr(item, "get_params") else item.to_dict())
-    known = known - {*NOT_SETTABLE, "name"} | ({"groups", "prevalence"} & known)
-    close = get_close_matches(unused[0], sorted(known), n=1)
-    hint = f"they take {', '.join(sorted(known)) or 'none that could be set'}."
-    hint = f"did you mean {close[0]!r}?" if close else hint
-    hint = f"the methods {', '.join(others)} take it." if others else hint
-    raise InputError(
-        f"{unused[0]!r} is not a parameter of {', '.join(names[:-1])} or {names[-1]}; {hint}"
-    )
 
 
 def _value(text: str) -> Any:
@@ -317,7 +306,7 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def read_numbers(file: str, option: str) -> list[Any]:
+def _read_numbers(file: str, option: str) -> list[Any]:
     """Read one number per class, alone or in a pair with its class."""
     from evencover.data.open import class_values_from_file
 

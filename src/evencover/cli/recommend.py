@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+from evencover.cli import options
 from evencover.cli.console import print_text
-from evencover.cli.options import (
-    READ,
-    Alpha,
-    Confidence,
-    Input,
-    Json,
-    number_if_float,
-    print_json,
-)
 
 
 def run(
     data: str,
     /,
     *,
-    alpha: Alpha = "0.1",
-    confidence: Confidence = None,
-    as_json: Json = False,
-    read: Input = READ,
+    alpha: options.Alpha = "0.1",
+    confidence: options.Confidence = None,
+    as_json: options.Json = False,
+    read: options.Input = options.READ,
 ) -> None:
     """Recommend a method for these labels, with reasons, expected results and alternatives.
 
@@ -34,10 +26,10 @@ def run(
 
     advice = recommend(
         read.open(data, "reading"),
-        alpha=number_if_float(alpha),
-        confidence=number_if_float(confidence),
+        alpha=options.number_if_float(alpha),
+        confidence=options.number_if_float(confidence),
     )
     if as_json:
-        print_json(advice.to_dict())
+        options.print_json(advice.to_dict())
     else:
         print_text(str(advice))

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evencover.cli.options import (
-    READ,
-    Dask,
-    Force,
-    Input,
-    ModelFile,
-    Output,
-    TestData,
-    executor,
-    load_model,
-)
+from evencover.cli import options
 from evencover.data.location import as_location
 from evencover.errors import printable
 from evencover.output.atomic import refuse_existing
 
-PAGES = (".html", ".htm")
-
 
 def run(
-    model: ModelFile,
-    data: TestData,
+    model: options.ModelFile,
+    data: options.TestData,
     /,
     *,
-    output: Output,
+    output: options.Output,
     title: str | None = None,
     taxonomy: Path | None = None,
-    force: Force = False,
-    dask: Dask = None,
-    read: Input = READ,
+    force: options.Force = False,
+    dask: options.Dask = None,
+    read: options.Input = options.READ,
 ) -> None:
     """Write a page that shows which classes are below the aim, and why: one file, no network.
 
@@ -49,11 +37,19 @@ def run(
     from evencover.report import require_extra, write_report
 
     require_extra()
-    output = refuse_existing(output, force=force, endings=PAGES)
-    predictor = load_model(model, data)
+    output = refuse_existing(output, force=force, endings=(".html", ".htm"))
+    predictor = options.load_model(model, data)
     source = read.open(data, "reporting")
     title = f"Coverage of {printable(as_location(data).name)}" if title is None else title
-    with executor(dask) as workers:
-        options = {"executor": workers, "title": title, "force": force, "taxonomy": taxonomy}
-        write_report(predictor, output, source, groups=read.groups(source), **options)
+    with options.executor(dask) as workers:
+        write_report(
+            predictor,
+            output,
+            source,
+            groups=read.groups(source),
+            executor=workers,
+            title=title,
+            force=force,
+            taxonomy=taxonomy,
+        )
     print(f"{output}: open it in a browser")

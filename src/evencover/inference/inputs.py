@@ -19,27 +19,23 @@ from evencover.arrays import import_pyarrow
 from evencover.data.columns import ID_KEYS, LABEL_KEYS
 from evencover.data.location import reading
 from evencover.errors import InputError, listed, needs, one_line
+from evencover.output.folders import content_digest
 
 Kind = Literal["images", "texts"]
 KINDS: tuple[Kind, ...] = ("images", "texts")
-EXTENSIONS: dict[Kind, tuple[str, ...]] = {
-    "images": (
-        *(".bmp", ".gif", ".jpeg", ".jpg", ".jp2", ".pgm", ".png", ".ppm"),
-        *(".tif", ".tiff", ".webp"),
-    ),
-    "texts": (".txt",),
-}
+IMAGES = ".bmp .gif .jpeg .jpg .jp2 .pgm .png .ppm .tif .tiff .webp"
+EXTENSIONS: dict[Kind, tuple[str, ...]] = {"images": tuple(IMAGES.split()), "texts": (".txt",)}
 # Pillow goes by content, not by name, and runs Ghostscript on PostScript unless told otherwise.
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 MAX_PIXELS = 1 << 26  # 8192 x 8192: 200 MB as RGB
 MAX_RATIO = 100  # of the sides: resizing the shorter one of 1 x 67,000,000 pixels takes terabytes
 # Column names that tables use for inputs, the likeliest first.
-INPUT_KEYS: dict[Kind, tuple[str, ...]] = {
-    "images": (
+INPUT_KEYS: dict[Kind, Sequence[str]] = {
+    "images": [
         *("image", "img", "image_path", "path", "file", "filename", "file_name", "filepath"),
         *("images", "file_path"),
-    ),
-    "texts": ("text", "texts", "sentence", "content", "utterance", "query", "document", "review"),
+    ],
+    "texts": ["text", "texts", "sentence", "content", "utterance", "query", "document", "review"],
 }
 BATCH_ROWS = 256  # of Parquet and Arrow: rows may contain whole images
 
@@ -88,13 +84,12 @@ def open_inputs(path: str | os.PathLike[str], kind: Kind | None, columns: Column
     open_table = _open_dataset if is_dataset else TABLES.get(path.suffix.lower())
     if open_table is None:
         raise InputError(
-            f"Cannot read '{path}': inputs must be a folder with one sub-folder per class, a "
-            f"table ({', '.join(TABLES)}) or a Hugging Face dataset on disk. "
-            f"Got the extension {path.suffix or 'none'!r}."
+            f"'{path}' must be a folder with one sub-folder per class, a table "
+            f"({', '.join(TABLES)}) or a Hugging Face dataset on disk."
         )
     with reading(path):
         table = open_table(path)
-    return TableInputs(table, path, kind, columns).inputs()
+    return _table_inputs(table, path, kind, columns)
 
 
 # Folders ------------------------------------------------------------------------------------------
@@ -105,16 +100,14 @@ def _open_folder(folder: Path, kind: Kind | None) -> Inputs:
     entries = (each for each in os.scandir(folder) if each.is_dir())
     classes = sorted(each.name for each in entries if not each.name.startswith((".", "_")))
     names = [as_text(each) for each in classes] or None
-    for candidate in (kind,) if kind else KINDS:
-        digest, n_inputs = hashlib.blake2b(digest_size=16), 0
-        for name, file in _files(folder, classes, candidate):
-            n_inputs += 1
-            digest.update(repr((name, file, _size_and_time(folder / name / file))).encode())
+    kinds = (kind,) if kind else KINDS
+    for candidate in kinds:
+        examples = partial(_folder_examples, folder, classes, candidate)
+        n_inputs, _, identity = _survey(examples)
         if n_inputs:
-            examples = partial(_folder_examples, folder, classes, candidate)
-            labels, identity = set(names or ()) or None, digest.hexdigest()
+            labels = None if names is None else set(names)
             return Inputs(f"'{folder}'", candidate, n_inputs, labels, names, identity, examples)
-    known = [ending for each in ((kind,) if kind else KINDS) for ending in EXTENSIONS[each]]
+    known = [ending for each in kinds for ending in EXTENSIONS[each]]
     raise InputError(
         f"'{folder}' must contain one sub-folder of {kind or 'images or texts'} per class. "
         f"Got no file with the extension {', '.join(known)}."
@@ -122,23 +115,29 @@ def _open_folder(folder: Path, kind: Kind | None) -> Inputs:
 
 
 def _folder_examples(folder: Path, classes: list[str], kind: Kind) -> Iterator[Example]:
-    """Yield one class after the other; ids are relative paths with forward slashes."""
-    for name, file in _files(folder, classes, kind):
-        path = folder / name / file
-        yield Example(as_text(path.relative_to(folder).as_posix()), path, as_text(name) or None)
-
-
-def _files(folder: Path, classes: list[str], kind: Kind) -> Iterator[tuple[str, str]]:
-    """Yield each class with its files by name, including those of folders inside it."""
+    """Yield the files of one class after the other, including those of folders inside it."""
     for name in classes or [""]:
-        top, found = folder / name, []
-        for place, folders, files in os.walk(top):
+        found = []
+        for place, folders, files in os.walk(folder / name):
             folders[:] = [each for each in folders if not each.startswith(".")]
-            inside = os.path.relpath(place, top)
+            inside = os.path.relpath(place, folder / name)
             for file in files:
                 if file.lower().endswith(EXTENSIONS[kind]) and not file.startswith("."):
                     found.append(file if inside == "." else os.path.join(inside, file))
-        yield from ((name, file) for file in sorted(found))
+        for file in sorted(found):
+            path = folder / name / file
+            yield Example(as_text(path.relative_to(folder).as_posix()), path, as_text(name) or None)
+
+
+def _survey(examples: Callable[[], Iterator[Example]]) -> tuple[int, set[Any], str]:
+    """Return the number of examples, their labels, and a digest that changes with their files."""
+    labels, digest, n_inputs = set(), hashlib.blake2b(digest_size=16), 0
+    for example in examples():
+        n_inputs += 1
+        labels.add(example.label)
+        if isinstance(example.value, Path):
+            digest.update(repr((example.id, _size_and_time(example.value))).encode())
+    return n_inputs, labels, digest.hexdigest()
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -156,83 +155,20 @@ class Table:
     features: Mapping[str, Any] = field(default_factory=dict)  # Hugging Face's, by column
 
 
-@dataclass(frozen=True)
-class TableInputs:
-    """The rows of a table; without `kind`, the name of a column tells images from texts."""
+def _table_inputs(table: Table, path: Path, kind: Kind | None, columns: Columns) -> Inputs:
+    """Find the columns, and read the table once."""
+    kind, column = _find_input(table, path, kind, columns.inputs)
+    label = _find_column(table, path, columns.labels, LABEL_KEYS, "labels_key (--labels-key)")
+    label = None if label == column else label
+    ids = _find_column(table, path, columns.ids, ID_KEYS, "ids_key (--ids-key)")
+    names = (table.features.get(label or "") or {}).get("names")
+    wanted = [name for name in (column, label, ids) if name is not None]
+    folder = path if path.is_dir() else path.parent
 
-    table: Table
-    path: Path
-    given_kind: Kind | None
-    given: Columns
-
-    def inputs(self) -> Inputs:
-        """Find the columns, and read the table once."""
-        kind, column = self._find_input()
-        label = self._find(self.given.labels, LABEL_KEYS, "labels_key (--labels-key)")
-        label = None if label == column else label
-        ids = self._find(self.given.ids, ID_KEYS, "ids_key (--ids-key)")
-        names = (self.table.features.get(label or "") or {}).get("names")
-        examples = partial(self._examples, kind, column, label, ids, names)
-        labels: set[Any] = set()
-        digest, n_inputs = hashlib.blake2b(digest_size=16), 0
-        for example in examples():
-            n_inputs += 1
-            labels.add(example.label)
-            if isinstance(example.value, Path):
-                digest.update(repr(_size_and_time(example.value)).encode())
-        if not n_inputs:
-            raise InputError(f"'{self.path}' must have at least one input. Got none.")
-        about = (self.table.identity, kind, column, label, ids)
-        return Inputs(
-            f"'{self.path}'",
-            kind,
-            n_inputs,
-            None if label is None else labels,
-            names,
-            digest_of(about, digest.hexdigest()),
-            examples,
-        )
-
-    def _find(self, key: str | None, usual: Sequence[str], parameter: str) -> str | None:
-        names = self.table.columns
-        if key is None:
-            return next((each for each in usual if each in names), None)
-        if key not in names:
-            raise InputError(
-                f"{parameter} must be a column of '{self.path}'. Got {key!r}; "
-                f"there are the columns {listed(names)}."
-            )
-        return key
-
-    def _find_input(self) -> tuple[Kind, str]:
-        kind, key, names = self.given_kind, self.given.inputs, self.table.columns
-        features = self.table.features.items()
-        pictures = [name for name, about in features if (about or {}).get("_type") == "Image"]
-        if key is not None:
-            self._find(key, (), "input_key (--input-key)")
-            is_picture = key in pictures or key in INPUT_KEYS["images"]
-            return kind or ("images" if is_picture else "texts"), key
-        kinds = (kind,) if kind else KINDS
-        for each in kinds:
-            usual = (*pictures, *INPUT_KEYS[each]) if each == "images" else INPUT_KEYS[each]
-            place = next((name for name in usual if name in names), None)
-            if place is not None:
-                return each, place
-        what = {"images": "paths of images", "texts": "texts"}.get(kind or "", "paths or texts")
-        some = [repr(name) for each in kinds for name in INPUT_KEYS[each][:3]]
-        raise InputError(
-            f"'{self.path}' must have a column of {what}, such as {', '.join(some)}. "
-            f"Got the columns {listed(names)}; name it with input_key (--input-key)."
-        )
-
-    def _examples(
-        self, kind: Kind, column: str, label: str | None, ids: str | None, names: Any
-    ) -> Iterator[Example]:
+    def examples() -> Iterator[Example]:
         """Yield all rows; an image without an id goes by its path."""
-        folder = self.path if self.path.is_dir() else self.path.parent
-        wanted = [name for name in (column, label, ids) if name is not None]
-        with reading(self.path):
-            for row, values in enumerate(self.table.rows(wanted)):
+        with reading(path):
+            for row, values in enumerate(table.rows(wanted)):
                 cells = dict(zip(wanted, values, strict=True))
                 value = cells[column]
                 if isinstance(value, Mapping):  # Hugging Face keeps bytes, or the path of a file
@@ -241,26 +177,64 @@ class TableInputs:
                 own = (value if is_path else row) if ids is None else cells[ids]
                 if own is None or (isinstance(own, str) and not _is_unicode(own)):
                     raise InputError(
-                        f"Every row of '{self.path}' must have an id of valid Unicode. "
+                        f"Every row of '{path}' must have an id of valid Unicode. "
                         f"Got {own!r} in row {row}."
                     )
-                of_class = None if label is None else self._class(cells[label], row, names)
+                of_class = None if label is None else _class(cells[label], row, names, path)
                 yield Example(own, folder / value if is_path else value, of_class)
 
-    def _class(self, label: Any, row: int, names: Sequence[str] | None) -> str | int:
-        """Return a label as text, by name where the table names its indices, or as an integer."""
-        if label is None or label == "":
-            raise InputError(
-                f"Every row of '{self.path}' must have a label. Got none in row {row}."
-            )
-        if names is None or not isinstance(label, int):
-            return label if isinstance(label, int) else str(label)
-        if not 0 <= label < len(names):
-            raise InputError(
-                f"Every label of '{self.path}' must be one of its {len(names)} classes. "
-                f"Got {label}."
-            )
-        return names[label]
+    n_inputs, labels, files = _survey(examples)
+    if not n_inputs:
+        raise InputError(f"'{path}' must have at least one input. Got none.")
+    identity = digest_of((table.identity, kind, column, label, ids), files)
+    found = None if label is None else labels
+    return Inputs(f"'{path}'", kind, n_inputs, found, names, identity, examples)
+
+
+def _find_column(
+    table: Table, path: Path, key: str | None, usual: Sequence[str], parameter: str
+) -> str | None:
+    if key is None:
+        return next((each for each in usual if each in table.columns), None)
+    if key not in table.columns:
+        raise InputError(
+            f"{parameter} must be a column of '{path}'. Got {key!r}; "
+            f"there are the columns {listed(table.columns)}."
+        )
+    return key
+
+
+def _find_input(table: Table, path: Path, kind: Kind | None, key: str | None) -> tuple[Kind, str]:
+    """Return the column of inputs; without `kind`, its name tells images from texts."""
+    features = table.features.items()
+    pictures = [name for name, about in features if (about or {}).get("_type") == "Image"]
+    usual = INPUT_KEYS | {"images": (*pictures, *INPUT_KEYS["images"])}
+    if key is not None:
+        _find_column(table, path, key, (), "input_key (--input-key)")
+        return kind or ("images" if key in usual["images"] else "texts"), key
+    kinds = (kind,) if kind else KINDS
+    for each in kinds:
+        for name in usual[each]:
+            if name in table.columns:
+                return each, name
+    what = {"images": "paths of images", "texts": "texts"}.get(kind or "", "paths or texts")
+    raise InputError(
+        f"'{path}' must have a column of {what}, such as {INPUT_KEYS[kinds[0]][0]!r}. "
+        f"Got the columns {listed(table.columns)}; name it with input_key (--input-key)."
+    )
+
+
+def _class(label: Any, row: int, names: Sequence[str] | None, path: Path) -> str | int:
+    """Return a label as text, by name where the table names its indices, or as an integer."""
+    if label is None or label == "":
+        raise InputError(f"Every row of '{path}' must have a label. Got none in row {row}.")
+    if names is None or not isinstance(label, int):
+        return label if isinstance(label, int) else str(label)
+    if not 0 <= label < len(names):
+        raise InputError(
+            f"Every label of '{path}' must be one of its {len(names)} classes. Got {label}."
+        )
+    return names[label]
 
 
 def _open_csv(path: Path) -> Table:
@@ -413,12 +387,6 @@ def as_text(name: str) -> str:
 def _is_unicode(text: str) -> bool:
     """Check for lone surrogates, which JSON can contain and no file can."""
     return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
-
-
-def content_digest(path: Path) -> str:
-    """Return a digest of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def digest_of(*values: Any) -> str:

@@ -24,7 +24,8 @@ import numpy as np
 
 from evencover.arrays import Array
 from evencover.errors import InputError, needs, one_line
-from evencover.inference.inputs import KINDS, Kind, content_digest, digest_of
+from evencover.inference.inputs import KINDS, Kind, digest_of
+from evencover.output.folders import content_digest
 
 CONFIG = "preprocessor_config.json"
 BILINEAR = 2
@@ -204,6 +205,10 @@ def _pair(size: Any) -> tuple[int, int] | int:
     return int(size)
 
 
+def _fits(wanted: Sequence[int | None], got: Sequence[int | None]) -> bool:
+    return all(side in (None, given) for side, given in zip(wanted, got, strict=True))
+
+
 def _sides(size: Sequence[object]) -> str:
     return " x ".join("any" if side is None else str(side) for side in size)
 
@@ -234,7 +239,12 @@ class OnnxModel(Model):
         self.identity = digest_of(*map(content_digest, [path, *_weight_files(path)]))
         self.device = self._session.get_providers()[0]
         self.libraries = ("onnxruntime",)
-        self.class_names = self._find_names()
+        metadata = self._session.get_modelmeta().custom_metadata_map
+        if "class_names" in metadata:
+            self.class_names = [str(name) for name in json.loads(metadata["class_names"])]
+        else:
+            config = _read_json(path.with_name("config.json"))
+            self.class_names = _named_classes(config.get("id2label"))
         inputs = {each.name: each for each in self._session.get_inputs()}
         self._input = next(iter(inputs.values()))
         self._output = self._find_output()
@@ -262,16 +272,9 @@ class OnnxModel(Model):
         if not found:
             listed = ", ".join(f"{o.name} {o.type} {o.shape}" for o in outputs)
             raise InputError(
-                f"The model {self.name} must have an output with one number per class. "
-                f"Got {listed}."
+                f"The model {self.name} must return one number per class. Got {listed}."
             )
         return str(next((each for each in found if each.name == "logits"), found[0]).name)
-
-    def _find_names(self) -> list[str] | None:
-        known = self._session.get_modelmeta().custom_metadata_map
-        if "class_names" in known:
-            return [str(name) for name in json.loads(known["class_names"])]
-        return _named_classes(_read_json(self.path.with_name("config.json")).get("id2label"))
 
     def _find_preprocessing(self, options: Mapping[str, Any]) -> None:
         """Take each setting from the options, the model's configuration, or the default."""
@@ -281,10 +284,7 @@ class OnnxModel(Model):
         fixed = [side if isinstance(side, int) else None for side in shape]
         size, channels = (fixed[1:3], fixed[3]) if self._channels_last else (fixed[2:], fixed[1])
         if channels not in (None, 1, 3):
-            raise InputError(
-                f"The model {self.name} must take images with 1 or 3 channels. "
-                f"Got the shape {shape}."
-            )
+            raise InputError(f"The model {self.name} must take 1 or 3 channels. Got {shape}.")
         given = _checked_options(options)
         normalizing = given.keys() & {"mean", "std", "scale"}
         config = self.path.with_name(CONFIG)
@@ -305,24 +305,21 @@ class OnnxModel(Model):
                 f"any size and has no {CONFIG}."
             )
         if self._dtype == np.uint8:
-            if normalizing:
-                _reject(dict.fromkeys(normalizing), self.name, "which takes bytes")
+            _reject(dict.fromkeys(normalizing), self.name, "which takes bytes")
             found = replace(found, scale=1.0, mean=(0.0,), std=(1.0,))
             self.is_default = False
-        for name, wanted, got in (
-            ("size", size, found.shape),
-            ("channels", [channels], [found.channels]),
+        either = (1, found.channels)
+        for name, is_right, got in (
+            ("size", _fits(size, found.shape), _sides(found.shape)),
+            ("channels", _fits([channels], [found.channels]), found.channels),
+            ("mean", len(found.mean) in either, f"{len(found.mean)} numbers"),
+            ("std", len(found.std) in either, f"{len(found.std)} numbers"),
         ):
-            if any(a not in (None, b) for a, b in zip(wanted, got, strict=True)):
+            if not is_right:
                 raise InputError(
-                    f"'{name}' must be {_sides(wanted)}, as the model {self.name} takes it. "
-                    f"Got {_sides(got)} ({self.source})."
-                )
-        for name, values in (("mean", found.mean), ("std", found.std)):
-            if len(values) not in (1, found.channels):
-                raise InputError(
-                    f"'{name}' must be one number, or one per channel ({found.channels}). "
-                    f"Got {len(values)} ({self.source})."
+                    f"'{name}' (--{name}) must go with the model {self.name}, which takes "
+                    f"{_sides(size)} pixels of {channels or found.channels} channels. "
+                    f"Got {got} ({self.source})."
                 )
         self._preprocessing, self.preprocessing = found, str(found)
 
@@ -402,28 +399,27 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         return 0 < number < math.inf
 
     sides = range(1, 8193)
-    rules: dict[str, tuple[str, Callable[[float], bool], tuple[int, ...]]] = {
-        "mean": ("one finite number, or one per channel", math.isfinite, (1, 3)),
-        "std": ("one positive number, or one per channel", is_positive, (1, 3)),
-        "scale": ("one positive number", is_positive, (1,)),
-        "size": ("one integer from 1 to 8192, or height and width", sides.__contains__, (1, 2)),
-        "channels": ("1 or 3", (1, 3).__contains__, (1,)),
+    # What an option must be, for each number, how many there are, and the field it becomes.
+    rules: dict[str, tuple[str, Callable[[float], bool], tuple[int, ...], Callable[..., Any]]] = {
+        "mean": ("one finite number, or one per channel", math.isfinite, (1, 3), tuple),
+        "std": ("one positive number, or one per channel", is_positive, (1, 3), tuple),
+        "scale": ("one positive number", is_positive, (1,), lambda n: n[0]),
+        "size": (
+            "one integer from 1 to 8192, or height and width",
+            *(sides.__contains__, (1, 2), lambda n: (int(n[0]), int(n[-1]))),
+        ),
+        "channels": ("1 or 3", (1, 3).__contains__, (1,), lambda n: int(n[0])),
     }
     found: dict[str, Any] = {}
     for name, value in options.items():
-        rule, is_valid, lengths = rules[name]
+        rule, is_valid, lengths, as_field = rules[name]
         try:
             numbers = np.atleast_1d(np.asarray(value, np.float64)).tolist()
         except (TypeError, ValueError):
             numbers = []
         if len(numbers) not in lengths or not all(map(is_valid, numbers)):
             raise InputError(f"'{name}' (--{name}) must be {rule}. Got {value!r}.")
-        if name in ("mean", "std"):
-            found[name] = tuple(numbers)
-        elif name == "size":
-            found[name] = int(numbers[0]), int(numbers[-1])
-        else:
-            found[name] = numbers[0] if name == "scale" else int(numbers[0])
+        found[name] = as_field(numbers)
     return found
 
 
@@ -435,11 +431,7 @@ def _providers(onnxruntime: Any, device: str | None) -> list[Any]:
     name, _, number = device.partition(":")
     provider = PROVIDERS.get(name.lower(), name)
     if provider not in available:
-        raise InputError(
-            f"--device must be one that ONNX Runtime can use here: "
-            f"{', '.join(each.removesuffix('ExecutionProvider').lower() for each in available)}. "
-            f"Got {device!r}."
-        )
+        raise InputError(f"--device must be one of {', '.join(available)}. Got {device!r}.")
     return [(provider, {"device_id": number})] if number else [provider]
 
 
@@ -551,10 +543,8 @@ class HuggingFaceModel(Model):
             )
 
     def _max_tokens(self) -> int:
-        limits = (
-            self._processor.model_max_length,
-            getattr(self._config, "max_position_embeddings", None),
-        )
+        own = getattr(self._config, "max_position_embeddings", None)
+        limits = (self._processor.model_max_length, own)
         return min((int(each) for each in limits if each and each < 1 << 24), default=MAX_TOKENS)
 
     def logits(self, batch: Any) -> Any:
@@ -577,20 +567,15 @@ def _torch_device(torch: Any, device: str | None) -> Any:
 
 def _not_loaded(name: str, error: Exception) -> InputError:
     if "trust_remote_code" in str(error):
-        return InputError(
-            f"The model '{name}' must be of a class that transformers contains. Got one that "
-            "brings its own code, which evencover does not run; wrap it in a function "
-            "(file.py:function)."
+        reason = (
+            "it brings its own code, which evencover does not run; wrap it in a function "
+            "(file.py:function)"
         )
-    if Path(name).is_dir():
-        return InputError(
-            f"Cannot load the model '{name}': the folder is not that of a Hugging Face model, or a "
-            f"part of it is missing or damaged ({one_line(error).rstrip('.')})."
-        )
-    return InputError(
-        f"Cannot find the model '{name}': there is no such file or folder here, and none of this "
-        "name on the Hugging Face hub or in its cache that could be reached."
-    )
+    elif Path(name).is_dir():
+        reason = f"a part of it is missing or damaged ({one_line(error).rstrip('.')})"
+    else:
+        reason = "it is neither here nor on the Hugging Face hub, as far as that could be reached"
+    return InputError(f"Cannot load the model '{name}': {reason}.")
 
 
 class FunctionModel(Model):
@@ -621,9 +606,7 @@ class FunctionModel(Model):
         self.class_names = None if names is None else [str(name) for name in names]
         self.kind = getattr(function, "inputs", None)
         if self.kind not in (None, *KINDS):
-            raise InputError(
-                f"'inputs' of {self.name} must be 'images' or 'texts'. Got {self.kind!r}."
-            )
+            raise InputError(f"'inputs' of {self.name} must be one of {KINDS}. Got {self.kind!r}.")
         self.batch_size = getattr(function, "batch_size", None)
         self.device = device or ""
         source = getattr(module, "__file__", None)
@@ -632,9 +615,7 @@ class FunctionModel(Model):
         self.identity = f"{Path(place).name}:{path} {content} {own}".strip()  # wherever it lies
         if device is not None:
             if "device" not in inspect.signature(function).parameters:
-                raise InputError(
-                    f"{self.name} has no parameter 'device', so --device cannot be used with it."
-                )
+                raise InputError(f"--device must be left out: {self.name} has no such parameter.")
             function = partial(function, device=device)
         self._function = function
 

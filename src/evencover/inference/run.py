@@ -6,10 +6,10 @@ import difflib
 import importlib
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 from evencover.arrays import Array, import_pyarrow, to_numpy
 from evencover.data.columns import NAMES_KEY
 from evencover.data.location import reading
-from evencover.errors import InputError, one_line, warn_caller
+from evencover.errors import InputError, listed, one_line, warn_caller
 from evencover.inference.inputs import (
     KINDS,
     Columns,
@@ -34,7 +34,7 @@ from evencover.inference.inputs import (
 )
 from evencover.inference.models import Model, open_model
 from evencover.output.atomic import atomic_path
-from evencover.output.folders import ResumableFolder, write_checksum
+from evencover.output.folders import Record, ResumableFolder, write_checksum
 from evencover.output.writers import write_csv
 from evencover.threads import map_ordered, results
 from evencover.validation import SUM_TOLERANCE, raise_unknown, whole_number
@@ -44,27 +44,16 @@ DTYPES = ("float32", "float16")
 MAX_ROWS, MAX_NUMBERS = 4096, 1 << 22
 MAX_REASON = 400  # characters of a library's message
 UNREADABLE = "_unreadable.csv"
-UNREADABLE_KEY, CORRECT_KEY, MODEL_KEY = "unreadable", "correct", "model"
 
 
 class Inferred(NamedTuple):
-    """What a run wrote.
-
-    Attributes
-    ----------
-    n_rows, n_unreadable
-        The number of rows, and of inputs that could not be read.
-    n_files, n_there
-        The number of files, and of those that an earlier run had written.
-    accuracy
-        The fraction of rows whose largest output is that of the label; None without labels.
-    """
+    """What a run wrote."""
 
     n_rows: int
-    n_unreadable: int
+    n_unreadable: int  # inputs that could not be read
     n_files: int
-    n_there: int
-    accuracy: float | None
+    n_there: int  # files that an earlier run had written
+    accuracy: float | None  # the fraction of rows whose label is the top class, if there are labels
 
 
 def infer(
@@ -95,8 +84,7 @@ def infer(
 ) -> Inferred:
     """Run a trained classifier on raw inputs and write a score file that every command reads.
 
-    The folder gets one Parquet file per few thousand inputs, with the columns ``id``, ``logits`` (a
-    list of fixed size) and ``label``, class names and the model's identity as metadata, and at last
+    The folder gets Parquet files with the columns ``id``, ``logits`` and ``label``, and at last
     `_manifest.json`. After an interruption the same call makes only what is missing, and the bytes
     are the same. Memory does not grow with the number of inputs.
 
@@ -141,21 +129,15 @@ def infer(
     note
         Called once with a line on the preprocessing, before the first file is written; without it,
         `infer` warns if nothing states the preprocessing of images.
-
-    Returns
-    -------
-    Inferred
-        The number of rows and files, and the accuracy.
     """
     import_pyarrow()
     if dtype not in DTYPES:
         raise_unknown("dtype", dtype, DTYPES)
-    if kind is not None and kind not in KINDS:
+    if kind not in (None, *KINDS):
         raise_unknown("kind", kind, KINDS)
-    whole_number(batch_size, "batch_size", "infer", 1)
-    whole_number(workers, "workers", "infer", 1)
-    if limit is not None:
-        whole_number(limit, "limit", "infer", 1)
+    counts = {"batch_size": batch_size, "workers": workers, "limit": 1 if limit is None else limit}
+    for name, number in counts.items():
+        whole_number(number, name, "infer", 1)
     folder = Path(folder).absolute()
     if not folder.parent.is_dir():
         raise InputError(f"Cannot write '{folder}': the folder '{folder.parent}' does not exist.")
@@ -165,10 +147,12 @@ def infer(
         raise InputError(f"The model {opened.name} takes {opened.kind}. Got kind={kind!r}.")
     inputs = open_inputs(data, kind or opened.kind, Columns(input_key, labels_key, ids_key))
     n_inputs = min(inputs.n_inputs, limit or inputs.n_inputs)
-    run = _Run(opened, inputs, opened.batch_size or batch_size, workers, strict)
-    outputs = _Outputs(opened, np.dtype(dtype), probabilities)
+    run = _Run(
+        *(opened, inputs, opened.batch_size or batch_size, workers, strict),
+        *(np.dtype(dtype), probabilities),
+    )
     head = run.first_batch(n_inputs)
-    head = head._replace(rows=outputs(head))  # seen before anything is written
+    head = head._replace(rows=run.outputs(head))  # seen before anything is written
     n_classes = head.rows.shape[1]
     names, index_of = match_classes(opened, inputs, n_classes, class_names)
     form = PartFormat(
@@ -181,31 +165,29 @@ def infer(
         {"name": as_text(opened.name.strip("'")), "identity": opened.identity},
     )
     # Parts do not depend on batches or workers.
-    parts = _cut_parts(n_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
-    plan = ResumableFolder(
-        folder,
-        {
-            "model": opened.identity,
-            "preprocessing": opened.preprocessing,
-            "device": opened.device,
-            "version of a library": _versions(opened, inputs.kind),
-            "input": f"{inputs.identity}, {n_inputs} inputs",
-            "set of classes": digest_of(names, sorted(index_of.items(), key=str)),
-            "way of storing numbers": f"{form.column}, {dtype}",
-        },
-        [part.record for part in parts],
-    )
+    parts = _cut(n_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
+    libraries = [*opened.libraries, *(["PIL"] if inputs.kind == "images" else [])]
+    versions = [f"{name} {importlib.import_module(name).__version__}" for name in libraries]
+    made_from = {
+        "model": opened.identity,
+        "preprocessing": opened.preprocessing,
+        "device": opened.device,
+        "version of a library": ", ".join(versions),
+        "input": f"{inputs.identity}, {n_inputs} inputs",
+        "set of classes": digest_of(names, sorted(index_of.items(), key=str)),
+        "way of storing numbers": f"{form.column}, {dtype}",
+    }
+    plan = ResumableFolder(folder, made_from, parts)
     with plan.writing(force=force) as missing:
         _announce(opened, note)
-        todo = [part for part in parts if part.record in missing]
-        batches = run.batches(todo, head)
+        batches = run.batches(missing, head)
         if watch is not None:
-            batches = watch(batches, sum(part.stop - part.start for part in todo))
-        accounts: dict[str, Account] = {}
+            batches = watch(batches, sum(part["rows"] for part in missing))
+        done: dict[str, PartCounts] = {}
         try:
-            for part, content in _filled(batches, outputs, n_classes, index_of):
-                path = folder / part.file
-                accounts[part.file] = form.write(path, content)
+            for part, rows, labels, ids, skipped in run.parts(batches, n_classes, index_of):
+                path = folder / part["file"]
+                done[part["file"]] = form.write(path, rows, labels, ids, skipped)
                 write_checksum(path)
         except KeyboardInterrupt as stop:
             there = len(parts) - len(plan.missing())
@@ -214,7 +196,7 @@ def infer(
             ) from None
         finally:
             batches.close()  # a bar goes before a message comes
-        return _finish(plan, parts, accounts, has_labels=form.has_labels)
+        return _finish(plan, done, has_labels=form.has_labels)
 
 
 def _announce(model: Model, note: Callable[[str], None] | None) -> None:
@@ -228,32 +210,36 @@ def _announce(model: Model, note: Callable[[str], None] | None) -> None:
         warn_caller(f"{line}.")
 
 
-def _versions(model: Model, kind: Kind) -> str:
-    libraries = [*model.libraries, *(["PIL"] if kind == "images" else [])]
-    return ", ".join(f"{name} {importlib.import_module(name).__version__}" for name in libraries)
-
-
-class Part(NamedTuple):
-    """Consecutive inputs whose rows are one file: its number, the first input, and the end."""
-
-    number: int
-    start: int
-    stop: int
-
-    @property
-    def file(self) -> str:
-        """The file's name."""
-        return f"part-{self.number:05d}.parquet"
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The part as the plan lists it."""
-        return {"file": self.file, "first_row": self.start, "rows": self.stop - self.start}
-
-
-def _cut_parts(n_inputs: int, step: int) -> list[Part]:
+def _cut(n_inputs: int, step: int) -> list[Record]:
+    """Return consecutive inputs, at most `step` at a time, as parts of a `ResumableFolder`."""
     starts = range(0, n_inputs, step)
-    return [Part(i, start, min(start + step, n_inputs)) for i, start in enumerate(starts)]
+    sizes = [min(step, n_inputs - start) for start in starts]
+    return [
+        {"file": f"part-{number:05d}.parquet", "first_row": start, "rows": rows}
+        for number, (start, rows) in enumerate(zip(starts, sizes, strict=True))
+    ]
+
+
+def _finish(plan: ResumableFolder, done: dict[str, PartCounts], *, has_labels: bool) -> Inferred:
+    """Add up the parts, list unreadable inputs, and write the manifest."""
+    found: dict[str, Record] = {}
+    skipped: list[Skipped] = []
+    n_rows = n_correct = 0
+    for part in plan.parts:
+        file = part["file"]
+        counts = done.get(file) or PartCounts.read(plan.folder / file)
+        found[file] = {"first_row": n_rows, "rows": counts.n_rows}
+        n_rows += counts.n_rows
+        n_correct += counts.n_correct
+        skipped += counts.skipped
+    unreadable = plan.folder / UNREADABLE
+    if skipped:
+        write_csv(unreadable, [each._asdict() for each in skipped])
+    else:
+        unreadable.unlink(missing_ok=True)
+    plan.finish(found, unreadable=len(skipped))
+    accuracy = n_correct / n_rows if has_labels and n_rows else None
+    return Inferred(n_rows, len(skipped), len(found), len(found) - len(done), accuracy)
 
 
 class Skipped(NamedTuple):
@@ -266,7 +252,7 @@ class Skipped(NamedTuple):
 class Batch(NamedTuple):
     """Inputs that the model takes together."""
 
-    part: Part
+    part: Record
     n_inputs: int  # readable or not
     examples: list[Example]  # the readable ones
     skipped: list[Skipped]
@@ -286,43 +272,47 @@ class _Run(NamedTuple):
     batch_size: int
     workers: int
     strict: bool
+    dtype: np.dtype[Any]
+    probabilities: bool
 
     def first_batch(self, n_inputs: int) -> Batch:
         """Return the first batch with a readable input."""
         skipped: list[Skipped] = []
-        for part, examples in self._cut(_cut_parts(n_inputs, self.batch_size), 0):
+        for part, examples in self._examples(_cut(n_inputs, self.batch_size), 0):
             batch = self._prepare(part, examples)
             if batch.examples:
                 return batch
-            skipped += batch.skipped[: 1 - len(skipped)]
+            skipped += batch.skipped[:1]
         raise InputError(
             f"At least one input of {self.inputs.name} must be readable. Got none of {n_inputs}; "
             f"the first was {skipped[0].id!r}: {skipped[0].reason}."
         )
 
-    def batches(self, parts: list[Part], head: Batch) -> Batches:
+    def batches(self, parts: list[Record], head: Batch) -> Batches:
         """Yield the batches of the parts in order, each within one part; reuse the first one."""
         n_done = 0
-        starts = [head.part.start, *(part.start for part in parts[:1])]
-        if starts == [0, 0] and head.n_inputs <= parts[0].stop:
+        is_first = parts and parts[0]["first_row"] == head.part["first_row"] == 0
+        if is_first and head.n_inputs <= parts[0]["rows"]:
             n_done = head.n_inputs
             yield head._replace(part=parts[0])
         with ThreadPoolExecutor(self.workers, thread_name_prefix="evencover-infer") as pool:
             yield from map_ordered(
                 lambda task: pool.submit(self._prepare, *task),
                 results,
-                self._cut(parts, n_done),
+                self._examples(parts, n_done),
                 2 * self.workers + 1,
             )
 
-    def _cut(self, parts: Sequence[Part], n_done: int) -> Iterator[tuple[Part, list[Example]]]:
+    def _examples(
+        self, parts: Sequence[Record], n_done: int
+    ) -> Iterator[tuple[Record, list[Example]]]:
         """Yield the examples of each batch, but for the first `n_done` of the first part."""
         stream, at = self.inputs.examples(), 0
         for part in parts:
-            first, n_done = part.start + n_done, 0
+            first, stop = part["first_row"] + n_done, part["first_row"] + part["rows"]
             stream = islice(stream, first - at, None)
-            for start in range(first, part.stop, self.batch_size):
-                n_wanted = min(self.batch_size, part.stop - start)
+            for start in range(first, stop, self.batch_size):
+                n_wanted = min(self.batch_size, stop - start)
                 examples = list(islice(stream, n_wanted))
                 if len(examples) < n_wanted:
                     raise InputError(
@@ -330,9 +320,9 @@ class _Run(NamedTuple):
                         "at its start; run it again."
                     )
                 yield part, examples
-            at = part.stop
+            at, n_done = stop, 0
 
-    def _prepare(self, part: Part, examples: list[Example]) -> Batch:
+    def _prepare(self, part: Record, examples: list[Example]) -> Batch:
         """Read and prepare one input after the other: no two images are held in full size."""
         values, readable, skipped = [], [], []
         for example in examples:
@@ -348,40 +338,38 @@ class _Run(NamedTuple):
             with _naming(self.model, [example]):
                 values.append(self.model.prepare(value))
             readable.append(example)
-        n_missing = (self.model.batch_size or 0) - len(values)
-        if values and n_missing > 0:  # a fixed batch size is filled with copies of the last input
-            values += [values[-1]] * n_missing
         prepared = None
-        if values:
+        if values:  # a fixed batch size is filled with copies of the last input
+            values += [values[-1]] * ((self.model.batch_size or 0) - len(values))
             with _naming(self.model, readable):
                 prepared = self.model.collate(values)
         return Batch(part, len(examples), readable, skipped, prepared)
 
+    def parts(
+        self, batches: Batches, n_classes: int, index_of: dict[str | int, int]
+    ) -> Iterator[tuple[Record, list[Array], list[int], list[str | int], list[Skipped]]]:
+        """Yield each part with its rows, labels, ids and unreadable inputs."""
+        rows, labels, ids, skipped = [], [], [], []
+        n_seen = 0
+        for batch in batches:
+            skipped += batch.skipped
+            if batch.examples:
+                rows.append(self.outputs(batch) if batch.rows is None else batch.rows)
+                if rows[-1].shape[1] != n_classes:
+                    raise InputError(
+                        f"The model {self.model.name} must return {n_classes} numbers for every "
+                        f"input. Got {rows[-1].shape[1]} from {batch.examples[0].id!r} on."
+                    )
+                ids += [each.id for each in batch.examples]
+                labels += [index_of[e.label] for e in batch.examples if e.label is not None]
+            n_seen += batch.n_inputs
+            if n_seen == batch.part["rows"]:
+                yield batch.part, rows, labels, ids, skipped
+                rows, labels, ids, skipped = [], [], [], []
+                n_seen = 0
 
-@contextmanager
-def _naming(model: Model, examples: Sequence[Example]) -> Iterator[None]:
-    """Turn an exception of a model into an InputError that names model and inputs."""
-    try:
-        yield
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(
-            f"The model {model.name} cannot take the {len(examples)} inputs from "
-            f"{examples[0].id!r} on: {type(error).__name__}: "
-            f"{one_line(error, MAX_REASON).rstrip('.')}."
-        ) from error
-
-
-class _Outputs(NamedTuple):
-    """Run the model on a batch and check what it returns."""
-
-    model: Model
-    dtype: np.dtype[Any]
-    probabilities: bool
-
-    def __call__(self, batch: Batch) -> Array:
-        """Return one finite row for each readable input."""
+    def outputs(self, batch: Batch) -> Array:
+        """Run the model; return one finite row for each readable input."""
         name = self.model.name
         with _naming(self.model, batch.examples):
             raw = to_numpy(self.model.logits(batch.prepared))
@@ -400,7 +388,19 @@ class _Outputs(NamedTuple):
                 f"The model {name} must return finite numbers. Got {rows[row, column]} for "
                 f"{batch.examples[row].id!r}, class {column}."
             )
-        self._check_sums(rows)
+        total = rows.sum(axis=1, dtype=np.float64)
+        are_probabilities = (rows >= 0).all() and (abs(total - 1) <= SUM_TOLERANCE[4]).all()
+        if self.probabilities and not are_probabilities:
+            raise InputError(
+                f"The model {name} must return probabilities (--probabilities). Got a row that is "
+                f"below 0 or sums to {total[abs(total - 1).argmax()]:.6g}; leave the option out "
+                "if they are logits."
+            )
+        if are_probabilities and not self.probabilities:
+            raise InputError(
+                f"The model {name} must return logits. Got rows that are at least 0 and sum to 1; "
+                "if they are probabilities, pass probabilities=True (--probabilities)."
+            )
         with np.errstate(over="ignore"):
             stored: Array = rows.astype(self.dtype)
         if not np.isfinite(stored).all():
@@ -411,99 +411,42 @@ class _Outputs(NamedTuple):
             )
         return stored
 
-    def _check_sums(self, rows: Array) -> None:
-        total = rows.sum(axis=1, dtype=np.float64)
-        are_probabilities = (rows >= 0).all() and (abs(total - 1) <= SUM_TOLERANCE[4]).all()
-        if self.probabilities and not are_probabilities:
-            raise InputError(
-                f"The model {self.model.name} must return probabilities, which are at least 0 and "
-                f"sum to 1. Got a row that sums to {total[abs(total - 1).argmax()]:.6g}; if they "
-                "are logits, leave out probabilities=True (--probabilities)."
-            )
-        if are_probabilities and not self.probabilities:
-            raise InputError(
-                f"The model {self.model.name} must return logits. Got rows that are at least 0 and "
-                "sum to 1; if they are probabilities, pass probabilities=True (--probabilities)."
-            )
 
-
-def _filled(
-    batches: Iterable[Batch], outputs: _Outputs, n_classes: int, index_of: dict[str | int, int]
-) -> Iterator[tuple[Part, PartContent]]:
-    """Yield every part with all its rows, once it is complete."""
-    content, n_seen = PartContent(), 0
-    for batch in batches:
-        content.skipped += batch.skipped
-        if batch.examples:
-            rows = outputs(batch) if batch.rows is None else batch.rows
-            if rows.shape[1] != n_classes:
-                raise InputError(
-                    f"The model {outputs.model.name} must return {n_classes} numbers for "
-                    f"every input. Got {rows.shape[1]} from {batch.examples[0].id!r} on."
-                )
-            content.rows.append(rows)
-            content.ids += [each.id for each in batch.examples]
-            labels = (each.label for each in batch.examples)
-            content.labels += [index_of[label] for label in labels if label is not None]
-        n_seen += batch.n_inputs
-        if n_seen == batch.part.stop - batch.part.start:
-            yield batch.part, content
-            content, n_seen = PartContent(), 0
-
-
-def _finish(
-    plan: ResumableFolder, parts: list[Part], accounts: dict[str, Account], *, has_labels: bool
-) -> Inferred:
-    """Add up the parts, list unreadable inputs, and write the manifest."""
-    found: dict[str, dict[str, Any]] = {}
-    skipped: list[Skipped] = []
-    n_rows = n_correct = 0
-    for part in parts:
-        account = accounts.get(part.file) or Account.read(plan.folder / part.file)
-        found[part.file] = {"first_row": n_rows, "rows": account.n_rows}
-        n_rows += account.n_rows
-        n_correct += account.n_correct
-        skipped += account.skipped
-    listed = plan.folder / UNREADABLE
-    if skipped:
-        write_csv(listed, [each._asdict() for each in skipped])
-    else:
-        listed.unlink(missing_ok=True)
-    plan.finish(found, unreadable=len(skipped))
-    accuracy = n_correct / n_rows if has_labels and n_rows else None
-    return Inferred(n_rows, len(skipped), len(parts), len(parts) - len(accounts), accuracy)
+@contextmanager
+def _naming(model: Model, examples: Sequence[Example]) -> Iterator[None]:
+    """Turn an exception of a model into an InputError that names model and inputs."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The model {model.name} cannot take the {len(examples)} inputs from "
+            f"{examples[0].id!r} on: {type(error).__name__}: "
+            f"{one_line(error, MAX_REASON).rstrip('.')}."
+        ) from error
 
 
 # Parts --------------------------------------------------------------------------------------------
 
 
-class Account(NamedTuple):
-    """The counts of a part: its rows, its correct ones, and the inputs it lacks."""
+class PartCounts(NamedTuple):
+    """The number of rows of a part, the number of correct ones, and the inputs it lacks."""
 
     n_rows: int
     n_correct: int
     skipped: list[Skipped]
 
     @classmethod
-    def read(cls, path: Path) -> Account:
-        """Read the account of a part that an earlier run wrote."""
+    def read(cls, path: Path) -> PartCounts:
+        """Read the counts of a part that an earlier run wrote."""
         import pyarrow.parquet as pq
 
         with reading(path), pq.ParquetFile(path) as file:
             about = file.schema_arrow.metadata or {}
-            skipped = json.loads(about.get(UNREADABLE_KEY.encode(), b"[]"))
-            n_correct = int(about.get(CORRECT_KEY.encode(), b"0"))
+            skipped = json.loads(about.get(b"unreadable", b"[]"))
+            n_correct = int(about.get(b"correct", b"0"))
             return cls(file.metadata.num_rows, n_correct, [Skipped(*each) for each in skipped])
-
-
-@dataclass
-class PartContent:
-    """The rows of a part so far."""
-
-    rows: list[Array] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    ids: list[str | int] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -518,26 +461,36 @@ class PartFormat:
     class_names: Sequence[str] | None
     model: dict[str, str]
 
-    def write(self, path: Path, part: PartContent) -> Account:
+    def write(
+        self,
+        path: Path,
+        rows: Sequence[Array],
+        labels: list[int],
+        ids: list[str | int],
+        skipped: list[Skipped],
+    ) -> PartCounts:
         """Write the part atomically; the same content gives the same bytes."""
         pa = import_pyarrow()
         import pyarrow.parquet as pq
 
-        rows = np.concatenate([np.zeros((0, self.n_classes), self.dtype), *part.rows])
-        columns = {
-            "id": self._ids(part.ids),
-            self.column: pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), self.n_classes),
-        }
+        joined = np.concatenate([np.zeros((0, self.n_classes), self.dtype), *rows])
+        about = {"model": json.dumps(self.model)}
+        if self.class_names is not None:
+            about[NAMES_KEY] = json.dumps(list(self.class_names))
+        numbers = pa.FixedSizeListArray.from_arrays(pa.array(joined.ravel()), self.n_classes)
+        columns = {"id": self._ids(ids), self.column: numbers}
         n_correct = 0
         if self.has_labels:
-            columns["label"] = pa.array(part.labels, pa.int32())
-            n_correct = int((rows.argmax(axis=1) == part.labels).sum())
-        account = Account(len(rows), n_correct, part.skipped)
-        table = pa.table(columns).replace_schema_metadata(self._metadata(account))
+            columns["label"] = pa.array(labels, pa.int32())
+            n_correct = int((joined.argmax(axis=1) == labels).sum())
+            about["correct"] = str(n_correct)
+        if skipped:
+            about["unreadable"] = json.dumps(skipped)
+        table = pa.table(columns).replace_schema_metadata(about)
         with atomic_path(path) as temporary:
             # Numbers without a pattern: neither a dictionary nor compression makes them smaller.
             pq.write_table(table, temporary, use_dictionary=False, compression="none")
-        return account
+        return PartCounts(len(joined), n_correct, skipped)
 
     def _ids(self, ids: list[str | int]) -> Any:
         pa = import_pyarrow()
@@ -547,16 +500,6 @@ class PartFormat:
         if other is not None:
             raise InputError(f"Ids must be all numbers or all text. Got {other!r} among numbers.")
         return pa.array(ids, pa.int64())
-
-    def _metadata(self, account: Account) -> dict[str, str]:
-        about = {MODEL_KEY: json.dumps(self.model)}
-        if self.class_names is not None:
-            about[NAMES_KEY] = json.dumps(list(self.class_names))
-        if self.has_labels:
-            about[CORRECT_KEY] = str(account.n_correct)
-        if account.skipped:
-            about[UNREADABLE_KEY] = json.dumps(account.skipped)
-        return about
 
 
 # Classes ------------------------------------------------------------------------------------------
@@ -570,66 +513,44 @@ def match_classes(
     Names are `given`, or the model's own. Without either, data with as many classes name the
     outputs in their order, as tools do that train on folders.
     """
-    names = _names(model, n_classes, given)
-    found = inputs.labels
-    if names is None and found is not None and not _are_indices(found):
-        names = _names_of_data(model, inputs, n_classes)
-    place = {name: index for index, name in enumerate(names or ())}
-    if found is None or all(str(label) in place for label in found):
-        return names, {label: place[str(label)] for label in found or ()}
-    if _are_indices(found):
-        wrong = sorted(int(label) for label in found if not 0 <= int(label) < n_classes)
+    owner = f"The model {model.name}" if given is None else "class_names (--class-names)"
+    stated = model.class_names if given is None else given
+    names = None if stated is None else [str(name) for name in stated]
+    if names is not None and not len(set(names)) == len(names) == n_classes:
+        raise InputError(
+            f"{owner} must name each of the {n_classes} outputs once. Got {len(names)} names, "
+            f"{len(set(names))} of them different."
+        )
+    labels = inputs.labels
+    if labels is None:
+        return names, {}
+    are_indices = all(isinstance(y, int) or (y.isascii() and y.isdigit()) for y in labels)
+    if names is None and not are_indices:
+        names = list(inputs.class_names or sorted(map(str, labels)))
+        if len(names) != n_classes:
+            raise InputError(
+                f"The model {model.name} names no classes and returns {n_classes} numbers, but "
+                f"{inputs.name} has {len(names)} classes ({listed(names, 5)}); name the model's "
+                "classes in its order with class_names (--class-names)."
+            )
+        warn_caller(
+            f"The model {model.name} names no classes: its outputs are taken for the {n_classes} "
+            f"classes of {inputs.name} in their order ({listed(names, 5)})."
+        )
+    index_of = {name: index for index, name in enumerate(names or ())}
+    unknown = sorted(str(label) for label in labels if str(label) not in index_of)
+    if not unknown:
+        return names, {label: index_of[str(label)] for label in labels}
+    if are_indices:
+        wrong = sorted(int(label) for label in labels if not 0 <= int(label) < n_classes)
         if wrong:
             raise InputError(
                 f"Every label of {inputs.name} must be between 0 and {n_classes - 1}, because the "
-                f"model {model.name} has {n_classes} classes. Got {_few(wrong)}."
+                f"model {model.name} has {n_classes} classes. Got {listed(wrong, 5)}."
             )
-        return names, {label: int(label) for label in found}
-    unknown = sorted(str(each) for each in found if str(each) not in place)
-    close = difflib.get_close_matches(unknown[0], place, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"its classes are {_few([*place])}."
+        return names, {label: int(label) for label in labels}
+    close = difflib.get_close_matches(unknown[0], index_of, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"its classes are {listed(index_of, 5)}."
     raise InputError(
-        f"Every label must be a class of the model {model.name}. Got {_few(unknown)}, which it "
-        f"does not know; {hint}"
+        f"Every label must be a class of the model {model.name}. Got {listed(unknown, 5)}; {hint}"
     )
-
-
-def _names(model: Model, n_classes: int, given: Sequence[str] | None) -> list[str] | None:
-    owner = f"The model {model.name}" if given is None else "class_names (--class-names)"
-    names = model.class_names if given is None else given
-    if names is None:
-        return None
-    names = [str(name) for name in names]
-    if len(names) != n_classes:
-        raise InputError(
-            f"{owner} must name every class once. Got {len(names)} names for a model that returns "
-            f"{n_classes} numbers."
-        )
-    if len(set(names)) < len(names):
-        twice = next(name for at, name in enumerate(names) if name in names[:at])
-        raise InputError(f"{owner} must name every class once. Got {twice!r} twice.")
-    return names
-
-
-def _names_of_data(model: Model, inputs: Inputs, n_classes: int) -> list[str]:
-    known = list(inputs.class_names or sorted(map(str, inputs.labels or ())))
-    if len(known) != n_classes:
-        raise InputError(
-            f"The model {model.name} names no classes and returns {n_classes} numbers, but "
-            f"{inputs.name} has {len(known)} classes ({_few(known)}); give the names of the "
-            "model's classes in its order with class_names (--class-names)."
-        )
-    warn_caller(
-        f"The model {model.name} names no classes: its outputs are taken for the {n_classes} "
-        f"classes of {inputs.name} in their order ({_few(known)})."
-    )
-    return known
-
-
-def _are_indices(labels: set[str] | set[int]) -> bool:
-    """Check whether all labels are integers, as numbers or as digits in text."""
-    return all(isinstance(each, int) or (each.isascii() and each.isdigit()) for each in labels)
-
-
-def _few(names: Sequence[str | int]) -> str:
-    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" * (len(names) > 5))

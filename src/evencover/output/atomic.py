@@ -29,17 +29,11 @@ def refuse_existing(
     if path.is_dir():
         raise InputError(f"Cannot write '{path}': it is a folder.")
     if endings and path.suffix.lower() not in endings:
-        raise InputError(
-            f"Cannot write '{path}': its ending must be {' or '.join(endings)}. "
-            f"Got {path.suffix or 'none'!r} instead."
-        )
+        raise InputError(f"Cannot write '{path}': its ending must be {' or '.join(endings)}.")
     if path.exists() and not path.is_file():
         raise InputError(f"Cannot write '{path}': it is a device or a pipe, not a file.")
     if path.exists() and not force:
-        raise InputError(
-            f"'{path}' exists already; choose another name, or overwrite it with force=True "
-            "(--force)."
-        )
+        raise InputError(f"'{path}' exists already; overwrite it with force=True (--force).")
     if not path.parent.is_dir():
         raise InputError(f"Cannot write '{path}': the folder '{path.parent}' does not exist.")
     return path
@@ -72,12 +66,10 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
-    """Make a locked empty file; remove it afterwards.
-
-    A signal may arrive while the file is made, so its name is known before that.
-    """
+    """Make a locked empty file; remove it afterwards."""
     descriptor = None
     while descriptor is None:  # another process may look at the file before it is locked
+        # A signal may arrive while the file is made, so its name is known before that.
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
             descriptor = claim(temporary, os.O_CREAT | os.O_EXCL)
@@ -126,34 +118,20 @@ def claim(path: Path, flags: int) -> int | None:
     Where the file system has no locks, a new file counts as locked and an old one as held.
     """
     descriptor = os.open(path, os.O_RDWR | flags, 0o666)
-    is_mine = False
+    is_mine, is_locked = False, bool(flags & os.O_CREAT)
     try:
-        is_mine = _lock(descriptor, unknown=bool(flags & os.O_CREAT)) and _is_at(path, descriptor)
+        if fcntl is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_locked = True
+            except OSError as error:
+                is_locked = is_locked and not isinstance(error, BlockingIOError)
+        with suppress(FileNotFoundError):  # the path may name another file by now, or none
+            is_mine = is_locked and os.path.samestat(os.stat(path), os.fstat(descriptor))
     finally:
         if not is_mine:
             os.close(descriptor)
     return descriptor if is_mine else None
-
-
-def _lock(descriptor: int, *, unknown: bool) -> bool:
-    """Return whether the lock was acquired; `unknown` where there are no locks."""
-    if fcntl is None:
-        return unknown
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return unknown
-    return True
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Return whether the path still names the open file, which its holder may have removed."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 @contextmanager
@@ -167,8 +145,7 @@ def only_writer(path: Path) -> Iterator[None]:
         raise InputError(f"Cannot write to '{path}': {reason}.") from error
     if descriptor is None:
         raise InputError(
-            f"'{path}' must have one writer at a time. Got another process that is writing to it; "
-            "wait until it has ended, or choose another name."
+            f"'{path}' must have one writer at a time. Got another process that is writing to it."
         )
     try:
         yield

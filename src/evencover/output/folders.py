@@ -49,21 +49,11 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class ResumableFolder:
-    """A folder of partitions that can resume after an interruption.
+    """A folder of parts that can resume after an interruption."""
 
-    Parameters
-    ----------
-    folder
-        Where the parts go; made if it does not exist.
-    made_from
-        What the parts are made from: name -> text that differs where the content would.
-    parts
-        One record for each part: ``file``, ``first_row``, ``rows``.
-    """
-
-    folder: Path
-    made_from: dict[str, str]
-    parts: list[Record]
+    folder: Path  # made if it does not exist
+    made_from: dict[str, str]  # name -> text that differs where the content of parts would
+    parts: list[Record]  # each with ``file``, ``first_row`` and ``rows``
 
     @contextmanager
     def writing(self, *, force: bool = False) -> Iterator[list[Record]]:
@@ -138,11 +128,15 @@ class ResumableFolder:
             path.unlink(missing_ok=True)
 
 
+def content_digest(path: Path) -> str:
+    """Return a digest of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
 def file_checksum(path: Path) -> Record:
     """Return what tells a finished part from a damaged one."""
-    with path.open("rb") as file:
-        content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
-        return {"bytes": file.tell(), "checksum": content.hexdigest()}
+    return {"bytes": path.stat().st_size, "checksum": content_digest(path)}
 
 
 def checksum_path(path: Path) -> Path:
@@ -172,11 +166,11 @@ def _is_plan(content: Record) -> bool:
 
 
 class FolderOfSets(NamedTuple):
-    """The number of rows, of files, and of files that were there already."""
+    """What `predict_to_folder` wrote."""
 
     n_rows: int
     n_files: int
-    n_there: int
+    n_there: int  # files that an earlier call had written
 
 
 def predict_to_folder(
@@ -197,9 +191,8 @@ def predict_to_folder(
 ) -> FolderOfSets:
     """Write the prediction set of every row, one file for each part of the input.
 
-    Each file appears whole or not at all, and `_manifest.json` when all are there. After an
-    interruption the same call makes only what is missing. Raise InputError for a folder that was
-    begun with another model or input, or that lists classes in another way.
+    After an interruption the same call makes only what is missing. Raise InputError for a folder
+    that was begun with another model or input, or that lists classes in another way.
 
     Parameters
     ----------
@@ -214,29 +207,21 @@ def predict_to_folder(
         Their format: ".parquet", ".npz", ".jsonl" or ".csv".
     order
         "probability" lists the most probable class of each set first, "index" the lowest index.
-    with_probabilities
-        Write the probability of each listed class too.
-    top
-        List at most this many classes of each set, the most probable ones; the size is
-        still that of the whole set.
+    with_probabilities, top
+        Write the probability of each class too; list only this many classes, the most probable.
     taxonomy, parts
         Also write the smallest nodes of a tree of classes that cover each set, at most this many: a
         `Taxonomy`, or what it is read from.
     force
         Replace what another model or input made.
-
-    Returns
-    -------
-    FolderOfSets
-        How many rows and files there are, and how many files were there already.
     """
     folder = Path(folder).absolute()
     check_sets_format(f"part{ending}")
     source = align_to_calibration(predictor, probabilities)
     if isinstance(source, IterableSource):
         raise InputError(
-            "A folder of parts is made from files or arrays, which can be read again. "
-            "Got an iterator; use predict_set_blocks."
+            "'probabilities' must be files or arrays, which can be read again. Got an iterator; "
+            "use predict_set_blocks."
         )
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     listing = Listing(order, with_probabilities, top, tree, parts)
@@ -244,10 +229,9 @@ def predict_to_folder(
     about_input = [_identity(part) for part in pieces]
     if groups is not None:
         about_input.append(tuple(map(str, to_numpy(groups).ravel().tolist())))
-    identity = hashlib.blake2b(repr(about_input).encode(), digest_size=16)
     made_from = {
         "model": digest(predictor),
-        "input": identity.hexdigest(),
+        "input": hashlib.blake2b(repr(about_input).encode(), digest_size=16).hexdigest(),
         "way of listing classes": str(listing),
     }
     plan = ResumableFolder(folder, made_from, [_record(part, ending) for part in pieces])
@@ -269,8 +253,7 @@ def predict_to_folder(
         except KeyboardInterrupt as stop:
             there = len(pieces) - len(plan.missing())
             raise type(stop)(
-                f"{there} of {len(pieces)} files are in '{folder}', and the same again makes the "
-                "rest"
+                f"{there} of {len(pieces)} files are in '{folder}'; the same command makes the rest"
             ) from None
         plan.finish()
     return FolderOfSets(_rows(pieces[-1]).stop, len(pieces), len(pieces) - len(todo))

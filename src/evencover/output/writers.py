@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -79,18 +79,14 @@ def write_record(path: Path, content: Any, *, indent: int | None = 1) -> None:
 
 
 def refuse_other_things(folder: Path, welcome: str) -> None:
-    """Raise InputError for a file in the folder's place, or a folder that is not empty.
+    """Raise InputError for a file in the folder's place, or a folder with other things in it.
 
-    Traces of a killed writer do not count. `welcome` names, in the message, the folder that would
-    also do.
+    `welcome` names, in the message, the folder that would also do.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
     if folder.is_dir() and not all(is_trace(each.name) for each in folder.iterdir()):
-        raise InputError(
-            f"'{folder}' must be a new or empty folder, or {welcome}. "
-            "Got one that holds other files."
-        )
+        raise InputError(f"'{folder}' must be a new or empty folder, or {welcome}.")
 
 
 def make_folder(folder: Path, *, parents: bool = False) -> None:
@@ -109,18 +105,14 @@ SLICE_ELEMENTS = 1 << 18  # logits become probabilities a few rows at a time
 
 @dataclass(frozen=True)
 class Listed:
-    """Sets of some rows as they are written.
+    """Sets of some rows as they are written."""
 
-    ``sizes`` (n,) are those of the whole sets, of which ``counts`` (n,) members are listed, row
-    after row, in ``classes`` and ``probabilities``; ``summaries`` come from a taxonomy.
-    """
-
-    sizes: IntArray
-    counts: IntArray
-    classes: Array
+    sizes: IntArray  # (n,) of the whole sets
+    counts: IntArray  # (n,) of the members that are listed
+    classes: Array  # the listed members, row after row
     n_classes: int
-    probabilities: FloatArray | None = None
-    summaries: list[str] | None = None
+    probabilities: FloatArray | None = None  # of the listed members
+    summaries: list[str] | None = None  # in the words of a taxonomy
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -148,22 +140,9 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """How the classes of a set are listed.
+    """How the classes of a set are listed; see `predict_to_folder`."""
 
-    Parameters
-    ----------
-    order
-        "probability": the most probable first, equal ones by class index; or "index".
-    with_probabilities
-        Whether each class comes with its probability.
-    top
-        List at most this many classes of a set, the most probable ones; None lists all.
-    taxonomy, parts
-        Beside the classes, write the smallest nodes of this tree that cover the whole set, at
-        most this many.
-    """
-
-    order: Order = "probability"
+    order: Order = "probability"  # ties by class index
     with_probabilities: bool = False
     top: int | None = None
     taxonomy: Taxonomy | None = None
@@ -239,20 +218,14 @@ def check_sets_format(path: str | os.PathLike[str]) -> None:
     """Raise InputError, before any work is done, for an extension that no writer has."""
     suffix = Path(path).suffix.lower()
     if suffix not in WRITERS:
-        raise InputError(
-            f"Cannot write '{path}': its ending must be one of {', '.join(WRITERS)}. "
-            f"Got {suffix or 'none'!r} instead."
-        )
+        raise InputError(f"Cannot write '{path}': its ending must be one of {', '.join(WRITERS)}.")
     if suffix == ".parquet":
         import_pyarrow()
 
 
-class _Numbered(NamedTuple):
-    """Listed sets, the index of the first row, and the ids of the rows."""
-
-    listed: Listed
-    first_row: int
-    ids: Array | None
+# Listed sets, the index of the first row, and the ids of the rows.
+_Numbered = tuple[Listed, int, Array | None]
+Names = Sequence[str] | None
 
 
 def write_sets(
@@ -278,7 +251,7 @@ def write_sets(
             start, stop = stop, stop + len(listed)
             if own is not None and stop > len(own):
                 raise InputError(f"'ids' must have one entry per row. Got only {len(own)}.")
-            yield _Numbered(listed, first_row + start, None if own is None else own[start:stop])
+            yield listed, first_row + start, None if own is None else own[start:stop]
 
     with atomic_path(path) as temporary:
         WRITERS[Path(path).suffix.lower()](temporary, numbered(), class_names)
@@ -289,9 +262,6 @@ def ids_to_write(ids: Any) -> Array:
     """Keep integers; turn everything else into text."""
     values = to_numpy(ids)
     return values if values.dtype.kind in "iuU" else np.array([str(v) for v in values.tolist()])
-
-
-Names = Sequence[str] | None
 
 
 def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
@@ -353,13 +323,10 @@ def _write_npz(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
             "indptr": _bounds(np.concatenate(counts)),
             "size": np.concatenate(sizes),
             "n_classes": np.array(n_classes),
+            **({} if names is None else {"class_names": np.array(list(names))}),
+            **({"id": np.concatenate(ids)} if ids else {}),
+            **({"summary": np.array(summaries)} if summaries else {}),
         }
-        if names is not None:
-            small["class_names"] = np.array(list(names))
-        if ids:
-            small["id"] = np.concatenate(ids)
-        if summaries:
-            small["summary"] = np.array(summaries)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             _copy_member(archive, "indices", indices, "<i4")
             if has_probabilities:
