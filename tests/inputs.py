@@ -100,3 +100,26 @@ def write_arrays(folder, kind, *, names=None, **arrays):
         if names is not None:
             group.attrs["class_names"] = names
     return path
+
+
+FILES = ["npy", "npz", "compressed npz", "parquet", "arrow", "safetensors", "h5", "zarr 3", "csv"]
+
+
+def write_file(path, kind, rows=ROWS, labels=LABELS):
+    """A file of this kind; all but .npy hold the labels too."""
+    if kind in ("safetensors", "h5", "zarr 3"):
+        return write_arrays(path.parent, kind, probs=rows, labels=labels)
+    path = path.with_name(f"{path.name}.{kind.split()[-1]}")
+    if kind == "npy":
+        np.save(path, rows)
+    elif kind.endswith("npz"):
+        save = np.savez_compressed if "compressed" in kind else np.savez
+        save(path, probs=rows, labels=labels)
+    elif kind == "csv":
+        table = np.column_stack([rows, labels])
+        header = ",".join([*NAMES[: rows.shape[1]], "label"])
+        formats = ["%.17g"] * rows.shape[1] + ["%d"]
+        np.savetxt(path, table, formats, ",", header=header, comments="", encoding="utf-8")
+    else:
+        write_table(path, pa.table({"probs": list_array("fixed", rows), "labels": labels}), 3)
+    return path

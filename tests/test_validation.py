@@ -209,16 +209,10 @@ def test_labels_are_class_indices(labels, found):
 
 
 def test_labels_of_a_stream_are_checked_too():
-    with refused("one entry per row", "Got 5 labels for 4 rows"):
+    with refused("'labels'", "5 labels for 4 rows"):
         StandardPredictor().fit(iter([GOOD]), [0, 1, 2, 0, 1])
-    with refused("one entry per row"):
+    with refused("'labels'"):
         StandardPredictor().fit(iter([GOOD]), [0, 1, 2])
-    with refused("one label per row"):
-        StandardPredictor().fit(iter([(GOOD, [0, 1])]))
-    with refused("Got 3 in row 5"):
-        StandardPredictor().fit(iter([(GOOD, LABELS), (GOOD, [0, 3, 1, 1])]))
-    with refused("Got 2 from row 4 on"):
-        StandardPredictor().fit(iter([(GOOD, LABELS), (np.full((1, 2), 0.5), [0])]))
     with refused("Evaluation needs labels"):
         StandardPredictor().fit(GOOD, LABELS).evaluate(GOOD)
 

@@ -70,7 +70,7 @@ def unique_keys(owner: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise InputError(f"Every key of {owner} must be there once. Got {twice!r} twice.")
+        raise InputError(f"Every name in {owner} must be there once. Got {twice!r} twice.")
     return found
 
 
@@ -79,19 +79,25 @@ def are_json_numbers(values: Iterable[Any]) -> bool:
     return {int, float}.issuperset(map(type, values))
 
 
+def matrix_shape(shape: Sequence[int], name: str) -> tuple[int, int]:
+    """Check that rows of this shape are (N, K), K >= 2; messages call them `name`."""
+    if len(shape) != 2:
+        raise InputError(
+            f"{name} must be a matrix with one row per example and one column per class. "
+            f"Got an array of shape {tuple(shape)} instead."
+        )
+    if shape[1] < 2:
+        raise InputError(
+            f"{name} must have at least 2 classes (columns). Got {shape[1]} instead; "
+            "for a binary model give the probabilities of both classes."
+        )
+    return int(shape[0]), int(shape[1])
+
+
 def score_rows(values: Any, name: str = "probabilities") -> Array:
     """Check that `values` is a real (n, K) matrix, K >= 2, and return it as floating-point rows."""
     rows = to_numpy(values, f"'{name}'")
-    if rows.ndim != 2:
-        raise InputError(
-            f"'{name}' must be a matrix with one row per example and one column per class. "
-            f"Got an array of shape {rows.shape} instead."
-        )
-    if rows.shape[1] < 2:
-        raise InputError(
-            f"'{name}' must have at least 2 classes (columns). Got {rows.shape[1]} instead; "
-            "for a binary model give the probabilities of both classes."
-        )
+    matrix_shape(rows.shape, f"'{name}'")
     if rows.dtype in FLOAT_TYPES:
         return rows
     if rows.dtype.name == "bfloat16":  # of JAX and TensorFlow, through ml_dtypes
@@ -118,14 +124,9 @@ def class_labels(
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise InputError(
-            f"{name} must have one dimension. Got an array of shape {labels.shape} instead."
-        )
+        raise InputError(f"{name} must have one dimension. Got the shape {labels.shape}.")
     if n_rows is not None and len(labels) != n_rows:
-        raise InputError(
-            f"{name} must have one entry per row of the probabilities. "
-            f"Got {len(labels)} labels for {n_rows} rows."
-        )
+        raise InputError(f"{name} must fit the rows. Got {len(labels)} labels for {n_rows} rows.")
     if labels.dtype.kind not in "iu" and labels.size:
         raise InputError(
             f"{name} must be integers (class indices 0 to {n_classes - 1}). "
@@ -148,13 +149,6 @@ def list_of_labels(values: Any) -> Array:
     return labels
 
 
-def is_text_array(values: Array) -> bool:
-    """Check for text, of any of NumPy's types for it."""
-    if values.dtype.kind == "O":
-        return any(isinstance(each, str) for each in values.ravel().tolist())
-    return values.dtype.kind in "UT"
-
-
 def label_indices(
     labels: Any,
     class_names: Sequence[str] | None,
@@ -174,7 +168,9 @@ def label_indices(
     [1, 0]
     """
     values = to_numpy(labels, name)
-    is_text = values.size > 0 and is_text_array(values)
+    is_text = values.size > 0 and values.dtype.kind in "UT"
+    if values.dtype.kind == "O":
+        is_text = any(isinstance(each, str) for each in values.ravel().tolist())
     is_number = values.dtype.kind in "iu"
     if not is_text and not (numbers_are_names and is_number and class_names is not None):
         return class_labels(values, n_classes, n_rows, name, place)
@@ -230,43 +226,30 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
     Classes are named by a mapping, a pandas Series, a frame with a column of classes, and a list
     of pairs. A Series whose index is 0, 1, 2, ... by default (RangeIndex) is a vector.
     """
+    pairs: Any = None
     if hasattr(values, "columns"):
         columns = {str(each): each for each in getattr(values, "column_names", values.columns)}
         if len(columns) > 1:
             chosen = class_columns(list(columns), name, f"The frame of '{name}'")
             lists = [to_numpy(values[columns[each]]).tolist() for each in chosen]
-            return _once(zip(*lists, strict=True), name)
-        values = values[next(iter(columns.values()))]
-    if isinstance(values, Mapping):
-        return _once(values.items(), name)
-    if hasattr(values, "iloc") and not _is_default(values.index):
-        return _once(zip(values.index.tolist(), to_numpy(values).tolist(), strict=True), name)
-    is_pairs = isinstance(values, list | tuple) and all(
-        isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str)
-        for each in values
-    )
-    return _once(values, name) if is_pairs and len(values) else None
-
-
-def _is_default(index: Any) -> bool:
-    """Check for the index that a Series has by default."""
-    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
-
-
-def _once(pairs: Iterable[Any], name: str) -> dict[str, Any]:
-    """Return a dictionary of pairs with text as keys, each of which must occur once."""
-    found: dict[str, Any] = {}
-    repeated: dict[str, None] = {}
-    for key, value in pairs:
-        if str(key) in found:
-            repeated[str(key)] = None
-        found[str(key)] = value
-    if repeated:
-        raise InputError(
-            f"'{name}' must have each class once. Got {len(repeated)} of them more than once "
-            f"({listed(repeated, 3)})."
+            pairs = zip(*lists, strict=True)
+        else:
+            values = values[next(iter(columns.values()))]
+    if pairs is None and isinstance(values, Mapping):
+        pairs = values.items()
+    elif pairs is None and hasattr(values, "iloc"):
+        index = values.index
+        is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
+        if not is_default:
+            pairs = zip(index.tolist(), to_numpy(values).tolist(), strict=True)
+    elif isinstance(values, list | tuple) and len(values):
+        is_pair = [isinstance(each, list | tuple) and len(each) == 2 for each in values]
+        pairs = (
+            values if all(is_pair) and all(isinstance(each[0], str) for each in values) else None
         )
-    return found
+    if pairs is None:
+        return None
+    return unique_keys(f"'{name}'", [(str(key), value) for key, value in pairs])
 
 
 def align_classes(

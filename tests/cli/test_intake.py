@@ -22,7 +22,7 @@ def test_a_stray_column_never_becomes_a_class(table, run):
     line = refused(
         run("calibrate", "cal.csv", "--logits", "--labels", "labels.npy", "-o", "m.safetensors")
     )
-    assert "whole numbers in 'truth'" in line
+    assert "integers in 'truth'" in line
     done = succeeded(
         run("calibrate", "cal.csv", "--logits", "--labels-key", "truth", "-o", "m.safetensors")
     )

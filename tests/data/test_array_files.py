@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 import zarr
 from depth import IS_DEEP
-from inputs import LABELS, LOGITS, NAMES, ROWS, K, N, assert_holds, assert_refused, write_arrays
+from inputs import (
+    FILES,
+    LABELS,
+    LOGITS,
+    NAMES,
+    ROWS,
+    K,
+    N,
+    assert_holds,
+    assert_refused,
+    write_arrays,
+    write_file,
+)
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
@@ -111,7 +123,7 @@ def test_rows_of_bfloat16_may_be_off_by_its_rounding(tmp_path, quietly):
         ({"probs": ROWS, "labels": LABELS + 1}, r"Got 4 in row 3 of '.*p\.\w+'"),
         ({"probs": ROWS, "labels": LABELS[:-1]}, "22 labels for 23 rows"),
         ({"probs": ROWS, "labels": LABELS.astype(float)}, "must be integers"),
-        ({"probs": ROWS, "names": NAMES[:3]}, "3 names for 4 classes"),
+        ({"probs": ROWS, "names": NAMES[:3]}, "class_names.* 3"),
     ],
 )
 def test_files_that_break_a_rule(tmp_path, kind, arrays, words):
@@ -123,12 +135,15 @@ def test_safetensors_of_a_type_that_holds_no_probabilities(tmp_path):
     header = json.dumps({"probs": about}).encode()
     path = tmp_path / "p.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(N * K))
-    assert_refused(path, "'probs' in .* must hold plain numbers. Got the type F8_E4M3")
+    assert_refused(path, "'probs' .* F8_E4M3")
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "h5", "chunked h5"])
+@pytest.mark.parametrize("kind", sorted({*FILES, "chunked h5"} - {"csv", "zarr 3"}))
 def test_files_cut_anywhere(tmp_path, kind):
-    path = write_arrays(tmp_path, kind, probs=ROWS, labels=LABELS)
+    is_chunked = kind == "chunked h5"
+    path = (
+        write_arrays(tmp_path, kind, probs=ROWS) if is_chunked else write_file(tmp_path / "p", kind)
+    )
     whole = path.read_bytes()
     for length in range(0, len(whole), max(1, len(whole) // 40)):
         path.write_bytes(whole[:length])

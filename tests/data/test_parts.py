@@ -4,38 +4,17 @@ import pickle
 
 import numpy as np
 import pytest
-from inputs import LABELS, NAMES, ROWS, K, list_array, pa, read, write_arrays, write_table
+from inputs import FILES, LABELS, NAMES, ROWS, K, read, write_file
 
 import evencover.data.source as source_module
 from evencover import InputError
 from evencover.data import as_source
 
-KINDS = ["npy", "npz", "compressed npz", "parquet", "arrow", "safetensors", "h5", "zarr 3", "csv"]
 # How many parts there are if every row may be one, or if five rows make one: chunks stay whole.
 N_PARTS = {
     "npy": (23, 5), "npz": (23, 5), "safetensors": (23, 5), "h5": (23, 5), "zarr 3": (12, 4),
     "parquet": (8, 4), "arrow": (8, 4), "compressed npz": (1, 1), "csv": (1, 1),
 }  # fmt: skip
-
-
-def write(path, kind, rows=ROWS, labels=LABELS):
-    """A file of this kind; all but .npy hold the labels too."""
-    if kind in ("safetensors", "h5", "zarr 3"):
-        return write_arrays(path.parent, kind, probs=rows, labels=labels)
-    path = path.with_name(f"{path.name}.{kind.split()[-1]}")
-    if kind == "npy":
-        np.save(path, rows)
-    elif kind.endswith("npz"):
-        save = np.savez_compressed if "compressed" in kind else np.savez
-        save(path, probs=rows, labels=labels)
-    elif kind == "csv":
-        table = np.column_stack([rows, labels])
-        header = ",".join([*NAMES, "label"])
-        formats = ["%.9g"] * rows.shape[1] + ["%d"]
-        np.savetxt(path, table, formats, ",", header=header, comments="", encoding="utf-8")
-    else:
-        write_table(path, pa.table({"probs": list_array("fixed", rows), "labels": labels}), 3)
-    return path
 
 
 def assert_parts_hold(source, rows=ROWS, labels=LABELS):
@@ -47,10 +26,10 @@ def assert_parts_hold(source, rows=ROWS, labels=LABELS):
     return parts
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("elements", [1, 5 * K, None])
 def test_parts_of_a_file(tmp_path, monkeypatch, kind, elements):
-    source = as_source(write(tmp_path / "p", kind), LABELS if kind == "npy" else None)
+    source = as_source(write_file(tmp_path / "p", kind), LABELS if kind == "npy" else None)
     if elements is not None:
         monkeypatch.setattr(source_module, "PART_ELEMENTS", elements)
     parts = assert_parts_hold(source)
@@ -58,10 +37,10 @@ def test_parts_of_a_file(tmp_path, monkeypatch, kind, elements):
     assert_parts_hold(source)  # the whole is as it was
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FILES)
 def test_a_part_can_be_cut_again(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(source_module, "PART_ELEMENTS", 9 * K)
-    source = as_source(write(tmp_path / "p", kind), LABELS if kind == "npy" else None)
+    source = as_source(write_file(tmp_path / "p", kind), LABELS if kind == "npy" else None)
     coarse = source.parts()
     monkeypatch.setattr(source_module, "PART_ELEMENTS", 2 * K)
     fine = [piece for part in coarse for piece in part.parts()]
@@ -88,7 +67,7 @@ def test_rows_of_a_part_are_counted_from_the_start_of_the_file(tmp_path, monkeyp
     monkeypatch.setattr(source_module, "PART_ELEMENTS", 10 * K)
     labels = LABELS.copy()
     labels[21] = 7
-    part = as_source(write(tmp_path / "p", "parquet", labels=labels)).parts()[-1]
+    part = as_source(write_file(tmp_path / "p", "parquet", labels=labels)).parts()[-1]
     assert part.info.first_row > 0
     with pytest.raises(InputError, match=r"Got 7 in row 21 of '.*p\.parquet'"):
         read(part)
@@ -96,7 +75,7 @@ def test_rows_of_a_part_are_counted_from_the_start_of_the_file(tmp_path, monkeyp
 
 def test_a_folder_has_at_least_one_part_per_file(tmp_path, monkeypatch):
     for number, rows in ((1, slice(0, 9)), (2, slice(9, 23))):
-        write(tmp_path / f"p{number}", "npz", ROWS[rows], LABELS[rows])
+        write_file(tmp_path / f"p{number}", "npz", ROWS[rows], LABELS[rows])
     assert len(assert_parts_hold(as_source(tmp_path))) == 2
     monkeypatch.setattr(source_module, "PART_ELEMENTS", 5 * K)
     assert len(assert_parts_hold(as_source(tmp_path))) == 2 + 3

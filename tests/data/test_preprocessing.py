@@ -1,7 +1,5 @@
 """Dropping rare classes agrees with doing it to the whole matrix, in blocks or not."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,13 +8,13 @@ from evencover.data import as_source, drop_rare_classes, source
 
 
 @pytest.fixture
-def example() -> tuple[np.ndarray, np.ndarray]:
+def example():
     rng = np.random.default_rng(0)
     labels = rng.choice(12, size=900, p=rng.dirichlet(np.ones(12)))
     return rng.dirichlet(np.full(12, 0.3), size=900).astype(np.float32), labels
 
 
-def oracle(rows: np.ndarray, labels: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
+def oracle(rows, labels, least):
     kept = [k for k in range(rows.shape[1]) if (labels == k).sum() >= least]
     chosen = np.isin(labels, kept)
     part = rows[chosen][:, kept].astype(np.float64)
@@ -26,12 +24,7 @@ def oracle(rows: np.ndarray, labels: np.ndarray, least: int) -> tuple[np.ndarray
 
 @pytest.mark.parametrize("least", [1, 30, 75])
 @pytest.mark.parametrize("elements", [100, 1 << 20])
-def test_agrees_with_the_oracle(
-    example: tuple[np.ndarray, np.ndarray],
-    least: int,
-    elements: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_agrees_with_the_oracle(example, least, elements, monkeypatch):
     monkeypatch.setattr(source, "BLOCK_ELEMENTS", elements)
     wanted_rows, wanted_labels = oracle(*example, least)
     result = drop_rare_classes(*example, min_count=least)
@@ -44,9 +37,7 @@ def test_agrees_with_the_oracle(
     assert (result.n_rows, result.n_classes) == wanted_rows.shape
 
 
-def test_reads_files_and_keeps_the_names(
-    example: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
+def test_reads_files_and_keeps_the_names(example, tmp_path):
     rows, labels = example
     names = np.array([f"species {k}" for k in range(12)])
     np.savez(tmp_path / "scores.npz", softmax=rows, labels=labels, class_names=names)
@@ -55,19 +46,19 @@ def test_reads_files_and_keeps_the_names(
     assert 2 <= result.n_classes < 12
 
 
-def test_logits_are_only_selected() -> None:
+def test_logits_are_only_selected():
     logits = as_source([[2.0, -1.0, 0.0], [0.0, 3.0, 0.0]], [0, 1], logits=True)
     result = drop_rare_classes(logits, min_count=1)
     assert result.logits
     assert next(result.blocks()).rows.tolist() == [[2.0, -1.0], [0.0, 3.0]]
 
 
-def test_too_few_common_classes_are_refused(example: tuple[np.ndarray, np.ndarray]) -> None:
+def test_too_few_common_classes_are_refused(example):
     with pytest.raises(InputError, match="At least 2 classes must have 9999 examples"):
         drop_rare_classes(*example, min_count=9999)
 
 
-def test_rows_without_mass_on_what_remains_are_refused() -> None:
+def test_rows_without_mass_on_what_remains_are_refused():
     rows = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]
     with pytest.raises(InputError, match="none in row 1"):
         list(drop_rare_classes(rows, [0, 1, 0], min_count=1).blocks())
@@ -81,15 +72,13 @@ def test_rows_without_mass_on_what_remains_are_refused() -> None:
         ([np.nan, 0.5, 0.5], "NaN in row 1, class 0"),
     ],
 )
-def test_bad_rows_are_not_hidden_by_the_division(row: list[float], message: str) -> None:
+def test_bad_rows_are_not_hidden_by_the_division(row, message):
     rows = [[0.5, 0.5, 0.0], row, [0.5, 0.5, 0.0]]
     with pytest.raises(InputError, match=message):
         list(drop_rare_classes(rows, [0, 1, 0], min_count=1).blocks())
 
 
-def test_missing_labels_and_iterators_are_refused(
-    example: tuple[np.ndarray, np.ndarray],
-) -> None:
+def test_missing_labels_and_iterators_are_refused(example):
     with pytest.raises(InputError, match="Labels are needed"):
         drop_rare_classes(example[0])
     with pytest.raises(InputError, match="read twice"):

@@ -48,43 +48,31 @@ def from_samples(name):
     return np.array(rows), [sample["doc"]["answer"] for sample in samples]
 
 
-def from_details():
-    details = from_parquet("lighteval.parquet")
+def from_details(name):
+    details = from_parquet(name)
     rows = [detail["model_response"]["logprobs"] for detail in details]
     return np.array(rows), [detail["doc"]["gold_index"] for detail in details]
 
 
-def from_flat_details():
-    details = from_parquet("lighteval_0_10_single.parquet")
+def from_flat_details(name):
+    details = from_parquet(name)
     return np.array([d["predictions"] for d in details]), [d["gold_index"][0] for d in details]
 
 
 # The file, what it holds if read by hand, whether these are logits, and the names of the classes.
 READ = {
-    "cleanlab.npz": (lambda: from_arrays("cleanlab.npz", "pred_probs", "labels"), False, None),
-    "scikit_learn_labelled.csv": (
-        lambda: from_csv("scikit_learn_labelled.csv", "y_true"),
-        None,
-        CLASSES,
-    ),
-    "scikit_learn.jsonl": (
-        lambda: from_records(from_lines("scikit_learn.jsonl"), "y_true"),
-        None,
-        CLASSES,
-    ),
+    "cleanlab.npz": (lambda name: from_arrays(name, "pred_probs", "labels"), False, None),
+    "scikit_learn_labelled.csv": (lambda name: from_csv(name, "y_true"), None, CLASSES),
+    "scikit_learn.jsonl": (lambda name: from_records(from_lines(name), "y_true"), None, CLASSES),
     "scikit_learn.parquet": (
-        lambda: from_records(from_parquet("scikit_learn.parquet"), "y_true"),
+        lambda name: from_records(from_parquet(name), "y_true"),
         None,
         CLASSES,
     ),
-    "transformers.npz": (
-        lambda: from_arrays("transformers.npz", "predictions", "label_ids"),
-        True,
-        None,
-    ),
-    "lm_eval_number.jsonl": (lambda: from_samples("lm_eval_number.jsonl"), True, None),
-    "lm_eval_words.jsonl": (lambda: from_samples("lm_eval_words.jsonl"), True, None),
-    "lm_eval_mutual.jsonl": (lambda: from_samples("lm_eval_mutual.jsonl"), True, None),
+    "transformers.npz": (lambda name: from_arrays(name, "predictions", "label_ids"), True, None),
+    "lm_eval_number.jsonl": (from_samples, True, None),
+    "lm_eval_words.jsonl": (from_samples, True, None),
+    "lm_eval_mutual.jsonl": (from_samples, True, None),
     "lighteval.parquet": (from_details, True, None),
     "lighteval_0_10_single.parquet": (from_flat_details, True, None),
 }
@@ -98,7 +86,7 @@ def test_files_are_read_as_they_are(name):
     by_hand, logits, names = READ[name]
     source = as_source(FOLDER / name)
     rows, labels = read(source)
-    expected_rows, expected_labels = by_hand()
+    expected_rows, expected_labels = by_hand(name)
     np.testing.assert_array_equal(rows, expected_rows)
     assert labels.tolist() == list(expected_labels)
     assert (source.logits, source.class_names) == (logits, names)

@@ -5,7 +5,7 @@ import pickle
 import fsspec
 import numpy as np
 import pytest
-from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_arrays, write_table
+from inputs import FILES, LABELS, ROWS, assert_holds, read, write_file
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
@@ -27,29 +27,10 @@ def upload(tmp_path):
     system.rm("/bucket", recursive=True)
 
 
-def local(folder, ending):
-    path = folder / f"p.{ending}"
-    if ending == "npy":
-        np.save(path, ROWS)
-    elif ending == "npz":
-        np.savez(path, probs=ROWS)
-    elif ending == "csv":
-        np.savetxt(path, ROWS.astype(np.float64), delimiter=",", fmt="%.17g")
-    elif ending in ("parquet", "arrow"):
-        write_table(path, pa.table({"probs": list_array("fixed")}))
-    else:
-        return write_arrays(
-            folder, {"zarr": "zarr 3", "h5": "chunked h5"}.get(ending, ending), probs=ROWS
-        )
-    return path
-
-
-@pytest.mark.parametrize(
-    "ending", ["npy", "npz", "csv", "parquet", "arrow", "safetensors", "h5", "zarr"]
-)
-def test_every_kind_from_afar(tmp_path, upload, block_elements, ending):
-    source = as_source(upload(local(tmp_path, ending)), LABELS)
-    expected = ROWS.astype(np.float64) if ending == "csv" else ROWS
+@pytest.mark.parametrize("kind", FILES)
+def test_every_kind_from_afar(tmp_path, upload, block_elements, kind):
+    source = as_source(upload(write_file(tmp_path / "p", kind)), LABELS)
+    expected = ROWS.astype(np.float64) if kind == "csv" else ROWS
     assert_holds(source, expected)
     parts = pickle.loads(pickle.dumps(source.parts()))
     np.testing.assert_array_equal(np.concatenate([read(part)[0] for part in parts]), expected)
@@ -78,7 +59,7 @@ def test_folders_and_patterns_from_afar(tmp_path, upload):
 
 
 def test_a_predictor_takes_addresses(tmp_path, upload):
-    address = upload(local(tmp_path, "parquet"))
+    address = upload(write_file(tmp_path / "p", "parquet"))
     np.save(tmp_path / "y.npy", LABELS)
     predictor = StandardPredictor().fit(address, upload(tmp_path / "y.npy"))
     assert predictor.thresholds_[0] == StandardPredictor().fit(ROWS, LABELS).thresholds_[0]

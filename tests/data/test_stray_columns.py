@@ -52,7 +52,7 @@ def test_stray_columns_are_left_out_with_a_note(tmp_path, kind, name, rows):
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_numbers_under_an_unknown_name_are_refused(tmp_path, kind):
     given = table(kind, tmp_path, {"truth": LABELS}, rows=LOGITS.astype("f8"))
-    with pytest.raises(InputError, match=r"whole numbers in 'truth'.*--labels-key"):
+    with pytest.raises(InputError, match=r"integers in 'truth'.*--labels-key"):
         as_source(given)
     source = as_source(given, labels_key="truth")
     assert read(source)[1].tolist() == LABELS.tolist()

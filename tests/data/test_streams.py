@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from inputs import LABELS, ROWS, K, assert_holds, list_array, pa, read, write_table
+from inputs import LABELS, ROWS, assert_holds, list_array, pa, read, write_table
 
-import evencover.data.source as source_module
-from evencover import InputError, StandardPredictor
+from evencover import InputError
 from evencover.data import as_source
 
 
@@ -76,14 +75,6 @@ def test_errors_of_the_reader_are_not_hidden():
 
     with pytest.raises(ConnectionError, match="gone"):
         read(as_source(stream()))
-
-
-def test_rows_are_counted_from_the_start_of_the_stream(monkeypatch):
-    monkeypatch.setattr(source_module, "BLOCK_ELEMENTS", 3 * K)
-    rows = ROWS.copy()
-    rows[17, 2] = np.nan
-    with pytest.raises(InputError, match="NaN in row 17, class 2"):
-        StandardPredictor().fit(rows, LABELS)
 
 
 def test_the_fingerprint_knows_rows_by_their_content(tmp_path, block_elements):

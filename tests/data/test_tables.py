@@ -130,16 +130,6 @@ def test_tables_that_break_a_rule(tmp_path, ending, columns, words, rows_per_gro
     assert_refused(path, words)
 
 
-@pytest.mark.parametrize("ending", ["parquet", "arrow"])
-def test_tables_cut_anywhere(tmp_path, ending):
-    write_table(tmp_path / f"p.{ending}", pa.table({"probs": list_array("list"), "label": LABELS}))
-    whole = (tmp_path / f"p.{ending}").read_bytes()
-    cut = tmp_path / f"cut.{ending}"
-    for length in range(0, len(whole), 201):
-        cut.write_bytes(whole[:length])
-        assert_refused(cut, "truncated")
-
-
 def test_columns_of_several_types_in_one_table():
     table = pa.table({"a": ROWS[:, 0].astype("f8"), "b": ROWS[:, 1]})
     assert_holds(as_source(table), ROWS[:, :2].astype("f8"), labels=None)

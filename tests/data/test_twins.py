@@ -137,7 +137,7 @@ def test_unknown_name_is_refused_with_a_guess() -> None:
 
 @pytest.mark.parametrize("scale", [0, -1, 1.5, float("nan"), "half", True])
 def test_scale_outside_its_range_is_refused(scale: object) -> None:
-    with pytest.raises(InputError, match=r"'scale' parameter of twin must be a number in \(0, 1\]"):
+    with pytest.raises(InputError, match="'scale'"):
         twin("cifar-100", scale=scale)  # type: ignore[arg-type]
 
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from evencover.errors import InputError, listed, warn_caller
-from evencover.validation import align_classes
+from evencover.validation import align_classes, unique_keys
 
 PROBABILITY_KEYS = (
-    "probs",
-    "probabilities",
-    "softmax",
-    "pred_probs",  # cleanlab
-    "prob",  # timm
-    "proba",
-    "predict_proba",
-    "y_proba",
-    "y_prob",
+    *("probs", "probabilities", "softmax", "proba", "predict_proba", "y_proba", "y_prob"),
+    *("pred_probs", "prob"),  # cleanlab, timm
 )
 LOGIT_KEYS = ("logits", "logit")
 PREDICTIONS_KEY = "predictions"  # of Hugging Face's Trainer: logits, beside "label_ids"
@@ -32,8 +27,8 @@ NAMES_KEY = "class_names"
 
 SAVED_INDEX = "__index_level_0__"
 
-_SAVED_INDEX = re.compile(r"__index_level_\d+__")  # as pandas and Arrow keep an index in a file
-_UNNAMED = re.compile(r"|Unnamed: \d+(_level_\d+)?")
+# Columns without a name of their own, and as pandas and Arrow keep an index in a file.
+_NAMELESS = re.compile(r"\s*(Unnamed: \d+(_level_\d+)?)?\s*|__index_level_\d+__")
 _INDEX_WORDS = ("index", "level_0")
 
 
@@ -84,24 +79,28 @@ def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
     return False if key in PROBABILITY_KEYS else None
 
 
-def matrix_key(shapes: Mapping[str, tuple[int, ...]], owner: str, keys: Keys = USUAL) -> str:
-    """Find the name of the one matrix, among arrays of these shapes."""
-    held = ", ".join(f"{key} {tuple(shape)}" for key, shape in shapes.items()) or "none"
-    if keys.probabilities is not None:
-        if keys.probabilities in shapes:
-            return keys.probabilities
+def check_key(held: Collection[str], asked: str | None, owner: str, parameter: str) -> None:
+    """Check that a name which the user gave is there."""
+    if asked is not None and asked not in held:
         raise InputError(
-            f"'probabilities_key' must be an array of {owner}. Got {keys.probabilities!r}; "
-            f"there are {held}."
+            f"'{parameter}' must be in {owner}. Got {asked!r}; there are {listed(held)}."
         )
-    if "" in shapes:  # a file of one array, which has no name
+
+
+def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str:
+    """Find the name of the one matrix among arrays."""
+    check_key(arrays, keys.probabilities, owner, "probabilities_key")
+    if keys.probabilities is not None:
+        return keys.probabilities
+    if "" in arrays:  # a file of one array, which has no name
         return ""
-    found = [key for key in MATRIX_KEYS if key in shapes]
+    found = [key for key in MATRIX_KEYS if key in arrays]
     if len(found) > 1:
-        found = [key for key in found if len(shapes[key]) == 2]
+        found = [key for key in found if len(np.shape(arrays[key])) == 2]
     if len(found) != 1:
+        held = listed(f"{key} {tuple(np.shape(arrays[key]))}" for key in arrays) or "none"
         raise InputError(
-            f"{owner} must hold one matrix under {', '.join(map(repr, MATRIX_KEYS))}. Got the keys "
+            f"{owner} must hold one matrix under {listed(map(repr, MATRIX_KEYS))}. Got the keys "
             f"{held}; say which with probabilities_key (--probabilities-key)."
         )
     return found[0]
@@ -111,26 +110,13 @@ def found_key(
     held: Mapping[str, Any], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
 ) -> str | None:
     """Return the name asked for, which must be there, or the first of the usual ones that is."""
-    if asked is not None and asked not in held:
-        raise InputError(
-            f"'{parameter}' must be an array of {owner}. Got {asked!r}; there are {listed(held)}."
-        )
+    check_key(held, asked, owner, parameter)
     return asked or next((key for key in usual if key in held), None)
-
-
-def is_unnamed(name: str) -> bool:
-    """Whether a column has no name of its own."""
-    return _UNNAMED.fullmatch(name.strip()) is not None
 
 
 def is_index(name: str) -> bool:
     """Whether a column is called as an index that was saved along."""
-    return is_unnamed(name) or is_saved_index(name) or name in _INDEX_WORDS
-
-
-def is_saved_index(name: str) -> bool:
-    """Whether a frame's index was kept under this name."""
-    return _SAVED_INDEX.fullmatch(name) is not None
+    return name in _INDEX_WORDS or _NAMELESS.fullmatch(name) is not None
 
 
 def are_numbers(names: Iterable[str]) -> bool:
@@ -143,18 +129,18 @@ def as_class_names(names: Any, n_classes: int) -> list[str] | None:
     if names is None:
         return None
     aligned = align_classes(names, None, n_classes, "class_names")
-    return checked_names(aligned.tolist(), "'class_names'")
+    return checked_names(aligned.tolist(), n_classes, "'class_names'")
 
 
-def checked_names(names: Iterable[object], owner: str) -> list[str]:
-    """Class names as text that files can hold: no half of a character."""
+def checked_names(names: Iterable[object], n_classes: int, owner: str) -> list[str]:
+    """Return the class names as text, one per class, that UTF-8 can hold."""
     texts = [str(name) for name in names]
+    if len(texts) != n_classes:
+        raise InputError(f"{owner} must have one name per class. Got {len(texts)} for {n_classes}.")
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"{owner} must be text that UTF-8 can hold. Got {error.object[error.start]!r}."
-        ) from None
+        raise InputError(f"{owner} must be text. Got {error.object[error.start]!r}.") from None
     return texts
 
 
@@ -164,15 +150,10 @@ def count_up(names: Iterable[str]) -> bool:
 
 
 Kind = Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]
+LIST_KINDS: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
 
-_LEFT_OUT: dict[Kind, str] = {
-    "text": "text",
-    "flag": "true or false",
-    "list": "a list",
-    "integer list": "a list",
-    "text list": "a list",
-    "other": "no numbers",
-}
+_LEFT_OUT: dict[Kind, str] = {"text": "text", "flag": "true or false", "other": "no numbers"}
+_LEFT_OUT |= dict.fromkeys(("list", "integer list", "text list"), "a list")
 _BY_RANK = re.compile(r"(index|label)_\d+")
 _REMEDY = "name the columns of the classes with probabilities_key='p_*' (--probabilities-key)"
 
@@ -223,18 +204,19 @@ def choose(
     none; whole numbers under any other name could be either, and are refused. Without `named` the
     columns have places only. `index` is the column that is known to be the index of a frame.
     """
-    _refuse_best_classes_only(columns, owner)
-    _refuse_flat_lighteval(columns, owner)
+    _reject_best_classes_only(columns, owner)
+    _reject_flat_lighteval(columns, owner)
     names = [column.name for column in columns]
-    label = _place(names, keys.labels, owner, "labels_key")
-    ids = _place(names, keys.ids, owner, "ids_key")
-    if named:
-        label = _labels(columns) if label is None else label
-        ids = _ids(columns, index) if ids is None else ids
+    check_key(names, keys.labels, owner, "labels_key")
+    check_key(names, keys.ids, owner, "ids_key")
+    label = _labels(columns) if named else None
+    label = label if keys.labels is None else names.index(keys.labels)
+    ids = _ids(columns, index) if named else None
+    ids = ids if keys.ids is None else names.index(keys.ids)
     ids_are_index = ids is not None and keys.ids is None and names[ids] not in ID_KEYS
     lists = _lists(columns, keys, owner)
+    layout = Layout(lists, label=label, ids=ids, ids_are_index=ids_are_index)
     if lists:
-        layout = Layout(lists, label=label, ids=ids, ids_are_index=ids_are_index)
         layout.logits = holds_logits(names[lists[0]], names)
         layout.left_out = {
             name: _LEFT_OUT.get(kind, "not the list of numbers")
@@ -242,23 +224,21 @@ def choose(
             if place not in (*lists, label, ids)
         }
         return layout
-    layout = Layout([], label=label, ids=ids, ids_are_index=ids_are_index)
     layout.matrix = _classes(columns, keys, layout, owner, named, index)
     class_names = [names[place] for place in layout.matrix]
     if named and not count_up(class_names):
-        _refuse_repeated(class_names, owner)
+        unique_keys(owner, [(name, None) for name in class_names])
         layout.class_names = class_names
     return layout
 
 
 def note_left_out(layout: Layout, owner: str) -> None:
-    """Say which columns beside those of the classes were taken for none of them."""
+    """Warn of columns beside those of the classes that were taken for none of them."""
     if len(layout.matrix) > 1 and layout.left_out:
-        found = list(layout.left_out.items())
-        listed = ", ".join(f"{name!r} ({why})" for name, why in found[:5])
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        n_out = f"{len(found)} column{'' if len(found) == 1 else 's'}"
-        warn_caller(f"{n_out} of {owner} left out, taken for no class: {listed}{more}.")
+        found = [f"{name!r} ({why})" for name, why in layout.left_out.items()]
+        plural = "" if len(found) == 1 else "s"
+        out = f"{len(found)} column{plural} of {owner} left out, taken for no class"
+        warn_caller(f"{out}: {listed(found, 5)}.")
 
 
 def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputError:
@@ -269,16 +249,6 @@ def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputE
     return InputError(
         f"{what} needs labels. Got none with {owner}; pass 'labels' (--labels){hint}{others}."
     )
-
-
-def _place(names: Sequence[str], key: str | None, owner: str, parameter: str) -> int | None:
-    if key is None:
-        return None
-    if key not in names:
-        raise InputError(
-            f"'{parameter}' must be a column of {owner}. Got {key!r}; there are {listed(names)}."
-        )
-    return names.index(key)
 
 
 def _labels(columns: Sequence[Column]) -> int | None:
@@ -342,12 +312,11 @@ def _classes(
                 floats.append(place)
             else:
                 raise InputError(
-                    f"The columns {keys.probabilities!r} of {owner} must hold numbers. "
-                    f"Got {_LEFT_OUT[kind]} in {name!r}."
+                    f"'probabilities_key' must name numbers. Got {_LEFT_OUT[kind]} in {name!r}."
                 )
         elif kind in _LEFT_OUT:
             layout.left_out[name] = "an index" if is_index(name) else _LEFT_OUT[kind]
-        elif named and (is_unnamed(name) or is_saved_index(name) or name == index):
+        elif named and (name == index or _NAMELESS.fullmatch(name)):
             layout.left_out[name] = "an index"
         elif kind == "float":
             floats.append(place)
@@ -358,26 +327,23 @@ def _classes(
         else:
             integers.append(place)
     if floats and integers:
-        listed = ", ".join(repr(columns[place].name) for place in integers[:5])
-        many = len(integers) > 1
+        found = listed((repr(columns[place].name) for place in integers), 5)
         raise InputError(
-            f"Every class of {owner} must have floating-point numbers if any has. Got whole "
-            f"numbers in {listed}{' and others' if len(integers) > 5 else ''}, which "
-            f"{'look' if many else 'looks'} like an index or a label; leave "
-            f"{'them' if many else 'it'} out, say labels_key or ids_key (--labels-key, "
+            f"Every class of {owner} must have floating-point numbers if any has. Got integers in "
+            f"{found}: an index or a label; leave it out, say labels_key or ids_key (--labels-key, "
             f"--ids-key), or {_REMEDY}."
         )
     if not floats and not integers:
-        names = ", ".join(column.name for column in columns)
+        names = listed(column.name for column in columns) or "none"
         raise InputError(
             f"{owner} must have a list column of probabilities, or one column of "
-            f"probabilities per class. Got the columns {names or 'none'}; {_REMEDY}."
+            f"probabilities per class. Got the columns {names}; {_REMEDY}."
         )
     return floats or integers
 
 
-def _refuse_best_classes_only(columns: Sequence[Column], owner: str) -> None:
-    """Refuse what timm's inference.py writes with --topk: columns go by rank, not by class."""
+def _reject_best_classes_only(columns: Sequence[Column], owner: str) -> None:
+    """Reject what timm's inference.py writes with --topk: columns go by rank, not by class."""
     ranks = [
         name
         for name, kind in columns
@@ -391,8 +357,8 @@ def _refuse_best_classes_only(columns: Sequence[Column], owner: str) -> None:
         raise by_rank(owner, f"one number per row in {numbers[0]!r}")
 
 
-def _refuse_flat_lighteval(columns: Sequence[Column], owner: str) -> None:
-    """Refuse lighteval's details until 0.10, unless answers of one token made them numbers."""
+def _reject_flat_lighteval(columns: Sequence[Column], owner: str) -> None:
+    """Reject lighteval's details until 0.10, unless answers of one token made them numbers."""
     kinds = dict(columns)
     if is_flat_lighteval(kinds) and kinds[PREDICTIONS_KEY] != "list":
         found = "text" if kinds[PREDICTIONS_KEY] == "text" else "pairs"
@@ -408,9 +374,3 @@ def by_rank(owner: str, found: str) -> InputError:
         f"{owner} must hold the numbers of all classes, in the order of the classes. Got {found}: "
         "the best classes of each row, sorted by rank; write all of them (with timm: --topk 0)."
     )
-
-
-def _refuse_repeated(names: Sequence[str], owner: str) -> None:
-    if len(set(names)) < len(names):
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise InputError(f"Every class of {owner} must have one column. Got {twice!r} twice.")

@@ -39,13 +39,14 @@ class Fingerprint(NamedTuple):
 
         Only the first block of a part `is_first`: its first row may be that of the whole input.
         """
-        first = cls(start, _hash_of(rows[0])) if is_first and len(rows) else cls()
-        return (
-            first if labels is None else first._replace(total=sum_of(start, labels, rows.shape[1]))
-        )
+        total = 0 if labels is None else sum_of(start, labels, rows.shape[1])
+        if not is_first or not len(rows):
+            return cls(total=total)
+        row = hashlib.blake2b(rows[0].astype(np.float64).tobytes(), digest_size=8)
+        return cls(start, row.hexdigest(), total)
 
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
-        first = min(self, other, key=lambda each: each.start)
+        first = self if self.start <= other.start else other
         sample = _smallest(self.sample, other.sample) if len(other.sample) else self.sample
         return first._replace(total=(self.total + other.total) % 2**64, sample=sample)
 
@@ -70,29 +71,30 @@ def sum_of(start: int, labels: IntArray, n_classes: int) -> int:
     return int(_mixed(keys).sum(dtype=np.uint64))
 
 
-def _hash_of(row: Array) -> str:
-    return hashlib.blake2b(row.astype(np.float64).tobytes(), digest_size=8).hexdigest()
-
-
 def _smallest(*samples: Array) -> Array:
     both = np.concatenate(samples)
     return both[np.lexsort(both.T[::-1])[:MOST_KEPT]]
 
 
 class Sampler:
-    """Collects the rows that their label and its number choose: the same rows in any data.
+    """Fingerprint a stream of blocks, with a sample of the labeled rows.
 
-    Rows that say 0 or 1 for it are left out: saturated models give many of them by nature. What is
-    chosen is hashed now and then, many rows at once, since every call takes its time.
+    Labels and their numbers choose the rows: the same ones in any data. Rows that say 0 or 1 for
+    their label are left out: saturated models give many of them by nature. What is chosen is hashed
+    now and then, many rows at once, since every call takes its time.
     """
 
     def __init__(self) -> None:
-        self.sample: Array = Fingerprint().sample
+        self._found = Fingerprint()
         self._waiting: list[tuple[Array, Array, IntArray, Array]] = []
-        self._n_waiting = 0
+        self._n_waiting, self._is_first = 0, True
 
-    def add(self, start: int, rows: Array, labels: IntArray) -> None:
-        """Look at a block, which begins with row `start` of the whole input."""
+    def add(self, start: int, rows: Array, labels: IntArray | None) -> None:
+        """Add a block, which begins with row `start` of the whole input."""
+        self._found += Fingerprint.of(start, rows, labels, is_first=self._is_first)
+        self._is_first = self._is_first and not len(rows)
+        if labels is None:
+            return
         chosen = np.flatnonzero(_looked_into(rows.shape[1])[labels])
         own, labels = rows[chosen, labels[chosen]], labels[chosen]
         if rows.shape[1] <= FEW_CLASSES:
@@ -104,22 +106,20 @@ class Sampler:
         self._waiting.append((own, around, labels, chosen + start))
         self._n_waiting += len(chosen)
         if self._n_waiting > MOST_WAITING:
-            self._hash()
+            self.result()
 
     def result(self) -> Fingerprint:
-        """Return the sample, as part of a fingerprint."""
+        """Return the fingerprint of the blocks so far."""
         if self._waiting:
-            self._hash()
-        return Fingerprint(sample=self.sample)
-
-    def _hash(self) -> None:
-        waiting = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
-        own, some, labels, numbers = waiting
-        self._waiting, self._n_waiting = [], 0
-        odd = np.arange(1, 2 * some.shape[1], 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        hashes = _mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
-        found = np.stack([hashes, numbers.astype(np.uint64)], axis=1)[(own != 0) & (own != 1)]
-        self.sample = _smallest(self.sample, found)
+            columns = map(np.concatenate, zip(*self._waiting, strict=True))
+            own, some, labels, numbers = columns
+            self._waiting, self._n_waiting = [], 0
+            odd = np.arange(1, 2 * some.shape[1], 2, dtype=np.uint64)
+            odd *= np.uint64(0x9E3779B97F4A7C15)
+            hashes = _mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
+            found = np.stack([hashes, numbers.astype(np.uint64)], axis=1)[(own != 0) & (own != 1)]
+            self._found = self._found._replace(sample=_smallest(self._found.sample, found))
+        return self._found
 
 
 def _bits(numbers: Array) -> Array:

@@ -19,6 +19,7 @@ from evencover.arrays import (
 from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
+    LIST_KINDS,
     NAMES_KEY,
     USUAL,
     Column,
@@ -78,11 +79,6 @@ def frame_columns(frame: Any) -> list[Column]:
     ]
 
 
-def frame_index(frame: Any) -> str | None:
-    """Return the name of the column that holds the index of pandas in an Arrow table."""
-    return saved_index(frame.schema) if _is_arrow(frame) else None
-
-
 def _polars_kind(kind: Any) -> Kind:
     text = str(kind).partition("(")[0]
     if kind.is_float():
@@ -90,11 +86,10 @@ def _polars_kind(kind: Any) -> Kind:
     if kind.is_integer():
         return "integer"
     if text in ("List", "Array"):
-        inner = _polars_kind(kind.inner)
-        lists: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
-        return lists.get(inner, "other")
-    names: dict[str, Kind] = {"Boolean": "flag", "String": "text"}
-    return names.get(text, "text" if text in ("Utf8", "Categorical", "Enum") else "other")
+        return LIST_KINDS.get(_polars_kind(kind.inner), "other")
+    if text == "Boolean":
+        return "flag"
+    return "text" if text in ("String", "Utf8", "Categorical", "Enum") else "other"
 
 
 def _pandas_kind(frame: Any, place: int) -> Kind:
@@ -121,8 +116,11 @@ def matrix_of(frame: Any, layout: Layout) -> Array:
     places = layout.matrix
     if _is_arrow(frame):
         return matrix_from_arrow(frame.select(places), FRAME)
-    if layout.class_names is None and len(places) == 1:
-        return _lists_of(frame, places[0])
+    is_list = layout.class_names is None and len(places) == 1
+    if _is_polars(frame) and is_list:
+        return matrix_from_arrow(frame[:, places[0]].to_arrow(), FRAME)
+    if is_list:
+        return to_numpy(frame.iloc[:, places[0]].tolist())
     if _is_polars(frame):
         return np.asarray(frame[:, places].to_numpy())
     together = places == list(range(places[0], places[0] + len(places)))
@@ -131,12 +129,6 @@ def matrix_of(frame: Any, layout: Layout) -> Array:
     if values.dtype.kind != "O":
         return values
     return np.asarray(chosen.to_numpy(np.float64, na_value=np.nan))  # nullable numbers
-
-
-def _lists_of(frame: Any, place: int) -> Array:
-    if _is_polars(frame):
-        return matrix_from_arrow(frame[:, place].to_arrow(), FRAME)
-    return to_numpy(frame.iloc[:, place].tolist())
 
 
 def column_of(frame: Any, place: int) -> Array:
@@ -226,11 +218,12 @@ def _of_frame(frame: Any, keys: Keys) -> Unpacked:
     columns = frame_columns(frame)
     if keys == USUAL and are_samples(column.name for column in columns):
         raise InputError(
-            f"{FRAME} must have a column of numbers for each class, or one of lists of them. Got "
-            "the samples of lm-eval or the details of lighteval; pass the path of their file "
-            "instead, which is read as it is."
+            f"{FRAME} must have a column of numbers for each class, or one of lists. Got samples "
+            "of lm-eval or details of lighteval; pass the path of their file instead."
         )
-    layout = choose(columns, keys, FRAME, index=frame_index(frame))
+    layout = choose(
+        columns, keys, FRAME, index=saved_index(frame.schema) if _is_arrow(frame) else None
+    )
     note_left_out(layout, FRAME)
     facts = {
         "class_names": layout.class_names,
@@ -244,7 +237,7 @@ def _of_frame(frame: Any, keys: Keys) -> Unpacked:
 
 
 def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Unpacked:
-    key = matrix_key({name: np.shape(batch[name]) for name in batch}, "the dictionary", keys)
+    key = matrix_key(batch, "the dictionary", keys)
     label = found_key(batch, keys.labels, LABEL_KEYS, "the dictionary", "labels_key")
     ids = found_key(batch, keys.ids, ID_KEYS, "the dictionary", "ids_key")
     names = batch.get(NAMES_KEY)

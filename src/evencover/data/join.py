@@ -18,24 +18,12 @@ from evencover.validation import list_of_labels
 
 
 class RowValues(NamedTuple):
-    """One value per row, kept apart from the rows.
+    """One value per row, kept apart from the rows."""
 
-    Attributes
-    ----------
-    values
-        (M,) in any order if they have ids.
-    ids
-        (M,) their ids, or the index of a pandas object; None if they have none.
-    is_index
-        Whether the ids are an index, which may merely count the values.
-    place
-        Names a value in messages, by its position.
-    """
-
-    values: Any
-    ids: Array | None = None
-    is_index: bool = False
-    place: Callable[[int], str] | None = None
+    values: Any  #: (M,) in any order if they have ids
+    ids: Array | None = None  #: (M,) their ids, or the index of a pandas object
+    is_index: bool = False  #: whether the ids are an index, which may merely count the values
+    place: Callable[[int], str] | None = None  #: names a value in messages, by its position
 
 
 def join_labels(source: Source, labels: RowValues, *, complete: bool = True) -> Source:
@@ -164,25 +152,10 @@ def positions_by_id(ids: Any, other_ids: Any, what: str, *, complete: bool = Tru
 
 
 class LabeledRows(Source):
-    """The rows of a source whose label has arrived, with their ids and labels.
+    """The rows of a source whose label has arrived, with their ids (N,) and labels.
 
-    Parameters
-    ----------
-    source
-        All rows.
-    ids
-        (N,) their ids.
-    labels
-        The labels that have arrived, with ids.
-
-    Attributes
-    ----------
-    whole
-        The source of all rows.
-    is_kept
-        (N,) which of the rows these are.
-    n_waiting, n_unused
-        Numbers of rows without a label, and of labels without a row.
+    ``whole`` is the source of all rows, and ``is_kept`` (N,) tells which these are; ``n_waiting``
+    rows have no label, and ``n_unused`` labels no row.
     """
 
     def __init__(self, source: Source, ids: Array, labels: RowValues) -> None:

@@ -56,20 +56,11 @@ def drop_rare_classes(
 
 
 class CommonClasses(Source):
-    """The rows and columns of the classes that have enough examples.
-
-    Attributes
-    ----------
-    kept_classes
-        (K,) the number that each class had before.
-    """
+    """The rows and columns of the classes that have enough examples; see `drop_rare_classes`."""
 
     def __init__(self, source: Source, min_count: int) -> None:
         if isinstance(source, IterableSource):
-            raise InputError(
-                "The rows are read twice. Got an iterator, which can be read once; "
-                "pass an array or the path of a file."
-            )
+            raise InputError("The rows are read twice. Got an iterator; pass an array or a path.")
         if not source.has_labels:
             raise InputError(f"Labels are needed. Got none with {source.name}; pass 'labels'.")
         self._source = source
@@ -126,21 +117,11 @@ N_STEPS = 256
 
 
 class Labelled(NamedTuple):
-    """A model's probabilities on held-out examples, and the truth.
+    """A model's probabilities on held-out examples, and the truth."""
 
-    Attributes
-    ----------
-    probabilities
-        Shape (N, K); each row sums to 1.
-    labels
-        Shape (N,); the true class of each row, from 0 to K - 1.
-    class_names
-        Shape (K,); the name of each class.
-    """
-
-    probabilities: NDArray[np.float32]
-    labels: NDArray[np.int32]
-    class_names: NDArray[np.str_]
+    probabilities: NDArray[np.float32]  #: (N, K); each row sums to 1
+    labels: NDArray[np.int32]  #: (N,) the true class of each row, from 0 to K - 1
+    class_names: NDArray[np.str_]  #: (K,)
 
 
 def load_languages() -> Labelled:
@@ -202,16 +183,12 @@ def decode(steps: NDArray[np.uint8], medians: NDArray[np.uint8]) -> NDArray[np.f
     within its step from a fixed random stream: as if nothing had been rounded, on average.
     """
     root = (steps + medians).T.astype(np.float32, order="C")
-    root += _positions_within_steps(root.size).reshape(root.shape)
+    # Raw bits, since NumPy promises their stream for ever, unlike that of a Generator's methods.
+    words = np.random.PCG64(0).random_raw(-(-root.size // 4)).astype("<u8")
+    position = words.view("<u2")[: root.size].astype(np.float32).reshape(root.shape)
+    root += (position + np.float32(0.5)) / np.float32(2**16)
     root /= np.float32(N_STEPS)
     for _ in range(3):  # to the power of eight
         root *= root
     root /= root.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
     return root
-
-
-def _positions_within_steps(count: int) -> NDArray[np.float32]:
-    """Return numbers between 0 and 1, the same ones always."""
-    # Raw bits, since NumPy promises their stream for ever, unlike that of a Generator's methods.
-    words = np.random.PCG64(0).random_raw(-(-count // 4)).astype("<u8")
-    return (words.view("<u2")[:count].astype(np.float32) + np.float32(0.5)) / np.float32(2**16)

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,15 +19,6 @@ from urllib.parse import unquote, urlsplit
 from evencover.errors import FileError, InputError, needs, one_line
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[a-z]+::")
-
-
-def import_fsspec() -> Any:
-    """Import fsspec or raise with install instructions."""
-    try:
-        import fsspec
-    except ImportError:
-        raise needs("Addresses such as s3://...", "fsspec", "remote") from None
-    return fsspec
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ class Address:
         system, path = self.system()
         return bytes(system.cat_file(path, start=start, end=stop))
 
-    def children(self) -> list[Address]:
+    def iterdir(self) -> list[Address]:
         """List the folder."""
         system, path = self.system()
         return [Address(system.unstrip_protocol(each)) for each in system.ls(path, detail=False)]
@@ -84,7 +75,10 @@ class Address:
 
     def system(self) -> tuple[Any, str]:
         """Return the file system of fsspec, and the path in it."""
-        fsspec = import_fsspec()
+        try:
+            import fsspec
+        except ImportError:
+            raise needs("Addresses such as s3://...", "fsspec", "remote") from None
         try:
             system, path = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:  # unknown protocol, or a library is missing
@@ -108,30 +102,22 @@ def as_location(path: str | os.PathLike[str] | Address) -> Location:
 
 
 def existing_file(path: str | os.PathLike[str] | Address) -> Location:
-    """Return the location of a file that exists."""
-    location = as_location(path)
-    refuse_irregular(location)
-    return location
-
-
-def refuse_irregular(location: Location) -> None:
-    """Refuse what is no file: a pipe would be waited for, and a device never ends."""
-    problem = ""
-    if isinstance(location, Address):
-        problem = "" if location.is_file() else "there is no such file"
-    else:
-        try:
-            mode = location.stat().st_mode
-            if stat.S_ISDIR(mode):
-                problem = "it is a folder, not a file"
-            elif not stat.S_ISREG(mode):
-                problem = "it is a device or a pipe, not a file"
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            problem = "there is no such file"
-        except OSError as error:
-            problem = (error.strerror or str(error)).lower()
+    """Return the location of a file; reject pipes, which would be waited for, and devices."""
+    location, problem = as_location(path), ""
+    try:
+        if isinstance(location, Address):
+            problem = "" if location.is_file() else "there is no such file"
+        elif stat.S_ISDIR(mode := location.stat().st_mode):
+            problem = "it is a folder, not a file"
+        elif not stat.S_ISREG(mode):
+            problem = "it is a device or a pipe, not a file"
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        problem = "there is no such file"
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
     if problem:
         raise FileError(f"Cannot read '{location}': {problem}.")
+    return location
 
 
 def expand(location: Location) -> list[Location] | None:
@@ -139,10 +125,7 @@ def expand(location: Location) -> list[Location] | None:
     if location.is_file():
         return None
     if location.is_dir():
-        inside: Sequence[Location] = (
-            list(location.iterdir()) if isinstance(location, Path) else location.children()
-        )
-        named = (each for each in inside if not each.name.startswith((".", "_")))
+        named = (each for each in location.iterdir() if not each.name.startswith((".", "_")))
         return _sorted(each for each in named if each.is_file() or each.is_dir())
     if not glob.has_magic(str(location)):
         return None
@@ -187,15 +170,19 @@ class Identity(NamedTuple):
 def identity_of(location: Location) -> Identity:
     """Identify the present content of a file."""
     if isinstance(location, Address):
-        return _of_address(location)
-    if location.is_dir():  # a zarr store
-        return _of_folder(location)
+        system, path = location.system()
+        system.invalidate_cache(path)
+        about = system.info(path)
+        mark = next((str(about[key]) for key in _MARKS if about.get(key)), "")
+        return Identity(int(about.get("size") or 0), mark)
     found = location.stat()
+    if stat.S_ISDIR(found.st_mode):
+        return _identity_of_store(location, (found.st_ino, found.st_mtime_ns))
     return Identity(found.st_size, found.st_mtime_ns)
 
 
-def refuse_changed(location: Location, identity: Identity) -> None:
-    """Refuse a file that is no longer what it was when it was opened."""
+def reject_changed(location: Location, identity: Identity) -> None:
+    """Reject a file that is no longer what it was when it was opened."""
     now = identity_of(location)
     if now == identity:
         return
@@ -210,25 +197,16 @@ def refuse_changed(location: Location, identity: Identity) -> None:
     )
 
 
-def _of_address(address: Address) -> Identity:
-    system, path = address.system()
-    system.invalidate_cache(path)
-    about = system.info(path)
-    mark = next((str(about[key]) for key in _MARKS if about.get(key)), "")
-    return Identity(int(about.get("size") or 0), mark)
-
-
 # What stores were: which folder, its identity, and until when that need not be computed again.
 _known_stores: dict[Path, tuple[tuple[int, int], Identity, float]] = {}
 
 
-def _of_folder(folder: Path) -> Identity:
-    """Identify a store by the sizes and times of all files, in at most 5% of the time.
+def _identity_of_store(folder: Path, which: tuple[int, int]) -> Identity:
+    """Identify a zarr store by the sizes and times of all files, in at most 5% of the time.
 
     Another folder under the same name is seen at once, a file that changed in it a little later.
     """
-    about, begun = folder.stat(), time.monotonic()
-    which = (about.st_ino, about.st_mtime_ns)
+    begun = time.monotonic()
     known, identity, until = _known_stores.get(folder, (None, Identity(0, ""), 0.0))
     if known == which and begun < until:
         return identity
@@ -252,37 +230,39 @@ _SHORT_OF = {
     errno.ENFILE: "too many files are open on this machine",
     errno.EIO: "the disk or network gives an error",
 }
+_PROBLEMS: dict[type[Exception], str] = {
+    MemoryError: _SHORT_OF[errno.ENOMEM],
+    FileNotFoundError: "there is no such file",
+    PermissionError: "permission denied",
+}
 
 
 @contextmanager
 def reading(location: Location, known: Identity | None = None) -> Iterator[Identity]:
-    """Turn what libraries say about a broken file into one sentence that names it.
+    """Raise one error that names the file, whatever a library raises.
 
     The file must be the same when the reading ends as when it begins, and the one that is `known`
-    from an earlier opening. Gives what it is known by.
+    from an earlier opening. Yield its identity.
     """
     identity = known
     try:
-        identity = identity_of(location) if known is None else known
-        if known is not None:
-            refuse_changed(location, known)
+        if known is None:
+            identity = identity_of(location)
+        else:
+            reject_changed(location, known)
+        assert identity is not None
         yield identity
-        refuse_changed(location, identity)
+        reject_changed(location, identity)
     except InputError:
         raise
-    except MemoryError as error:
-        raise FileError(f"Cannot read '{location}': {_SHORT_OF[errno.ENOMEM]}.") from error
-    except FileNotFoundError as error:
-        raise FileError(f"Cannot read '{location}': there is no such file.") from error
-    except PermissionError as error:
-        raise FileError(f"Cannot read '{location}': permission denied.") from error
     except Exception as error:
-        number = error.errno if isinstance(error, OSError) else None
-        if number in _SHORT_OF:
-            raise FileError(f"Cannot read '{location}': {_SHORT_OF[number]}.") from error
+        problem = _SHORT_OF.get(getattr(error, "errno", None) or 0)
+        problem = next((p for kind, p in _PROBLEMS.items() if isinstance(error, kind)), problem)
+        if problem is not None:
+            raise FileError(f"Cannot read '{location}': {problem}.") from error
         if identity is not None:  # half of what is being written reads like a broken file
             with suppress(OSError):
-                refuse_changed(location, identity)
+                reject_changed(location, identity)
         raise InputError(
             f"Cannot read '{location}': the file is truncated or not of the kind its ending says "
             f"({one_line(error)})."

@@ -54,7 +54,6 @@ from evencover.data.location import (
     existing_file,
     expand,
     reading,
-    refuse_irregular,
 )
 from evencover.data.source import ArraySource, IterableSource, PartsSource, Source
 from evencover.errors import InputError, listed
@@ -82,14 +81,17 @@ TABLES: dict[str, type[TableSource]] = {
 }
 
 
-def open_file(path: str | os.PathLike[str] | Address, keys: Keys = USUAL) -> Source:
+AnyPath = str | os.PathLike[str] | Address
+
+
+def open_file(path: AnyPath, keys: Keys = USUAL) -> Source:
     """Open a file, or the files of a folder or a glob, to be read block by block."""
     location = as_location(path)
     if is_zarr(location):
         return ArraysSource(location, zarr_arrays, keys)
     many = expand(location)
     if many is None:
-        return _open_one(existing_file(location), keys)
+        return _open_one(location, keys)
     return _open_many(location, many, keys)
 
 
@@ -99,7 +101,7 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> S
 
 
 def _open_one(location: Location, keys: Keys) -> Source:
-    _refuse_pipes(location)
+    _reject_pipes(location)
     ending = location.suffix.lower()
     if ending in ARRAYS:
         return ArraysSource(location, ARRAYS[ending], keys)
@@ -112,13 +114,12 @@ def _open_one(location: Location, keys: Keys) -> Source:
 
 
 def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
-    known = {*ARRAYS, *TABLES}
+    known = sorted([*ARRAYS, *TABLES])
     if location.is_dir():  # notes and manifests may lie beside the data; a pattern is meant as said
         files = [file for file in files if file.suffix.lower() in known]
     if not files:
         raise InputError(
-            f"Cannot read '{location}': the folder holds no file that ends in "
-            f"{', '.join(sorted(known))}."
+            f"Cannot read '{location}': the folder holds no file that ends in {listed(known)}."
         )
     endings = sorted({file.suffix.lower() for file in files})
     if len(endings) > 1:
@@ -129,7 +130,7 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
     return PartsSource([_open_one(file, keys) for file in files], str(location))
 
 
-def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels") -> Array:
+def column_from_file(path: AnyPath, key: str = "labels") -> Array:
     """Read one value per row from files of their own: the column `key`, or the only one.
 
     Files of every format that holds data are read, and text with one value per line; a folder or
@@ -138,16 +139,13 @@ def column_from_file(path: str | os.PathLike[str] | Address, key: str = "labels"
     return _joined([_typed(_read(file, key)[0], file) for file in _files(as_location(path))])
 
 
-def ids_from_file(path: str | os.PathLike[str] | Address, key: str = "ids") -> Array:
+def ids_from_file(path: AnyPath, key: str = "ids") -> Array:
     """Read one id per row as `column_from_file` does; ids from text files are text."""
     return _joined([_read(file, key)[0] for file in _files(as_location(path))])
 
 
 def values_for(
-    source: Source,
-    path: str | os.PathLike[str] | Address,
-    key: str = "labels",
-    ids_key: str | None = None,
+    source: Source, path: AnyPath, key: str = "labels", ids_key: str | None = None
 ) -> RowValues:
     """Read the labels (or other values) of all rows, with their ids if the files have some.
 
@@ -171,7 +169,7 @@ def values_for(
     return RowValues(_joined(columns), ids, place=place)
 
 
-def class_values_from_file(path: str | os.PathLike[str] | Address, key: str) -> list[Any]:
+def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
     """Read one value per class: (class, value) pairs, or the values alone from an only column."""
     found: list[Any] = []
     for location in _files(as_location(path)):
@@ -195,20 +193,20 @@ def _joined(columns: list[Array]) -> Array:
 def _files(location: Location) -> list[Location]:
     if is_zarr(location):
         return [location]
-    return expand(location) or [existing_file(location)]
+    return expand(location) or [location]
 
 
-def _refuse_pipes(location: Location) -> None:
+def _reject_pipes(location: Location) -> None:
     """Reject pipes and devices, which a folder or a glob may contain."""
     if isinstance(location, Path) and not is_zarr(location):
-        refuse_irregular(location)
+        existing_file(location)
 
 
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; those of text files are text."""
     ending = location.suffix.lower()
-    _refuse_pipes(location)
+    _reject_pipes(location)
     source = TABLES.get(ending)
     with reading(location):
         if ending in ARRAYS or is_zarr(location):
@@ -227,11 +225,20 @@ def _read(
 ) -> tuple[Array, Array | None]:
     """Read one value per row, and the ids next to it if there are some of these names.
 
-    An only column of text with one cell more than there are rows has a heading.
+    The column has one of the names that `key` may have, or is the only one. An only column of text
+    with one cell more than there are rows has a heading.
     """
     with _columns(location) as columns:
         ids = next((name for name in id_keys if name in columns), None)
-        values = _values(columns, key, location, besides=ids)
+        keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
+        name = next((name for name in keys if name in columns), None)
+        if name is None:
+            is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
+            only = [each for each in columns if each != ids]
+            if is_named or len(only) != 1:
+                raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
+            name = only[0]
+        values = columns[name]
         is_csv = TABLES.get(location.suffix.lower()) is CsvSource
         if is_csv and list(columns) == [ONLY_ARRAY] and len(values):
             has_heading = values[0] == key or len(values) - 1 == n_rows
@@ -241,23 +248,9 @@ def _read(
         found = columns[ids]
         if len(found) != len(values):
             raise InputError(
-                f"'{location}' must have one id for each of its {len(values)} values. "
-                f"Got {len(found)} in {ids!r}."
+                f"'{location}' must have one id per value. Got {len(found)} for {len(values)}."
             )
         return values, index_ids(found) if ids == SAVED_INDEX else found
-
-
-def _values(
-    columns: Mapping[str, Array], key: str, location: Location, besides: str | None = None
-) -> Array:
-    """Read the column of one of the names that `key` may have, or the only one but `besides`."""
-    keys = (key, *next((usual for usual in (LABEL_KEYS, ID_KEYS) if key in usual), ()))
-    name = next((name for name in keys if name in columns), None)
-    is_named = location.suffix.lower() in ARRAYS and ONLY_ARRAY not in columns
-    only = [each for each in columns if each != besides and not is_named]
-    if name is None and len(only) != 1:
-        raise InputError(f"'{location}' must have a column {key!r}. Got {listed(columns)}.")
-    return columns[only[0] if name is None else name]
 
 
 def _typed(values: Array, location: Location) -> Array:
@@ -385,7 +378,4 @@ def _open_dask(collection: Any, keys: Keys) -> Source:
         return DaskArraySource(collection)
     if kind.startswith("dask.bag"):
         return open_files(collection.compute(), keys)
-    raise InputError(
-        "Of Dask's collections only arrays, frames and bags of paths can be read. "
-        f"Got {type(collection).__name__} instead."
-    )
+    raise InputError(f"Dask data must be an array, a frame or a bag of paths. Got {kind}.")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,65 +11,34 @@ import numpy as np
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import RawBlocks, Source, SourceInfo, rows_per_block, rows_per_part
-from evencover.errors import InputError
 from evencover.randomness import RandomStream, check_random_state, places, random_order
 from evencover.threads import map_on_threads
-from evencover.validation import raise_unknown
+from evencover.validation import raise_unknown, real_number
 
 
 @dataclass(frozen=True)
 class TwinParameters:
-    """What makes a twin: the published class counts, and a latent space that was tuned.
-
-    Attributes
-    ----------
-    n_rows, n_classes
-        The shape of the score file.
-    count_quantiles
-        Rows per class: least, quantiles 0.25, 0.5, 0.75 and 0.9, most.
-    rarest_share
-        Rows in the rarest 5% of the classes, relative to 5% of all rows.
-    dimensions
-        Of the latent space.
-    separation
-        How far class centres are from the origin, in units of a row's noise.
-    group_size, group_share
-        Classes come in groups of confusable ones of this size, and share so much of their
-        centres' variance with their group.
-    class_spread, class_skew
-        How much the classes' noise differs (standard deviation of its logarithm), and how skewed.
-    class_awareness
-        The power of a class's noise by which its logits are flatter; 2 would be honest.
-    confidence_spread
-        How much classes differ in over-confidence, whatever their noise.
-    row_spread, row_skew, row_awareness
-        The same for the noise of the rows within a class.
-    sharpness
-        Factor of all logits; above 1 is over-confident.
-    haze
-        Weight of the fourth root of the odds: the long tail of small probabilities.
-    prior
-        Weight of the logarithm of the class counts in the logits.
-    """
+    """The published class counts of a twin, and its latent space, which was tuned."""
 
     n_rows: int
     n_classes: int
+    #: rows per class: least, quantiles 0.25, 0.5, 0.75 and 0.9, most
     count_quantiles: tuple[float, float, float, float, float, float]
-    rarest_share: float
-    dimensions: int
-    separation: float
-    group_size: float
-    group_share: float
-    class_spread: float
-    class_skew: float
-    class_awareness: float
-    confidence_spread: float
-    row_spread: float
+    rarest_share: float  #: rows in the rarest 5% of the classes, relative to 5% of all rows
+    dimensions: int  #: of the latent space
+    separation: float  #: distance of class centers from the origin, in units of a row's noise
+    group_size: float  #: classes per group of confusable ones
+    group_share: float  #: share of the centers' variance that a group has in common
+    class_spread: float  #: standard deviation of the logarithm of the classes' noise
+    class_skew: float  #: its skew
+    class_awareness: float  #: power of a class's noise by which its logits are flatter; 2: honest
+    confidence_spread: float  #: how much classes differ in overconfidence, whatever their noise
+    row_spread: float  #: as `class_spread`, of the rows within a class
     row_skew: float
     row_awareness: float
-    sharpness: float
-    haze: float
-    prior: float = 0.0
+    sharpness: float  #: factor of all logits; above 1 is overconfident
+    haze: float  #: weight of the fourth root of the odds: the tail of small probabilities
+    prior: float = 0.0  #: weight of the logarithm of the class counts in the logits
 
 
 _NAMES = ("imagenet", "cifar-100", "places365", "inaturalist")
@@ -141,22 +109,21 @@ def _count_curve(parameters: TwinParameters) -> FloatArray:
         height = np.where(is_low, 1 - (1 - t) ** bend_low, np.where(is_high, t**bend_high, t))
         return low + (high - low) * height
 
+    def solve(rising: Callable[[float], float]) -> float:
+        """Find the positive root of a rising function by bisection, or the nearer limit."""
+        least, most = 0.02, 50.0
+        for _ in range(60):
+            middle = np.sqrt(least * most)
+            least, most = (middle, most) if rising(middle) < 0 else (least, middle)
+        return float(most)
+
     # The bends of the two ends follow from the rarest classes' share and from the total.
     rarest = parameters.rarest_share * 0.05 * n_rows
-    bend_low = _solve(lambda bend: curve(bend, 1)[:n_rarest].sum() - rarest)
-    bend_high = _solve(lambda bend: n_rows - curve(bend_low, bend).sum())
+    bend_low = solve(lambda bend: curve(bend, 1)[:n_rarest].sum() - rarest)
+    bend_high = solve(lambda bend: n_rows - curve(bend_low, bend).sum())
     counts = curve(bend_low, bend_high)
     counts[1:-1] *= (n_rows - counts[0] - counts[-1]) / counts[1:-1].sum()  # what is left: 0.2%
     return counts
-
-
-def _solve(rising: Callable[[float], float]) -> float:
-    """Find the positive root of a rising function by bisection, or the nearer limit."""
-    low, high = 0.02, 50.0
-    for _ in range(60):
-        middle = np.sqrt(low * high)
-        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
-    return float(high)
 
 
 def _rounded(values: FloatArray, total: int) -> IntArray:
@@ -225,11 +192,7 @@ class TwinSource(Source):
     def __init__(
         self, name: str, parameters: TwinParameters, *, scale: float, random_state: int
     ) -> None:
-        number = isinstance(scale, float | int | np.floating) and not isinstance(scale, bool)
-        if not number or not 0 < scale <= 1:
-            raise InputError(
-                f"The 'scale' parameter of twin must be a number in (0, 1]. Got {scale!r} instead."
-            )
+        scale = real_number(scale, "scale", "twin", 0, 1, open_low=True)
         self.parameters = parameters
         self.random_state = check_random_state(random_state, "twin")
         n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
@@ -302,17 +265,13 @@ class TwinSource(Source):
 
     def split(self) -> list[Source]:
         """Ranges of the rows: a worker computes its own."""
-        step = rows_per_part(self.n_classes)
-        return [
-            self._part(start, start + step) for start in range(0, len(self._class_of_row), step)
-        ]
-
-    def _part(self, start: int, stop: int) -> Source:
-        part = copy(self)
-        part._class_of_row = self._class_of_row[start:stop]
-        first_row = self.info.first_row + start
-        part.info = replace(self.info, n_rows=len(part._class_of_row), first_row=first_row)
-        return part
+        step, parts = rows_per_part(self.n_classes), list[Source]()
+        for start in range(0, len(self._class_of_row), step):
+            classes = self._class_of_row[start : start + step]
+            part = self.cut(start, len(classes))
+            part._class_of_row = classes
+            parts.append(part)
+        return parts
 
     def _shuffled(self, purpose: int) -> IntArray:
         """Return a random order of the classes; one for each purpose."""

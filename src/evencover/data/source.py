@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -29,24 +31,12 @@ RawBlocks = Iterator[tuple[Array, Array | None]]
 
 
 class Block(NamedTuple):
-    """Consecutive rows of the input.
+    """Consecutive rows of the input."""
 
-    Attributes
-    ----------
-    start
-        Number of the first row in the whole input.
-    rows
-        (n, K) scores by class.
-    labels
-        (n,) class indices, if there are any.
-    source
-        Where the rows come from; None for rows in memory.
-    """
-
-    start: int
-    rows: Array
-    labels: IntArray | None
-    source: Source | None
+    start: int  #: number of the first row in the whole input
+    rows: Array  #: (n, K) scores by class
+    labels: IntArray | None  #: (n,) class indices, if there are any
+    source: Source | None  #: None for rows in memory
 
     def place(self, row: int) -> str:
         """Name a row of this block in messages: its file, and its number there."""
@@ -57,108 +47,49 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """Facts about an input that are known before its rows are read.
-
-    Attributes
-    ----------
-    n_classes, n_rows
-        The shape; ``n_rows`` is None where only reading to the end would tell.
-    class_names
-        One name per class, or None.
-    logits
-        Whether the input states that it holds logits; None if it does not state it.
-    name
-        The name in messages.
-    has_labels
-        Whether labels are stored with the rows.
-    numbers_are_names
-        Whether the classes are named by integers, and labels that are integers are names.
-    may_be_ranked
-        Whether the rows may hold a few best classes by rank, as top-k files do.
-    used, left_out
-        The use of each column or array, and why others have none; for `evencover info`.
-    first_row
-        Number of the first row in the file; not 0 in a part of a file.
-    """
+    """Facts about an input that are known before its rows are read."""
 
     n_classes: int
-    n_rows: int | None = None
+    n_rows: int | None = None  #: None where only reading to the end would tell
     class_names: Sequence[str] | None = None
-    logits: bool | None = None
-    name: str = "the input"
-    has_labels: bool = False
-    numbers_are_names: bool = False
-    may_be_ranked: bool = False
-    used: Mapping[str, str] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    first_row: int = 0
+    logits: bool | None = None  #: whether the rows are logits; None if the input does not state it
+    name: str = "the input"  #: the name in messages
+    has_labels: bool = False  #: whether labels are stored with the rows
+    numbers_are_names: bool = False  #: whether integer labels are names of classes
+    may_be_ranked: bool = False  #: whether rows may hold the best classes by rank, as top-k files
+    used: Mapping[str, str] = field(default_factory=dict)  #: the use of each column or array
+    left_out: Mapping[str, str] = field(default_factory=dict)  #: why others have none
+    first_row: int = 0  #: number of the first row in the file; not 0 in a part of a file
+
+
+def _fact(name: str, doc: str) -> Any:
+    """Make a property that reads a fact about the rows."""
+    return property(attrgetter(f"info.{name}"), doc=doc)
 
 
 class Source(ABC):
-    """A stream of rows with one column per class.
+    """A stream of rows with one column per class."""
 
-    Attributes
-    ----------
-    info
-        Facts about the rows; replaced by `set_info`.
-    labels
-        Labels of all rows if they are kept apart from the rows, else None.
-    labels_given
-        Whether the labels were given apart, rather than found with the rows.
-    labels_by_name
-        Whether the labels that are kept apart were class names.
-    index
-        (N,) the index of the frame with the rows, which labels with an index are joined by.
-    matching
-        How labels that were given apart were matched with the rows; None if only by position.
-    offset
-        Number of the first row in the whole input, of which this may be a part.
-    ignores_ids
-        Whether ids that come with the rows are left unread.
-    rows_read
-        The fingerprint of the rows, once they have been read to the end.
-    watch
-        Wraps the stream of blocks, for a progress bar.
-    """
-
-    info: SourceInfo
-    labels: Array | None = None
-    labels_given: bool = False
-    labels_by_name: bool = False
-    index: Array | None = None
-    matching: str | None = None
-    offset: int = 0
-    ignores_ids: bool = False
-    rows_read: Fingerprint | None = None
-    watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None
+    info: SourceInfo  #: replaced by `set_info`
+    location: Any = None  #: the path or address of the file, if it is one
+    labels: Array | None = None  #: of all rows, if they are kept apart from the rows
+    labels_given: bool = False  #: whether the labels were given apart, not found with the rows
+    labels_by_name: bool = False  #: whether the labels that are kept apart were class names
+    index: Array | None = None  #: (N,) index of the rows' frame, to join labels with an index
+    matching: str | None = None  #: how labels were matched with the rows; None if by position
+    offset: int = 0  #: number of the first row in the whole input, of which this may be a part
+    ignores_ids: bool = False  #: whether ids that come with the rows are left unread
+    rows_read: Fingerprint | None = None  #: set when the rows have been read to the end
+    watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
     _ids: Array | None = None
     _label_place: Callable[[int], str] | None = None
     _labels_checked: bool = False
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return self.info.n_classes
-
-    @property
-    def n_rows(self) -> int | None:
-        """Number of rows, if known."""
-        return self.info.n_rows
-
-    @property
-    def class_names(self) -> Sequence[str] | None:
-        """One name per class, or None."""
-        return self.info.class_names
-
-    @property
-    def logits(self) -> bool | None:
-        """Whether the input states that it holds logits."""
-        return self.info.logits
-
-    @property
-    def name(self) -> str:
-        """The name in messages."""
-        return self.info.name
+    n_classes: int = _fact("n_classes", "Number of classes.")
+    n_rows: int | None = _fact("n_rows", "Number of rows, if known.")
+    class_names: Sequence[str] | None = _fact("class_names", "One name per class, or None.")
+    logits: bool | None = _fact("logits", "Whether the input states that it holds logits.")
+    name: str = _fact("name", "The name in messages.")
 
     @property
     def has_labels(self) -> bool:
@@ -206,12 +137,21 @@ class Source(ABC):
         for part in parts or ():
             part.info = replace(part.info, class_names=self.class_names, logits=self.logits)
             part.watch = part._ids = part._label_place = None  # the engine sends the ids
+            if isinstance(part.location, Path):  # a worker may run in another folder
+                part.location = part.location.absolute()
             assert part.n_rows is not None
             if self.labels is not None:
                 part.labels = self.labels[start : start + part.n_rows]
                 part._labels_checked = self._labels_checked
             start += part.n_rows
         return parts
+
+    def cut(self, start: int, n_rows: int) -> Self:
+        """Copy this source for `n_rows` of its rows, from `start` on."""
+        part = copy(self)
+        first_row = self.info.first_row + start
+        part.info = replace(self.info, n_rows=n_rows, first_row=first_row)
+        return part
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the progress bar, which stays where it is shown."""
@@ -263,8 +203,7 @@ class Source(ABC):
         return self._blocks() if self.watch is None else self.watch(self._blocks())
 
     def _blocks(self) -> Iterator[Block]:
-        start = 0
-        fingerprint, sampler = Fingerprint(), Sampler()
+        start, sampler = 0, Sampler()
         for raw, stored in self.row_blocks():
             rows = score_rows(raw)
             if rows.shape[1] != self.n_classes:
@@ -280,17 +219,14 @@ class Source(ABC):
                 labels = self.check_labels(labels, len(rows), start)
             block = Block(self.offset + start, rows, labels, self)
             yield block  # work on it may begin
-            fingerprint += Fingerprint.of(block.start, rows, labels, is_first=start == 0)
-            if labels is not None:
-                sampler.add(block.start, rows, labels)
+            sampler.add(block.start, rows, labels)
             start = stop
-        self.rows_read = fingerprint + sampler.result()
+        self.rows_read = sampler.result()
         if start == 0:
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
             raise InputError(
-                f"'labels' must have one entry per row. Got {len(self.labels)} labels "
-                f"for {start} rows."
+                f"'labels' must fit the rows. Got {len(self.labels)} labels for {start} rows."
             )
 
 
@@ -359,14 +295,12 @@ class IterableSource(Source):
                 raise InputError("All blocks must come with labels, or none.")
             if labels is not None and len(labels) != len(rows):
                 raise InputError(
-                    f"Each block must have one label per row. Got {len(labels)} labels "
-                    f"for {len(rows)} rows."
+                    f"'labels' must fit the rows. Got {len(labels)} labels for {len(rows)} rows."
                 )
             names = found.facts.get("class_names")
             if names is not None and self._first_names != names:
                 raise InputError(
-                    "All blocks must have the same columns in the same order. "
-                    f"Got {listed(names, 5)} in one of them."
+                    f"All blocks must have the same columns. Got {listed(names, 5)} in one."
                 )
             yield from slices(rows, labels)
 
@@ -396,7 +330,7 @@ class ReorderedSource(Source):
         self._order = np.array([position[name] for name in class_names])
         self.info = replace(source.info, class_names=class_names, may_be_ranked=False)
         self.labels_given, self.labels_by_name = source.labels_given, source.labels_by_name
-        self.index, self.watch = source.index, source.watch
+        self.index, self.watch, self.location = source.index, source.watch, source.location
         self._label_place, self._labels_checked = source._label_place, source._labels_checked
         self.labels = source.labels
         if source.labels is not None and source.labels.dtype.kind in "iu":
@@ -407,9 +341,9 @@ class ReorderedSource(Source):
 
     def _unclear(self) -> InputError:
         return InputError(
-            f"The labels with {self.name} must be class names, because its columns are in another "
-            "order than those of the calibration data. Got numbers, which may count either; use "
-            "names, or give the numbers apart (labels=, --labels) in the calibration data's order."
+            f"The labels with {self.name} must be class names: its columns are in another order "
+            "than the calibration data's. Got numbers; use names, or pass the numbers apart "
+            "(labels=, --labels), in the calibration data's order."
         )
 
     def row_blocks(self) -> RawBlocks:
@@ -431,6 +365,7 @@ class ReorderedSource(Source):
             part.labels = None  # those of the whole, which are in order, come instead
             own = copy(self)
             own._source, own.labels, own._labels_checked = part, None, False
+            own.location = part.location
             own.info = replace(
                 self.info, n_rows=part.n_rows, name=part.name, first_row=part.info.first_row
             )
@@ -443,15 +378,6 @@ class ReorderedSource(Source):
 
     def _read_ids(self) -> Array | None:
         return self._source.ids
-
-    @property
-    def location(self) -> Any:
-        """Where the file is, if it is one."""
-        return getattr(self._source, "location", None)
-
-    @location.setter
-    def location(self, value: Any) -> None:
-        self._source.location = value  # type: ignore[attr-defined]
 
 
 class PartsSource(Source):

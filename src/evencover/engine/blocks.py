@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -202,9 +201,6 @@ def cut(source: Source, ids: Array | None) -> Iterator[Part]:
         stop = start + piece.n_rows
         if stop > start:
             piece.offset = source.offset + start
-            location = getattr(piece, "location", None)
-            if isinstance(location, Path):  # workers may run in another folder
-                piece.location = location.absolute()  # type: ignore[attr-defined]
             yield Part(piece, None if ids is None else ids[start:stop], number)
             number += 1
         start = stop

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import sys
 import zipfile
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from evencover.data.columns import (
     holds_logits,
     matrix_key,
 )
-from evencover.data.location import Address, Location, identity_of, reading, size_of
+from evencover.data.location import Location, identity_of, reading, size_of
 from evencover.data.source import (
     RawBlocks,
     Source,
@@ -38,7 +38,7 @@ from evencover.data.source import (
     slices,
 )
 from evencover.errors import InputError, needs
-from evencover.validation import parse_json, unique_keys
+from evencover.validation import matrix_shape, parse_json, unique_keys
 
 BFLOAT16 = np.dtype("V2")  # what NumPy makes of a type that it does not know
 
@@ -60,9 +60,7 @@ class PlainArray:
         self.fortran = fortran
         end = size_of(location) if end is None else end
         if offset + math.prod(shape) * dtype.itemsize > end:
-            raise InputError(
-                f"Cannot read '{location}': the file is truncated, its array ends early."
-            )
+            raise InputError(f"Cannot read '{location}': the file is truncated.")
         self._map: Array | None = None
         if isinstance(location, Path) and 0 not in shape:  # an empty map is refused
             order = "F" if fortran else "C"
@@ -70,22 +68,18 @@ class PlainArray:
 
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0] if self.shape else 1)
-        if isinstance(self.location, Path) and self._map is None:
-            return widened(np.empty((0, *self.shape[1:]), self.dtype))
         if self._map is not None:
             return widened(self._map[start:stop] if self.shape else self._map)
-        if self.fortran:  # columns first: rows lie scattered
-            values = self._read(0, math.prod(self.shape)).reshape(self.shape, order="F")[start:stop]
-            return widened(values)
+        if isinstance(self.location, Path) or 0 in self.shape:
+            return widened(np.empty(self.shape, self.dtype)[start:stop])
         width = math.prod(self.shape[1:])
-        values = self._read(start * width, (stop - start) * width)
+        first, last = (0, math.prod(self.shape)) if self.fortran else (start * width, stop * width)
+        n_bytes = self.dtype.itemsize
+        data = self.location.read(self.offset + first * n_bytes, self.offset + last * n_bytes)
+        values = np.frombuffer(data, self.dtype)
+        if self.fortran:  # columns first: rows lie scattered
+            return widened(values.reshape(self.shape, order="F")[start:stop])
         return widened(values.reshape(-1, *self.shape[1:]) if self.shape else values)
-
-    def _read(self, first: int, count: int) -> Array:
-        assert isinstance(self.location, Address)
-        start = self.offset + first * self.dtype.itemsize
-        data = self.location.read(start, start + count * self.dtype.itemsize) if count else b""
-        return np.frombuffer(data, self.dtype)
 
 
 def widened(values: Array) -> Array:
@@ -102,47 +96,21 @@ MOST_PACKED, ALWAYS_READ = 1000, 1 << 26
 ONLY_ARRAY = ""  # the name of an array in a file that holds no other
 
 
-class StoredArray(Protocol):
-    """What readers give for each array: its shape and type, and rows when they are sliced.
-
-    An array that is stored in chunks also says so, as ``chunks``; one that can only be read from
-    its start on says ``in_order``.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def __getitem__(self, rows: slice) -> Array: ...
-
-
-class LazyArrays(Mapping[str, Any]):
-    """Arrays that are looked at only when they are asked for."""
+class LazyArrays(UserDict[str, Any]):
+    """Arrays that are looked at when they are asked for; one that cannot be read is a key, too."""
 
     def __init__(self, keys: Iterable[str], get: Callable[[str], Any]) -> None:
-        self._keys, self._get = list(keys), get
+        super().__init__(dict.fromkeys(keys))
+        self._get = get
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._keys:
+        if key not in self.data:
             raise KeyError(key)
         return self._get(key)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys  # one that cannot be read is there all the same
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-
-class Shapes(LazyArrays):
-    """The shapes of arrays, looked up when somebody wants to know."""
-
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
-        super().__init__(arrays, lambda key: tuple(getattr(arrays[key], "shape", ())))
-
-
+# Give the arrays of a file: each has a shape, a dtype and slices of rows. One that is stored in
+# chunks has `chunks`; one that can only be read from its start on has `in_order`.
 OpenArrays = Callable[[Location], AbstractContextManager[Mapping[str, Any]]]
 
 
@@ -155,42 +123,35 @@ class ArraysSource(Source):
     def __init__(self, location: Location, open_arrays: OpenArrays, keys: Keys = USUAL) -> None:
         self.location, self._open, name = location, open_arrays, f"'{location}'"
         with reading(location) as self.identity, open_arrays(location) as arrays:
-            self._key = matrix_key(Shapes(arrays), name, keys)
-            matrix = arrays[self._key]
-            n_rows, n_classes = _matrix_shape(matrix.shape, matrix.dtype, name)
-            self._unit = 0 if getattr(matrix, "in_order", False) else _chunk_rows(matrix)
-            size = self.identity.size
-            refuse_bomb((self._unit, n_classes), matrix.dtype, self._key, size)
+            self._key = matrix_key(arrays, name, keys)
+            matrix, size = arrays[self._key], self.identity.size
+            n_rows, n_classes = matrix_shape(matrix.shape, name)
+            if matrix.dtype.kind not in "biuf" and matrix.dtype != BFLOAT16:
+                raise InputError(f"{name} must hold real numbers. Got the type {matrix.dtype}.")
+            chunks = getattr(matrix, "chunks", None) or [0 if hasattr(matrix, "in_order") else 1]
+            self._unit = int(chunks[0])
+            reject_bomb((self._unit, n_classes), matrix.dtype, self._key, size)
             names = whole(arrays, NAMES_KEY, size)
             label_key = found_key(arrays, keys.labels, LABEL_KEYS, name, "labels_key")
-            labels = None if label_key is None else whole(arrays, label_key, size)
+            labels = whole(arrays, label_key, size)
             id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
-            ids = None if id_key is None else whole(arrays, id_key, size)
+            ids = whole(arrays, id_key, size)
             if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
                 id_key = ids = None  # of something else
             self._ids = ids
-            names_key = NAMES_KEY if NAMES_KEY in arrays else None
+            names_key = None if names is None else NAMES_KEY
             uses = {"numbers": self._key or "the only matrix", "labels": label_key, "ids": id_key}
             uses["class names"] = names_key
-            known = (self._key, label_key, id_key, names_key)
+            others = set(arrays) - {self._key, label_key, id_key, names_key}
+            left_out = {key: "not a name that is known" for key in arrays if key in others}
             logits = holds_logits(self._key, arrays)
-            others = [key for key in arrays if key not in known]
         class_names = None
         if names is not None:
-            class_names = checked_names(names.ravel().tolist(), f"{NAMES_KEY!r} in {name}")
-            if len(class_names) != n_classes:
-                raise InputError(
-                    f"'{NAMES_KEY}' in {name} must have one name per class. "
-                    f"Got {len(class_names)} names for {n_classes} classes."
-                )
+            stored = f"{NAMES_KEY!r} in {name}"
+            class_names = checked_names(names.ravel().tolist(), n_classes, stored)
+        used = {use: key for use, key in uses.items() if key}
         self.info = SourceInfo(
-            n_classes,
-            n_rows,
-            class_names,
-            logits,
-            name,
-            used={use: key for use, key in uses.items() if key},
-            left_out=dict.fromkeys(others, "not a name that is known"),
+            n_classes, n_rows, class_names, logits, name, used=used, left_out=left_out
         )
         if labels is not None:
             self.attach_labels(labels)
@@ -216,13 +177,8 @@ class ArraysSource(Source):
         assert self.n_rows is not None
         step = rows_per_part(self.n_classes)
         step = step + -step % self._unit if self._unit else max(1, self.n_rows)
-        parts: list[Source] = []
-        for start in range(0, self.n_rows, step):
-            part = copy.copy(self)
-            n_rows, first_row = min(step, self.n_rows - start), self.info.first_row + start
-            part.info = replace(self.info, n_rows=n_rows, first_row=first_row)
-            parts.append(part)
-        return parts
+        starts = range(0, self.n_rows, step)
+        return [self.cut(start, min(step, self.n_rows - start)) for start in starts]
 
 
 @contextmanager
@@ -233,8 +189,8 @@ def array_columns(location: Location, open_arrays: OpenArrays) -> Iterator[Mappi
         yield LazyArrays(arrays, lambda key: np.array(whole(arrays, key, size)))
 
 
-def refuse_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_size: int) -> None:
-    """Refuse what a file says it holds where no packing could have made it so small."""
+def reject_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_size: int) -> None:
+    """Reject what a file says it holds where no packing could have made it so small."""
     n_bytes = math.prod(shape) * dtype.itemsize
     if n_bytes > MOST_PACKED * file_size + ALWAYS_READ:
         raise ValueError(
@@ -242,52 +198,27 @@ def refuse_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_siz
         )
 
 
-def whole(arrays: Mapping[str, Any], key: str, file_size: int) -> Array | None:
-    """All of a small array, text as text; None if there is none of this name."""
-    if key not in arrays:
+def whole(arrays: Mapping[str, Any], key: str | None, file_size: int) -> Array | None:
+    """Read all of a small array, text as text; None if there is none of this name."""
+    if key is None or key not in arrays:
         return None
     stored = arrays[key]
-    refuse_bomb(tuple(stored.shape), np.dtype(stored.dtype), key, file_size)
+    reject_bomb(tuple(stored.shape), np.dtype(stored.dtype), key, file_size)
     values = np.asarray(stored[:])
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")
     if values.dtype.kind in "OT":
         return to_numpy([v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist()])
-    if values.dtype.kind == "U":
-        _refuse_no_text(values, key)
+    if values.dtype.kind == "U" and values.size:
+        # NumPy keeps any 32 bits as a character; Python ends in a SystemError when it meets them.
+        codes = np.frombuffer(values.tobytes(), values.dtype.str[0] + "u4")
+        if codes.size and codes.max() > sys.maxunicode:
+            raise ValueError(f"{key!r} has a character that Unicode does not know")
     return values
 
 
-def _refuse_no_text(values: Array, key: str) -> None:
-    """NumPy keeps any 32 bits as a character; Python ends in a SystemError when it meets them."""
-    codes = np.frombuffer(values.tobytes(), values.dtype.str[0] + "u4")
-    if codes.size and codes.max() > sys.maxunicode:
-        raise ValueError(f"{key!r} has a character that Unicode does not know")
-
-
-def _chunk_rows(matrix: Any) -> int:
-    chunks = getattr(matrix, "chunks", None)
-    return int(chunks[0]) if chunks else 1
-
-
-def _matrix_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:
-    if len(shape) != 2:
-        raise InputError(
-            f"{name} must hold a matrix with one row per example and one column per class. "
-            f"Got an array of shape {tuple(shape)} instead."
-        )
-    if shape[1] < 2:
-        raise InputError(f"{name} must have at least 2 classes (columns). Got {shape[1]} instead.")
-    if dtype.kind not in "biuf" and dtype != "V2":
-        raise InputError(f"{name} must hold real numbers. Got the type {dtype} instead.")
-    return int(shape[0]), int(shape[1])
-
-
-Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
-
-
 @contextmanager
-def npy_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
+def npy_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Open the one array of an .npy file."""
     with location.open("rb") as file:
         shape, fortran, dtype = _header(file, f"'{location}'")
@@ -296,7 +227,7 @@ def npy_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
 
 
 @contextmanager
-def npz_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
+def npz_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Open the arrays of an .npz archive."""
     with location.open("rb") as file, zipfile.ZipFile(file) as archive:
         named = [(info.filename.removesuffix(".npy"), info) for info in archive.infolist()]
@@ -306,7 +237,7 @@ def npz_arrays(location: Location) -> Iterator[Mapping[str, StoredArray]]:
 
 def _member(
     location: Location, file: IO[bytes], archive: zipfile.ZipFile, info: zipfile.ZipInfo
-) -> StoredArray:
+) -> Any:
     key = info.filename.removesuffix(".npy")
     with archive.open(info) as member:
         shape, fortran, dtype = _header(member, f"'{key}' in '{location}'")
@@ -351,9 +282,8 @@ class _CompressedArray:
             self._member, self._next_row = self._archive.open(self._info), 0
             _header(self._member, self._info.filename)
             self._take(start)
-        return widened(
-            np.frombuffer(self._take(stop - start), self.dtype).reshape(-1, self.shape[1])
-        )
+        values = np.frombuffer(self._take(stop - start), self.dtype)
+        return widened(values.reshape(-1, self.shape[1]))
 
     def _take(self, n_rows: int) -> bytes:
         assert self._member is not None
@@ -365,7 +295,7 @@ class _CompressedArray:
         return data
 
 
-def _header(file: IO[bytes], name: str) -> Header:
+def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -374,27 +304,17 @@ def _header(file: IO[bytes], name: str) -> Header:
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise InputError(
-            f"{name} must hold plain numbers or text. Got pickled Python objects, "
-            "which are never loaded; save it again as text or numbers, with .astype(str) or "
-            ".astype(float)."
+            f"{name} must hold plain numbers or text. Got pickled Python objects, which are never "
+            "loaded; save it again with .astype(str) or .astype(float)."
         )
     return shape, fortran, dtype
 
 
 _TYPES = {
-    "BOOL": np.dtype("?"),
-    **{
-        f"{kind}{bits}": np.dtype(f"<{kind.lower()}{bits // 8}")
-        for kind in "IU"
-        for bits in (16, 32, 64)
-    },
-    "I8": np.dtype("i1"),
-    "U8": np.dtype("u1"),
-    "F16": np.dtype("<f2"),
-    "F32": np.dtype("<f4"),
-    "F64": np.dtype("<f8"),
-    "BF16": BFLOAT16,
-}
+    f"{kind}{8 * n}": np.dtype(f"<{kind.lower()}{n}")
+    for kind, sizes in {"I": (1, 2, 4, 8), "U": (1, 2, 4, 8), "F": (2, 4, 8)}.items()
+    for n in sizes
+} | {"BOOL": np.dtype("?"), "BF16": BFLOAT16}
 _LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
@@ -404,36 +324,21 @@ def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     begin, header = _safetensors_header(location)
     metadata = header.pop("__metadata__", {})
     arrays: dict[str, Any] = {}
-    end = _refuse_overlaps([tuple(about["data_offsets"]) for about in header.values()])
-    if begin + end != size_of(location):
-        raise ValueError(f"its tensors end at byte {begin + end} of {size_of(location)}")
+    ranges = sorted(about["data_offsets"] for about in header.values())
+    ends = [0, *chain.from_iterable(ranges), size_of(location) - begin]
+    if ends[::2] != ends[1::2] or ends != sorted(ends):
+        raise ValueError("its tensors overlap, leave gaps or do not end with the file")
     for key, about in header.items():
         if about["dtype"] not in _TYPES:
-            raise InputError(
-                f"'{key}' in '{location}' must hold plain numbers. Got the type {about['dtype']}."
-            )
+            raise InputError(f"'{key}' in '{location}' must hold numbers. Got {about['dtype']}.")
         start, end = about["data_offsets"]
         dtype, shape = _TYPES[about["dtype"]], tuple(about["shape"])
-        if any(type(n) is not int or n < 0 for n in shape):
-            raise ValueError(f"{key!r} has the shape {shape}")
-        if math.prod(shape) * dtype.itemsize != end - start:
+        if math.prod(shape) * dtype.itemsize != end - start or any(n < 0 for n in shape):
             raise ValueError(f"{key!r} of the shape {shape} has {end - start} bytes")
-        arrays[key] = PlainArray(location, begin + start, dtype, shape, end=begin + end)
+        arrays[key] = PlainArray(location, begin + start, dtype, shape)
     if NAMES_KEY in metadata:
         arrays[NAMES_KEY] = np.array(json.loads(metadata[NAMES_KEY]), dtype=str)
     yield arrays
-
-
-def _refuse_overlaps(ranges: list[tuple[Any, ...]]) -> int:
-    """Return where the last tensor ends; raise if tensors overlap or leave gaps."""
-    if any(len(pair) != 2 or any(type(n) is not int for n in pair) for pair in ranges):
-        raise ValueError("its offsets are no pairs of whole numbers")
-    at = 0
-    for start, end in sorted(ranges):
-        if start != at or end < start:
-            raise ValueError("its tensors overlap, or leave gaps")
-        at = end
-    return at
 
 
 def safetensors_metadata(location: Location) -> dict[str, str]:
@@ -447,13 +352,7 @@ def _safetensors_header(location: Location) -> tuple[int, dict[str, Any]]:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= _LONGEST_HEADER:
             raise ValueError("it has no header")
-        text = file.read(length)
-    if len(text) < length:
-        raise ValueError("its header ends early")
-    header = parse_json(text, f"the header of '{location}'")
-    if not isinstance(header, dict):
-        raise ValueError("its header is no object")
-    return 8 + length, header
+        return 8 + length, dict(parse_json(file.read(length), f"the header of '{location}'"))
 
 
 @contextmanager
@@ -468,22 +367,17 @@ def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
             held = torch.load(where, map_location="cpu", weights_only=True)
         except UnpicklingError as error:
             raise InputError(
-                f"Cannot read '{location}': it holds other things than tensors and plain values, "
-                "or is damaged; save the tensors alone, torch.save({'probs': ..., 'labels': ...}, "
-                "...), since nothing else in it is loaded."
+                f"Cannot read '{location}': it holds other things than tensors, or is damaged; "
+                "save the tensors alone, torch.save({'probs': ..., 'labels': ...}, ...)."
             ) from error
     if isinstance(held, list | tuple) and len(held) == 2:
         held = {ONLY_ARRAY: held[0], "labels": held[1]}
     elif hasattr(held, "detach"):
         held = {ONLY_ARRAY: held}
     if not isinstance(held, Mapping):
-        raise InputError(
-            f"'{location}' must hold a tensor, a pair of tensors or a dictionary of tensors. "
-            f"Got {type(held).__name__} instead."
-        )
-    is_array = {key: hasattr(value, "detach") for key, value in held.items()}
+        raise InputError(f"'{location}' must hold tensors. Got {type(held).__name__}.")
     yield {
-        str(key): to_numpy(value) if is_array[key] else np.asarray(value)
+        str(key): to_numpy(value)
         for key, value in held.items()
-        if is_array[key] or isinstance(value, list | tuple)
+        if hasattr(value, "detach") or isinstance(value, list | tuple)
     }

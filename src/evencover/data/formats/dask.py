@@ -13,21 +13,17 @@ from evencover.data.columns import USUAL, Keys, are_numbers, choose, note_left_o
 from evencover.data.frames import frame_columns
 from evencover.data.source import RawBlocks, Source, SourceInfo, slices
 from evencover.errors import InputError
+from evencover.validation import matrix_shape
 
 
 class DaskArraySource(Source):
     """An (N, K) `dask.array.Array`; its row chunks are the parts."""
 
     def __init__(self, array: Any, name: str = "the Dask array", **facts: Any) -> None:
-        if array.ndim != 2:
-            raise InputError(
-                "A Dask array must be a matrix with one row per example and one column per class. "
-                f"Got {array.ndim} dimensions instead."
-            )
-        if np.isnan(array.shape[0]):  # the chunks' lengths are unknown: count first
+        if np.isnan(array.shape).any():  # the chunks' lengths are unknown: count first
             array = array.compute_chunk_sizes()
+        n_rows, n_classes = matrix_shape(array.shape, name)
         self.array = array.rechunk({1: -1})  # whole rows
-        n_rows, n_classes = (int(size) for size in self.array.shape)
         self.info = SourceInfo(n_classes, n_rows, name=name, **facts)
 
     def row_blocks(self) -> RawBlocks:

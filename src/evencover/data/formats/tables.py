@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import astuple, replace
+from contextlib import suppress
+from dataclasses import astuple
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
@@ -33,6 +33,7 @@ from evencover.data.columns import (
     ID_KEYS,
     LABEL_KEYS,
     LIGHTEVAL,
+    LIST_KINDS,
     NAMES_KEY,
     SAVED_INDEX,
     USUAL,
@@ -40,6 +41,7 @@ from evencover.data.columns import (
     Keys,
     Kind,
     are_numbers,
+    checked_names,
     choose,
     count_up,
     found_key,
@@ -76,6 +78,7 @@ class TableSource(Source):
     Only the location and the range of pieces are kept.
     """
 
+    location: Location
     _has_header = True
 
     def __init__(self, location: Location, keys: Keys = USUAL) -> None:
@@ -85,17 +88,10 @@ class TableSource(Source):
         with reading(location) as self.identity:
             schema, self._piece_rows = self._describe()
             self._pieces = range(len(self._piece_rows))
-            n_rows = sum(self._piece_rows)
             keys = layout_keys([field.name for field in _fields(schema)], self._keys)
-            schema = _unfolded(schema, keys)
-            self.info = self._read_schema(schema, keys, n_rows)
-        n_classes, names = self.n_classes, self.class_names
-        if n_rows and n_classes < 2:
-            raise InputError(f"{name} must have at least 2 classes. Got {n_classes}.")
-        if names is not None and len(names) != n_classes:
-            raise InputError(
-                f"{name} must name every class. Got {len(names)} names for {n_classes} classes."
-            )
+            self.info = self._read_schema(_unfolded(schema, keys), keys)
+        if self.n_rows and self.n_classes < 2:
+            raise InputError(f"{name} must have at least 2 classes. Got {self.n_classes}.")
 
     def _describe(self) -> tuple[Any, list[int]]:
         """Return the schema, and the number of rows of each piece."""
@@ -105,22 +101,29 @@ class TableSource(Source):
         """Read record batches of at most about `n_rows` rows."""
         raise NotImplementedError
 
-    def _read_schema(self, schema: Any, keys: Keys, n_rows: int) -> SourceInfo:
+    def _read_schema(self, schema: Any, keys: Keys) -> SourceInfo:
         columns = [Column(field.name, arrow_kind(field.type)) for field in schema]
         layout = choose(columns, keys, self.name, named=self._has_header, index=saved_index(schema))
         note_left_out(layout, self.name)
+        n_rows, n_classes, names = sum(self._piece_rows), len(layout.matrix), layout.class_names
         self._columns = [columns[place].name for place in layout.matrix]
         self._is_list = columns[layout.matrix[0]].kind.endswith("list")
         self._label_column = None if layout.label is None else columns[layout.label].name
         self._id_column = None if layout.ids is None else columns[layout.ids].name
         self._ids_are_index = layout.ids_are_index
         self._range = saved_range(schema, n_rows)
-        names = layout.class_names
-        if self._is_list:  # names are a JSON list in the metadata, as in safetensors files
+        if self._is_list:
+            n_classes = getattr(schema.field(self._columns[0]).type, "list_size", 0)
+            if n_classes == 0:
+                batches = self._batches(self._pieces, self._columns, 1)
+                rows = next((each.column(0).slice(0, 1) for each in batches if each.num_rows), None)
+                # Without rows nobody knows; reading it says that there are none.
+                n_classes = 0 if rows is None else matrix_from_arrow(rows, self.name).shape[1]
             stored = (schema.metadata or {}).get(NAMES_KEY.encode())
-            names = None if stored is None else [str(name) for name in json.loads(stored)]
+            if stored is not None:  # a JSON list, as in safetensors files
+                names = checked_names(json.loads(stored), n_classes, f"{NAMES_KEY} in {self.name}")
         return SourceInfo(
-            self._count_classes(schema),
+            n_classes,
             n_rows,
             names,
             layout.logits,
@@ -143,26 +146,10 @@ class TableSource(Source):
             ids = matrix_from_arrow(import_pyarrow().chunked_array(chunks), self.name)
         return index_ids(ids) if self._ids_are_index else ids
 
-    def _count_classes(self, schema: Any) -> int:
-        if not self._is_list:
-            return len(self._columns)
-        kind = schema.field(self._columns[0]).type
-        if import_pyarrow().types.is_fixed_size_list(kind):
-            return int(kind.list_size)
-        batches = self._batches(self._pieces, self._columns, 1)
-        first = next((batch for batch in batches if batch.num_rows), None)
-        if first is None:  # nobody knows; reading it says that there are no rows
-            return 0
-        return matrix_from_arrow(first.column(0).slice(0, 1), self.name).shape[1]
-
-    @property
-    def _takes_labels(self) -> bool:
-        return self._label_column is not None and self.labels is None
-
     def _wanted(self) -> list[str]:
-        """List the columns to read."""
-        labels = [self._label_column] if self._label_column and self._takes_labels else []
-        return [*self._columns, *labels]
+        """List the columns to read; labels that were given apart replace those of the file."""
+        has_labels = self._label_column is not None and self.labels is None
+        return [*self._columns, *([self._label_column] if has_labels else [])]  # type: ignore[list-item]
 
     def row_blocks(self) -> RawBlocks:
         """Read the pieces, in blocks."""
@@ -181,11 +168,10 @@ class TableSource(Source):
 
     def _as_blocks(self, table: Any, first: int) -> RawBlocks:
         """Rows and labels of a table or record batch that begins with row `first`."""
-        columns = [
-            matrix_from_arrow(table.column(name), self.name, first) for name in self._columns
-        ]
-        labels = self._labels_of(table, first) if self._takes_labels else None
-        return slices(columns[0] if len(columns) == 1 else rows_of(columns), labels)
+        found = [matrix_from_arrow(table.column(name), self.name, first) for name in self._columns]
+        has_labels = self._label_column in table.schema.names
+        labels = self._labels_of(table, first) if has_labels else None
+        return slices(found[0] if len(found) == 1 else rows_of(found), labels)
 
     def _labels_of(self, table: Any, first: int) -> Array:
         """Read the labels; a list of one (several answers could be right) is that one."""
@@ -230,20 +216,20 @@ class TableSource(Source):
         return LazyArrays(stored, read)
 
     def _runs(self, n_enough: int) -> Iterator[tuple[range, int, int]]:
-        """Group pieces into runs of enough rows; yield each with its length and first row."""
-        first, n_rows, start = self._pieces.start, 0, self.info.first_row
+        """Group pieces into runs of enough rows; yield each with its first row and length."""
+        first, n_rows, start = self._pieces.start, 0, 0
         for piece in self._pieces:
             n_rows += self._piece_rows[piece]
             if n_rows >= n_enough or piece == self._pieces[-1]:
-                yield range(first, piece + 1), n_rows, start
+                yield range(first, piece + 1), start, n_rows
                 first, n_rows, start = piece + 1, 0, start + n_rows
 
     def split(self) -> list[Source]:
         """Group pieces into parts."""
         parts: list[Source] = []
-        for pieces, n_rows, start in self._runs(rows_per_part(self.n_classes)):
-            part = copy.copy(self)
-            part._pieces, part.info = pieces, replace(self.info, n_rows=n_rows, first_row=start)
+        for pieces, start, n_rows in self._runs(rows_per_part(self.n_classes)):
+            part = self.cut(start, n_rows)
+            part._pieces = pieces
             parts.append(part)
         return parts
 
@@ -267,25 +253,22 @@ def _unfolded(schema: Any, keys: Keys) -> Any:
 
 
 def _picked(rows: Any, columns: list[str]) -> Any:
-    """Select columns of a table or record batch, which may be fields of structs."""
-    if set(columns) <= set(rows.schema.names):
+    """Select columns of a table or record batch, which may be fields of structs.
+
+    Validate it before: reading an inconsistent one may end the process.
+    """
+    rows.validate(full=True)
+    names = rows.schema.names
+    if set(columns) <= set(names):
         return rows
     import pyarrow.compute as compute
 
-    found = []
-    for name in columns:
-        outer, _, inner = name.partition(".")
-        known = name in rows.schema.names
-        found.append(
-            rows.column(name) if known else compute.struct_field(rows.column(outer), [inner])
-        )
+    paths = ((name, *name.partition(".")[::2]) for name in columns)
+    found = [
+        rows.column(name) if name in names else compute.struct_field(rows.column(outer), [inner])
+        for name, outer, inner in paths
+    ]
     return type(rows).from_arrays(found, names=columns)
-
-
-def _checked(rows: Any) -> Any:
-    """Validate a table or record batch: reading an inconsistent one may end the process."""
-    rows.validate(full=True)
-    return rows
 
 
 class ParquetSource(TableSource):
@@ -300,7 +283,7 @@ class ParquetSource(TableSource):
     def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
         with self._open() as file:
             batches = file.iter_batches(n_rows, row_groups=list(pieces), columns=columns)
-            yield from (_picked(_checked(batch), columns) for batch in batches)
+            yield from (_picked(batch, columns) for batch in batches)
 
     def _read(self) -> Iterator[RawBlocks]:
         most_rows = max((self._piece_rows[piece] for piece in self._pieces), default=0)
@@ -312,10 +295,10 @@ class ParquetSource(TableSource):
         columns = self._wanted()
 
         def read(run: tuple[range, int, int]) -> RawBlocks:
-            pieces, _, first = run
+            pieces, start, _ = run
             with self._open(metadata) as file:
-                table = _checked(file.read_row_groups(list(pieces), columns))
-                return self._as_blocks(_picked(table, columns), first)
+                table = _picked(file.read_row_groups(list(pieces), columns), columns)
+                return self._as_blocks(table, self.info.first_row + start)
 
         runs = self._runs(rows_per_block(self.n_classes))
         yield from map_on_threads(read, runs, most_threads=MOST_READERS, ahead=1)
@@ -345,7 +328,7 @@ class ArrowSource(TableSource):
             for piece in pieces:
                 batch = file.get_batch(piece)
                 names = [n if n in batch.schema.names else n.partition(".")[0] for n in columns]
-                yield _picked(_checked(batch.select(list(dict.fromkeys(names)))), columns)
+                yield _picked(batch.select(list(dict.fromkeys(names))), columns)
 
     def _stream(self) -> Any:
         pa = import_pyarrow()
@@ -358,16 +341,7 @@ N_SAMPLED = 200  # rows that tell the kind of a column; only integers are follow
 CSV_BYTES = 1 << 24  # parsed at once
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _INTEGER = r"^\s*-?[0-9]{1,18}\s*$"
-_TYPES: dict[Kind, str] = {
-    "float": "double",
-    "integer": "int64",
-    "flag": "bool",
-    "text": "string",
-    "list": "double",
-    "integer list": "int64",
-    "text list": "string",
-    "other": "null",
-}
+_TYPES = {"float": "double", "integer": "int64", "flag": "bool", "text": "string", "list": "double"}
 
 
 class TextSource(TableSource):
@@ -380,10 +354,16 @@ class TextSource(TableSource):
 
     def _schema(self, names: list[str], kinds: list[Kind]) -> Any:
         pa = import_pyarrow()
-        types = [pa.type_for_alias(_TYPES[kind]) for kind in kinds]
-        return pa.schema(
-            (name, pa.list_(each) if kind.endswith("list") else each)
-            for name, kind, each in zip(names, kinds, types, strict=True)
+        fields = []
+        for name, kind in zip(names, kinds, strict=True):
+            known = pa.type_for_alias(_TYPES.get(kind.removesuffix(" list"), "null"))
+            fields.append((name, pa.list_(known) if kind.endswith("list") else known))
+        return pa.schema(fields)
+
+    def _no_numbers(self, name: str, found: Any, row: int) -> InputError:
+        return InputError(
+            f"{name!r} of {self.name} must hold numbers, one per class. "
+            f"Got {str(found)[:40]!r} in row {row}."
         )
 
     def _labels(self, texts: Any) -> Any:
@@ -405,14 +385,12 @@ class CsvSource(TextSource):
             raise InputError(f"{self.name} must have at least 2 classes (columns). Got 0.")
         kinds: list[Kind] = ["float"] * len(self._names)
         ids = [i for i, name in enumerate(self._names) if name in (*ID_KEYS, self._keys.ids)]
-        integers: list[int] = []
-        zeros: set[int] = set()
-        n_rows = 0
+        integers, zeros, n_rows = set[int](), set[int](), 0
         for batch in _csv_batches(self.location, len(self._names), self._has_header):
             if n_rows == 0:
                 samples = [column.slice(0, N_SAMPLED).to_pylist() for column in batch.columns]
                 kinds = [_kind_of_cells(cells) for cells in samples]
-                integers = [i for i, kind in enumerate(kinds) if kind == "integer"]
+                integers = {i for i, kind in enumerate(kinds) if kind == "integer"}
                 zeros = set(integers)
             n_rows += batch.num_rows
             for i in list(integers):
@@ -445,19 +423,15 @@ class CsvSource(TextSource):
             return self._labels(cells)
         if name == self._id_column:
             return cells
-        try:
-            if not self._is_list:
+        if not self._is_list:
+            with suppress(pa.ArrowInvalid):
                 return cells.cast("double")
-        except pa.ArrowInvalid:
-            pass
         numbers = []
         for row, cell in enumerate(cells.to_pylist(), first):
             inside = _list_cells(cell) if self._is_list else [cell]
             bad = next((each for each in inside if not _is_number(each)), None)
             if bad is not None:
-                raise InputError(
-                    f"{name!r} of {self.name} must hold numbers. Got {bad!r} in row {row}."
-                )
+                raise self._no_numbers(name, bad, row)
             found = [float(each) for each in inside]
             numbers.append(found if self._is_list else found[0])
         return pa.array(numbers)
@@ -489,21 +463,10 @@ def _csv_names(location: Location, *, always: bool = False) -> tuple[list[str], 
     return [f"column {place}" for place in range(len(first))], False
 
 
-def _check_line_breaks(batch: Any, location: Location) -> None:
-    """Reject cells with line breaks where quotes do not pair: rows may have become one cell."""
-    import pyarrow.compute as compute
-
-    for column in batch.columns:
-        if compute.any(compute.match_substring(column, "\n")).as_py():
-            raise InputError(
-                f"Every quotation mark of '{location}' must be closed. Got a cell with a line "
-                "break in it and an odd number of marks in the file."
-            )
-
-
 def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
     """Read record batches of text; their columns are named by position."""
     pa = import_pyarrow()
+    import pyarrow.compute as compute
     import pyarrow.csv as arrow_csv
 
     wrong: list[Any] = []
@@ -526,15 +489,17 @@ def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[A
             skip_rows_after_names=int(has_header),
         )
         parse_options = arrow_csv.ParseOptions(
-            delimiter=delimiter,
-            newlines_in_values=True,
-            invalid_row_handler=reject,
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=reject
         )
         types = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
         try:
             for batch in arrow_csv.open_csv(file, read_options, parse_options, types):
-                if n_quotes % 2:
-                    _check_line_breaks(batch, location)
+                has_break = partial(compute.match_substring, pattern="\n")
+                if n_quotes % 2 and any(compute.any(has_break(c)).as_py() for c in batch.columns):
+                    raise InputError(  # rows may have become one cell
+                        f"Every quotation mark of '{location}' must be closed. Got a cell with a "
+                        "line break in it and an odd number of marks in the file."
+                    )
                 yield batch
         except pa.ArrowInvalid:
             if not wrong:
@@ -617,19 +582,15 @@ class JsonLinesSource(TextSource):
         self._late: list[str] = []  # numbers under names that the first rows lack
         labels_too = (self._keys.labels, LIGHTEVAL.labels, FLAT_LIGHTEVAL.labels)
         self._integer_labels = {name for name in names if name in (*LABEL_KEYS, *labels_too)}
-        n_rows = 0
+        n_rows, pattern = 0, self._keys.probabilities or "*"
         for record in chain(sample, records):
             n_rows += 1
-            self._integer_labels -= {
-                name
-                for name in self._integer_labels
-                if not _is_integer(_as_text(record.get(name, "")))
-            }
+            integers = self._integer_labels
+            integers -= {n for n in integers if not _is_integer(_as_text(record.get(n, "")))}
             self._late += [
                 name
                 for name in record.keys() - known
-                if fnmatchcase(name, self._keys.probabilities or "*")
-                and are_json_numbers([record[name]])
+                if fnmatchcase(name, pattern) and are_json_numbers([record[name]])
             ]
         kinds = [_kind([record.get(name) for record in sample], name) for name in names]
         return self._schema(names, kinds), [n_rows]
@@ -652,15 +613,12 @@ class JsonLinesSource(TextSource):
             return self._labels(pa.array(map(_as_text, values), pa.string()))
         if name == self._id_column:
             return pa.array(map(_as_text, values), pa.string())
-        if not self._is_list:
-            if not are_json_numbers(values):
-                row = next(i for i, each in enumerate(values) if not are_json_numbers([each]))
-                raise self._no_numbers(name, values[row], first + row)
+        if not self._is_list and are_json_numbers(values):
             return pa.array(values, pa.float64())
         for row, value in enumerate(values, first):
-            if not isinstance(value, list) or not are_json_numbers(value):
-                inside = value if isinstance(value, list) else [value]
-                bad = next(each for each in inside if not are_json_numbers([each]))
+            inside = value if isinstance(value, list) else [value]
+            if isinstance(value, list) != self._is_list or not are_json_numbers(inside):
+                bad = next((each for each in inside if not are_json_numbers([each])), value)
                 raise self._no_numbers(name, bad, row)
         return pa.array(values, pa.list_(pa.float64()))
 
@@ -671,25 +629,18 @@ class JsonLinesSource(TextSource):
                 yield record
                 continue
             wanted = {key: record.get(key) for key in astuple(self._keys) if key is not None}
-            responses, label = wanted[self._responses], wanted.get(self._keys.labels or "")
+            responses, labels = wanted[self._responses], self._keys.labels
             if responses is not None:
                 try:
-                    numbers = evaluation_logs.log_likelihoods(responses, record)
+                    wanted[self._responses] = evaluation_logs.log_likelihoods(responses, record)
                 except (TypeError, ValueError):
                     raise self._no_numbers(self._responses, responses, row) from None
-                wanted[self._responses] = numbers
-            if self._keys.labels is not None and label is not None:
-                wanted[self._keys.labels] = evaluation_logs.right_choice(label, record)
+            if labels is not None and wanted[labels] is not None:
+                wanted[labels] = evaluation_logs.right_choice(wanted[labels], record)
             yield wanted
 
     def _missing(self, name: str, row: int) -> InputError:
         return InputError(f"Every row of {self.name} must have {name!r}. Got none in row {row}.")
-
-    def _no_numbers(self, name: str, found: Any, row: int) -> InputError:
-        return InputError(
-            f"{name!r} of {self.name} must hold numbers, one per class. "
-            f"Got {str(found)[:40]!r} in row {row}."
-        )
 
     @classmethod
     def columns_of(cls, location: Location) -> LazyArrays:
@@ -708,9 +659,7 @@ def _records(location: Location) -> Iterator[Record]:
             owner = f"row {row} of '{location}'"
             record = parse_json(line, owner)
             if not isinstance(record, dict):
-                raise InputError(
-                    f"Every line must be a JSON object. Got {type(record).__name__} in {owner}."
-                )
+                raise InputError(f"{owner} must be a JSON object. Got {type(record).__name__}.")
             yield unique_keys(owner, list(_flat(record)))
 
 
@@ -741,5 +690,4 @@ def _kind(values: list[Any], name: str = "") -> Kind:
     if types == {bool}:
         return "flag"
     inside = [value for each in values if isinstance(each, list) for value in each[:1000]]
-    kinds: dict[Kind, Kind] = {"float": "list", "integer": "integer list", "text": "text list"}
-    return kinds.get(_kind(inside), "other") if inside else "other"
+    return LIST_KINDS.get(_kind(inside), "other") if inside else "other"
