@@ -107,15 +107,13 @@ def classes_of(tree: ast.Module) -> set[str]:
 def classes_asked_for(tree: ast.Module) -> set[str]:
     """Collect the names in the second argument of every isinstance and issubclass."""
     calls = [
-        node
+        node.args[1]
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("isinstance", "issubclass")
+        and getattr(node.func, "id", None) in ("isinstance", "issubclass")
     ]
-    parts = [part for call in calls for part in ast.walk(call.args[1])]
-    names = {part.id for part in parts if isinstance(part, ast.Name)}
-    names |= {part.attr for part in parts if isinstance(part, ast.Attribute)}
+    parts = [part for call in calls for part in ast.walk(call)]
+    names = {getattr(part, "id", None) or getattr(part, "attr", None) for part in parts}
     return names - classes_of(tree)
 
 

@@ -1,30 +1,69 @@
-"""save and load: what was written comes back the same, and what is no model is refused."""
+"""save and load: what was written comes back the same; damaged and altered models are rejected."""
 
+import json
 import os
 import pickle
+import random
+import re
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from operator import attrgetter
 
 import numpy as np
 import pytest
-from model_files import (
-    METHODS,
-    NAMES,
-    assert_refused,
-    assert_same,
-    fitted,
-    tamper,
-)
+from depth import size
+from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.naive_bayes import GaussianNB
 
 from evencover import APS, PAS, RAPS, SAPS, ConformalClassifier, InputError, Softmax, load, save
 from evencover.persistence import FORMAT
-from evencover.predictors import make_predictor
+from evencover.predictors import PREDICTORS, make_predictor, method_names, predictor_class
+from evencover.predictors.state import checksum, digest
 
 # What is compared here is two predictors, on the rows at hand.
 pytestmark = pytest.mark.filterwarnings("ignore:About .* copies of calibration rows")
+
+
+METHODS = method_names()
+NAMES = ["Ελληνικά", "日本語", "español", "naïve 🐟", 'quote " and \\', "", "é\u0301", "plain"]
+
+
+def fitted(data, method="clustered", **parameters):
+    if method == "clustered":
+        parameters = {"gamma": 0.4, "n_clusters": 2} | parameters
+    parameters["exact"] = parameters.get("exact", False) and PREDICTORS[method].supports_exact
+    return make_predictor(method, **parameters).fit(*data, class_names=np.array(NAMES))
+
+
+def contents(path):
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return arrays, json.loads(file.metadata()["evencover"])
+
+
+def tamper(path, change):
+    """Change the arrays or the metadata of a model, and write it as a valid safetensors file."""
+    arrays, about = contents(path)
+    change(arrays, about)
+    about.pop("checksum", None)  # whoever means to deceive makes a new one
+    about["checksum"] = checksum(about, arrays)
+    save_file(arrays, path, {"evencover": json.dumps(about)})
+
+
+def assert_refused(path, words="damaged"):
+    with pytest.raises(InputError, match=f"Cannot read '{re.escape(str(path))}'.*{words}"):
+        load(path)
+
+
+def assert_same(first, second, data):
+    np.testing.assert_array_equal(first.thresholds_, second.thresholds_)
+    assert first.predict_set(data.rows) == second.predict_set(data.rows)
+    np.testing.assert_array_equal(first.predict_p(data.rows), second.predict_p(data.rows))
+    held_out = data.rows[:-1], data.labels[:-1]
+    assert first.evaluate(*held_out).to_dict() == second.evaluate(*held_out).to_dict()
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +155,6 @@ def test_classes_without_examples_come_back(simulate, quietly, path):
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-def test_names_of_any_kind_come_back(path):
-    for names in (np.array(["a", "b"]), ("a", "b"), ["a", "b"]):
-        predictor = make_predictor("standard").fit_scores([0.1, 0.2], [0, 1], 2, class_names=names)
-        save(predictor, path, force=True)
-        assert load(path).class_names_ == ["a", "b"]
-
-
-@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 def test_infinite_scores_are_no_damage(path):
     scores = [0.1, np.inf, np.inf, 0.2]
     save(make_predictor("standard", alpha=0.5).fit_scores(scores, [0, 1, 1, 0], 2), path)
@@ -172,23 +203,113 @@ def test_a_format_that_is_no_version_is_refused(data, path, stated):
     assert_refused(path, "which format")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("alpha", value) for value in ("1e-9999999999", "1e-9_999_999_999", "0." + "1" * 9999)),
-        *(("alpha", value) for value in ("1/" + "9" * 4000, 10**400, "1E+99999999999")),
-        *(("temperature", value) for value in (10**400, 1e999)),
-        *((name, 10**400) for name in ("gamma", "n_clusters", "random_state")),
-        ("score", {"name": "raps", "penalty": 10**400}),
-        ("score", {"name": "raps", "k_reg": 10**400}),
-        ("score", {"name": "pas", "prevalence": [10**400] * 8}),
-    ],
-    ids=lambda value: str(value)[:20],
+# Altered models ---------------------------------------------------------------------------------
+
+OTHER_TYPES = (
+    lambda v: v[None].copy(),
+    lambda v: np.array(v.flat[0]),
+    lambda v: v.astype(np.float32),
+    lambda v: v.astype(np.int32),
 )
-def test_numbers_that_would_take_for_ever_are_refused(data, path, name, value):
+OTHER_SIZES = (
+    lambda v: np.append(v, v[-1:], axis=0),
+    lambda v: v[:-1].copy(),
+    lambda v: v[:0].copy(),
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_type_and_shape_of_every_array_are_checked(data, path, method):
+    save(fitted(data, method, exact=True), path)
+    whole, state = path.read_bytes(), predictor_class(method).all_state()
+    for name in contents(path)[0]:
+        is_by_class = state[name].shape[0] in "KL"
+        for change in (*OTHER_TYPES, *(OTHER_SIZES if is_by_class else ())):
+            path.write_bytes(whole)
+            with np.errstate(invalid="ignore"):  # infinity as an integer
+                changed = {name: change(contents(path)[0][name])}
+            tamper(path, lambda arrays, _, changed=changed: arrays.update(changed))
+            assert_refused(path, name)
+
+
+def test_every_value_of_the_metadata_is_needed(data, path):
     save(fitted(data), path)
-    tamper(path, lambda _, about: about["parameters"].update({name: value}))
+    whole, about = path.read_bytes(), contents(path)[1]
+    for part in ("method", "parameters", "fitted"):
+        for key in (None, *(about[part] if isinstance(about[part], dict) else ())):
+            path.write_bytes(whole)
+            tamper(path, lambda _, a, p=part, k=key: a.pop(p) if k is None else a[p].pop(k))
+            assert_refused(path, part if key is None else key)
+
+
+HUGE = 10**400  # and other numbers that would take for ever
+LONG = ["1e-9999999999", "1E+99999999999", "1e-9_999_999_999", "0." + "1" * 9999, "1/" + "9" * 4000]
+BAD_RAPS = [{"name": "raps", key: n} for key, n in product(("k_reg", "penalty"), ("5", HUGE))]
+BAD_PAS = {"name": "pas", "prevalence": [HUGE] * 8}
+BAD = {
+    "parameters": {
+        "alpha": [0, 1, 2, -0.1, None, "x", [0.1], True, HUGE, *LONG],
+        "score": [None, "sofmax", [], {}, *BAD_RAPS, BAD_PAS],
+        "exact": [1, None],
+        "random_state": [-1, "x", 0.5, None, HUGE],
+        "temperature": [0, "x", None, HUGE, 1e999],
+        "gamma": [7, None, [], HUGE],
+        "n_clusters": ["many", 0, None, HUGE],
+        "unknown": [1],
+    },
+    "fitted": {
+        "n_classes_": [9, 7, 8.0, "8", None, -8, True],
+        "n_calibration_": [399, "400", None],
+        "class_names_": [["a"] * 7, "abcdefgh", list(range(8)), 5],
+        "fingerprints_": [5, [[1, 2]]],
+        "n_clusters_": ["2", None],
+        "gamma_": ["x", []],
+        "guarantee_": [[[1]], None, 5],
+    },
+}
+
+
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part in BAD for name in BAD[part]])
+def test_every_value_of_the_metadata_is_checked(data, path, part, name):
+    save(fitted(data), path)
+    whole = path.read_bytes()
+    for value in BAD[part][name]:
+        path.write_bytes(whole)
+        tamper(path, lambda _, about, value=value: about[part].update({name: value}))
+        assert_refused(path)
+
+
+@pytest.mark.parametrize("method", ["x", None, [], "standard", "pooled"])
+def test_another_method_is_noticed(data, path, method):
+    save(fitted(data), path)
+    tamper(path, lambda _, about: about.update(method=method))
     assert_refused(path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_without_its_checksum_is_rejected(data, path, method):
+    save(fitted(data, method), path)
+    arrays, about = contents(path)
+    del about["checksum"]
+    save_file(arrays, path, {"evencover": json.dumps(about)})
+    assert_refused(path, "checksum")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_flipped_bit_changes_nothing_or_is_rejected(data, path, method):
+    """Some bits of the header, such as blanks, mean nothing."""
+    predictor = fitted(data, method, score="aps", exact=True)
+    save(predictor, path)
+    whole, rng = path.read_bytes(), random.Random(method)
+    header, n_flips, n_read = 8 + int.from_bytes(whole[:8], "little"), size(10, 3000), 0
+    for number in range(n_flips):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(header if number % 2 else len(whole))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        with suppress(InputError):
+            assert digest(load(path)) == digest(predictor)
+            n_read += 1
+    assert n_read < 0.1 * n_flips + 3
 
 
 # Files that are no models -----------------------------------------------------------------------
@@ -215,18 +336,21 @@ def test_loading_runs_no_code(path, tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
-@pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
+TEXTS = [
+    "",
+    "{",
+    "[]",
+    "null",
+    "7",
+    "[" * 100_000,
+    '{"format": 1}',
+    '{"format": %s}' % ("9" * 5000),
+]
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}, *({"evencover": t} for t in TEXTS)])
 def test_other_safetensors_are_rejected(path, metadata):
-    save_file({"weight": np.ones(3)}, path, metadata)
-    assert_refused(path, "not written by evencover")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "null", "7", "[" * 100_000, '{"format": 1}', '{"format": %s}' % ("9" * 5000)],
-)
-def test_metadata_that_are_not_ours_are_refused(path, text):
-    save_file({"thresholds_": np.ones(3)}, path, {"evencover": text})
+    save_file({"thresholds_": np.ones(3)}, path, metadata)
     assert_refused(path, "")
 
 

@@ -1,13 +1,21 @@
-"""Randomness is a function of (random_state, its use, row id), and a good one."""
+"""Randomness is a function of (random_state, stream, row key), and a good one.
 
+The key of a row is its id, or a mix of its content and its index.
+"""
+
+import hashlib
 import itertools
 
 import numpy as np
+import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare, kstest, spearmanr
 
+from evencover import APS, EvencoverWarning, StandardPredictor, _kernels
+from evencover._kernels import Draws
 from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
 
 
@@ -59,12 +67,9 @@ def test_uniforms_are_philox_of_seed_use_and_id(seed, ids, use):
 
 def test_uses_keep_their_numbers():
     """They are part of the file format: a saved model must draw the same coins for ever."""
-    assert [(use.name, use.value) for use in RandomStream][:4] == [
-        ("SCORE", 1),
-        ("EXACT", 2),
-        ("SPLIT", 3),
-        ("DATA", 4),
-    ]
+    names = "SCORE EXACT SPLIT DATA FOLDS TWIN_CLASSES TWIN_ROWS CALIBRATION_SCORE REPEATED_IDS"
+    expected = {name: number for number, name in enumerate(names.split(), start=1)}
+    assert expected.items() <= {use.name: use.value for use in RandomStream}.items()
 
 
 def test_uniforms_are_uniform_and_streams_independent():
@@ -116,15 +121,11 @@ def test_ids_may_be_numbers_or_text():
     others = ["017", "+17", "17.0", "-0", "1_7", "١٧", str(2**64), "-9223372036854775809"]
     assert not np.isin(row_ids(others, 8), row_ids(np.arange(-20, 20), 40)).any()
     # BLAKE2b with 8 bytes, little endian: a promise to whoever stored a model
-    import hashlib
-
     digest = hashlib.blake2b(b"patient 7", digest_size=8).digest()
     assert int(text[0]) == int.from_bytes(digest, "little")
 
 
 def test_no_global_state_is_read_or_changed(simulate):
-    from evencover import StandardPredictor
-
     rows, labels = simulate(100, 4)
     np.random.seed(1)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
@@ -132,3 +133,86 @@ def test_no_global_state_is_read_or_changed(simulate):
     assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
     np.random.seed(2)  # noqa: NPY002
     assert StandardPredictor(score="aps", exact=True).fit(rows, labels).predict_set(rows) == first
+
+
+# Keys of rows -----------------------------------------------------------------------------------
+
+finite = st.floats(-60000, 60000, width=16)
+
+
+@given(
+    hnp.arrays(np.float16, st.tuples(st.integers(1, 4), st.integers(1, 40)), elements=finite),
+    st.integers(0, 2**50),
+)
+def test_keys_are_the_oracles_whatever_the_type(rows, first):
+    expected = oracle.row_keys(rows, first)
+    for dtype in (np.float16, np.float32, np.float64):
+        assert _kernels.row_keys(rows.astype(dtype), Draws(first=first)).tolist() == expected
+
+
+@given(hnp.arrays(np.float64, (3, 7), elements=st.floats(allow_nan=False)))
+def test_keys_of_doubles_see_every_digit_that_counts(rows):
+    with np.errstate(over="ignore"):
+        assert _kernels.row_keys(rows, Draws()).tolist() == oracle.row_keys(rows)
+    nudged = rows.copy()
+    nudged[0, 3] = 0.1
+    nudged[1, 3] = np.nextafter(0.1, 1)
+    nudged[2] = nudged[0]
+    nudged[1, [0, 1, 2, 4, 5, 6]] = nudged[0, [0, 1, 2, 4, 5, 6]]
+    keys = [int(_kernels.row_keys(nudged[i : i + 1], Draws())[0]) for i in range(3)]
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_equal_rows_differ_by_place_and_only_by_it():
+    rows = np.full((50, 4), 0.25)
+    keys = _kernels.row_keys(rows, Draws())
+    assert len(set(keys.tolist())) == 50
+    alone = [int(_kernels.row_keys(rows[i : i + 1], Draws())[0]) for i in range(50)]
+    assert set(alone) == {int(keys[0])}
+    cut = [_kernels.row_keys(rows[at : at + 7], Draws(first=at)) for at in range(0, 50, 7)]
+    assert np.concatenate(cut).tolist() == keys.tolist()
+
+
+def test_saturated_rows_of_different_classes_differ():
+    rows = np.eye(3000, dtype=np.float32)
+    keys = np.concatenate([_kernels.row_keys(row[None], Draws()) for row in rows])
+    assert len(set(keys.tolist())) == 3000
+
+
+def test_ids_are_keys_and_keep_equal_rows_apart():
+    row = np.full((1, 4), 0.25)
+    first, second = (APS().matrix(row, ids=[name]) for name in ("patient 7", "patient 8"))
+    assert (first != second).any()
+    assert (APS().matrix(row) == APS().matrix(row)).all()
+
+
+def test_calibrating_and_predicting_share_no_number(simulate):
+    rows, labels = simulate(200, 5)
+    for ids in (None, np.arange(200)):
+        one = APS().true_label(rows, labels, ids=ids)
+        other = APS().matrix(rows, ids=ids)[np.arange(200), labels]
+        assert (one != other).all()
+
+
+def test_softmax_draws_nothing(simulate):
+    rows, labels = simulate(50, 5)
+    predictor = StandardPredictor().fit(rows, labels)
+    assert not predictor.score_.draws(0, None).any
+    assert predictor.score_.draws(0, None, exact=True).any
+
+
+@pytest.mark.parametrize("score", ["softmax", "aps", "saps"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_types_of_equal_values_give_equal_sets(simulate, score, exact):
+    rows, labels = simulate(300, 9, dtype=np.float16)
+    halves = rows.astype(np.float16)
+    predictor = StandardPredictor(score=score, exact=exact).fit(halves, labels)
+    sets = predictor.predict_set(halves)
+    for dtype in (np.float32, np.float64):
+        assert predictor.predict_set(halves.astype(dtype)) == sets
+
+
+def test_repeated_ids_get_a_note(simulate):
+    rows, labels = simulate(60, 3)
+    with pytest.warns(EvencoverWarning, match="58 of 60"):
+        StandardPredictor().fit(rows, labels, ids=np.arange(60) % 2)

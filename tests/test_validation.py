@@ -30,7 +30,6 @@ from evencover.scores import make_score
 from evencover.validation import align_classes
 
 pd = pytest.importorskip("pandas")
-
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few for a finite threshold")
 
 GOOD = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]])
@@ -327,61 +326,45 @@ def test_classes_with_too_few_rows_are_a_warning_with_the_count(simulate):
             method.fit(rows[:40], np.arange(40) % 4)
 
 
-def test_threads_are_a_positive_number(monkeypatch):
-    for wish in ("0", "many", "-1", "1.5"):
-        monkeypatch.setenv("EVENCOVER_THREADS", wish)
-        with refused("EVENCOVER_THREADS"):
-            StandardPredictor().fit(GOOD, LABELS)
-
-
 # ---- kinds of arrays -----------------------------------------------------------------------------
 
 
-def read_only(p, y):
-    p, y = p.copy(), y.copy()
-    p.flags.writeable = y.flags.writeable = False
-    return p, y
+def module(name):
+    return pytest.importorskip(name)
 
 
-def pandas(p, y):
-    index = np.arange(len(y))[::-1] / 2  # no ids
-    return pd.DataFrame(p, index=index), pd.Series(y, index=index)
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
 
 
-def polars(p, y):
-    pl = pytest.importorskip("polars")
-    return pl.DataFrame(p), pl.Series(y)
+def columns(p):
+    return {f"class {k}": p[:, k] for k in range(p.shape[1])}
 
 
-def arrow(p, y):
-    pa = pytest.importorskip("pyarrow")
-    return pa.table({f"class {k}": p[:, k] for k in range(p.shape[1])}), pa.array(y)
-
-
-def arrow_list(p, y):
-    pa = pytest.importorskip("pyarrow")
-    return pa.FixedSizeListArray.from_arrays(pa.array(p.ravel()), p.shape[1]), pa.array(y)
-
-
-def torch(p, y):
-    torch = pytest.importorskip("torch")
-    return torch.tensor(p, requires_grad=True), torch.tensor(y)
-
-
-def strided(p, y):
-    return np.repeat(np.repeat(p, 2, axis=0), 3, axis=1)[::2, ::3], np.repeat(y, 2)[::2]
-
-
+BACKWARDS = np.arange(300)[::-1] / 2  # an index that is no ids
 KINDS = {
-    "numpy": lambda p, y: (p, y),
     "lists": lambda p, y: (p.tolist(), y.tolist()),
     "tuples": lambda p, y: (tuple(map(tuple, p.tolist())), tuple(y.tolist())),
-    "fortran": lambda p, y: (np.asfortranarray(p), y.astype(np.uint8)),
+    "Fortran": lambda p, y: (np.asfortranarray(p), y.astype(np.uint8)),
+    "strided": lambda p, y: (p.repeat(2, axis=0).repeat(3, axis=1)[::2, ::3], y.repeat(2)[::2]),
     "big endian": lambda p, y: (p.astype(">f8"), y.astype(">i4")),
+    "read only": lambda p, y: (read_only(p), read_only(y)),
     "column of labels": lambda p, y: (p, y[:, None]),
-    "nullable": lambda p, y: (pd.DataFrame(p), pd.Series(y, dtype="Int64")),
+    "pandas": lambda p, y: (pd.DataFrame(p, index=BACKWARDS), pd.Series(y, index=BACKWARDS)),
+    "pandas, nullable": lambda p, y: (pd.DataFrame(p), pd.Series(y, dtype="Int64")),
+    "polars": lambda p, y: (module("polars").DataFrame(p), module("polars").Series(y)),
+    "Arrow": lambda p, y: (module("pyarrow").table(columns(p)), module("pyarrow").array(y)),
+    "Arrow lists": lambda p, y: (
+        module("pyarrow").FixedSizeListArray.from_arrays(p.ravel(), p.shape[1]),
+        module("pyarrow").array(y),
+    ),
+    "torch": lambda p, y: (
+        module("torch").tensor(p, requires_grad=True),
+        module("torch").tensor(y),
+    ),
 }
-KINDS |= {f.__name__: f for f in (read_only, strided, pandas, polars, arrow, arrow_list, torch)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,49 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0.dev0"
 
-# Public name -> its module. Loaded on first use, so that importing evencover costs next to nothing.
-_HOME = {
-    "APS": "scores",
-    "PAS": "scores",
-    "RAPS": "scores",
-    "SAPS": "scores",
-    "Softmax": "scores",
-    "Score": "scores",
-    "Position": "scores",
-    "StandardPredictor": "predictors",
-    "ClasswisePredictor": "predictors",
-    "ClusteredPredictor": "predictors",
-    "PooledPredictor": "predictors",
-    "InterpolatedPredictor": "predictors",
-    "FuzzyPredictor": "predictors",
-    "RC3PPredictor": "predictors",
-    "MacroPredictor": "predictors",
-    "GroupedPredictor": "predictors",
-    "RowGroupedPredictor": "predictors",
-    "BasePredictor": "predictors",
-    "Field": "predictors",
-    "estimate_prevalence": "predictors",
-    "from_cross_val": "predictors",
-    "Thresholds": "quantiles",
-    "register": "predictors",
-    "ConformalClassifier": "classifier",
-    "PredictionSets": "sets",
-    "Taxonomy": "taxonomy",
-    "CoverageReport": "evaluation",
-    "CoverageMonitor": "monitoring",
-    "Comparison": "comparison",
-    "compare": "comparison",
-    "Recommendation": "comparison",
-    "recommend": "comparison",
-    "evaluate": "evaluation",
-    "write_report": "report",
-    "predict_to_folder": "output.folders",
-    "to_onnx": "serving.onnx",
-    "save": "persistence",
-    "load": "persistence",
-    "InputError": "errors",
-    "EvencoverWarning": "errors",
+# Module -> its public names, loaded on first use so that importing evencover costs little.
+_NAMES = {
+    "scores": "APS PAS RAPS SAPS Softmax Score Position",
+    "predictors": "StandardPredictor ClasswisePredictor ClusteredPredictor PooledPredictor "
+    "InterpolatedPredictor FuzzyPredictor RC3PPredictor MacroPredictor GroupedPredictor "
+    "RowGroupedPredictor BasePredictor Field estimate_prevalence from_cross_val register",
+    "quantiles": "Thresholds",
+    "classifier": "ConformalClassifier",
+    "sets": "PredictionSets",
+    "taxonomy": "Taxonomy",
+    "evaluation": "CoverageReport evaluate",
+    "monitoring": "CoverageMonitor",
+    "comparison": "Comparison compare Recommendation recommend",
+    "report": "write_report",
+    "output.folders": "predict_to_folder",
+    "serving.onnx": "to_onnx",
+    "persistence": "save load",
+    "errors": "InputError EvencoverWarning",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = ["__version__", *_HOME]
 

@@ -1,8 +1,7 @@
 """Every random number, as a function of (random_state, stream, row key).
 
-Nothing here has a state: the same row gets the same number in any block, thread or machine, and
-two uses never share a stream. A row's key is the id that the user gives it; otherwise a mix of its
-content and its place in the input (`_kernels.row_keys`), so that rows differ however they arrive.
+Nothing here has a state: a row gets the same number in any block, thread or machine. Its key is the
+user's id, or else a mix of its content and its index (`_kernels.row_keys`).
 """
 
 from __future__ import annotations
@@ -65,10 +64,9 @@ def random_order(random_state: int, use: RandomStream, ids: Array) -> Array:
 
 
 def row_ids(ids: Any, n_rows: int) -> Array:
-    """Turn the user's stable ids into 64-bit keys: integers as they are, text hashed (BLAKE2b).
+    """Turn the user's ids into 64-bit keys: integers as they are, text hashed (BLAKE2b).
 
-    The decimal text of an integer has the key of the integer, so that a key does not depend on the
-    type in which a file stores its ids.
+    The decimal text of an integer has the key of the integer: files store ids in either type.
 
     >>> row_ids([17], 1) == row_ids(["17"], 1), row_ids(["17"], 1) == row_ids(["017"], 1)
     (array([ True]), array([False]))
@@ -88,7 +86,7 @@ def row_ids(ids: Any, n_rows: int) -> Array:
             raise InputError(
                 f"'ids' must be text that UTF-8 can hold. Got {error.object[error.start]!r}."
             ) from None
-    raise InputError(f"'ids' must be integers or text. Got the type {values.dtype} instead.")
+    raise InputError(f"'ids' must be integers or text. Got {values.dtype}.")
 
 
 def _key(text: str) -> int:

@@ -1,15 +1,18 @@
-"""Files with code, links, misplaced tensors, or another file in their place."""
+"""Damaged files, and files with code, links, misplaced tensors, or another file in their place."""
 
 import json
 import os
 import pickle
+import random
 import shutil
 import struct
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 import safetensors
+from depth import size
 from inputs import LABELS, ROWS, K, assert_refused, read, write_arrays, write_table
 
 from evencover import InputError, StandardPredictor, load, save
@@ -191,3 +194,33 @@ def test_a_model_that_is_replaced_while_it_is_read_is_refused(tmp_path, monkeypa
     monkeypatch.setattr(safetensors, "safe_open", replaced)
     with pytest.raises(InputError, match=CHANGED):
         load(path)
+
+
+KEPT = sorted((Path(__file__).parent / "corpus").rglob("*.h5"))
+N_DAMAGED = size(short=20, deep=2000)
+
+
+@pytest.mark.parametrize("ending", [each for each in ENDINGS if each != "zarr"])
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+def test_damage_is_one_sentence(tmp_path, ending, damage):
+    path = write_any(tmp_path, ending, ROWS, LABELS)
+    whole, rng, n_rejected = path.read_bytes(), random.Random(ending), 0
+    for _ in range(N_DAMAGED):
+        content, place = bytearray(whole), rng.randrange(len(whole))
+        if damage == "cut":
+            del content[place:]
+        else:
+            content[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+        try:
+            read(as_source(path))
+        except InputError:
+            n_rejected += 1
+    assert n_rejected > 0
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+def test_a_heap_without_an_end_is_rejected(path):
+    with pytest.raises(InputError, match="heap"):
+        read(as_source(path))

@@ -5,15 +5,10 @@ import shutil
 
 import pytest
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
 
 
 def _missing(what):
@@ -33,7 +28,7 @@ def browser():
     if executable is None:
         _missing("chromium")
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=executable, args=FLAGS)
+        chromium = driver.chromium.launch(executable_path=executable, args=FLAGS.split())
         yield chromium
         chromium.close()
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 from site_building import ROOT, build, copy_sources
@@ -67,38 +68,30 @@ LOOK = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("room", [400, 1400])
-def test_every_page_looks_right(site, browser, room, scheme):
+@pytest.fixture(params=[*product([400, 1400], ["light", "dark"])], ids=str)
+def page(request, browser):
+    room, scheme = request.param
     context = browser.new_context(viewport={"width": room, "height": 800}, color_scheme=scheme)
-    page = context.new_page()
+    yield context.new_page()
+    context.close()
+
+
+def test_every_page_looks_right(site, page):
     found = {}
     for path in sorted(site.rglob("*.html")):
         page.goto(path.as_uri())
         if complaints := page.evaluate(LOOK):
             found[path.relative_to(site).as_posix()] = complaints
-    context.close()
     assert found == {}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_theme_follows_the_reader(site, browser, scheme):
-    context = browser.new_context(color_scheme=scheme)
-    page = context.new_page()
+def test_the_front_page_has_the_theme_and_the_picture_for_its_reader(site, page, request):
+    room, scheme = request.node.callspec.params["page"]
     page.goto((site / "index.html").as_uri())
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    red = int(colour.partition("(")[2].split(",")[0])
-    context.close()
+    color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    red = int(color.partition("(")[2].split(",")[0])
     assert (red > 200) == (scheme == "light")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("room", "form"), [(400, "tall"), (1400, "wide")])
-def test_the_front_page_has_the_picture_for_its_reader(site, browser, room, form, scheme):
-    context = browser.new_context(viewport={"width": room, "height": 800}, color_scheme=scheme)
-    page = context.new_page()
-    page.goto((site / "index.html").as_uri())
     pictures = page.locator("article img:visible")
     assert pictures.count() == 1
+    form = "tall" if room == 400 else "wide"
     assert pictures.get_attribute("class").split()[:2] == [f"only-{scheme}", form]
-    context.close()

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -87,20 +88,15 @@ def reach(address):
 
 
 @pytest.mark.usefixtures("short_waits")
-def test_an_address_of_no_kind_is_rejected():
-    refused_within(20, "nonsense://x", lambda: reach("nonsense://x"))
-
-
-@pytest.mark.usefixtures("short_waits")
-def test_a_port_that_says_nothing_is_given_up():
+def test_an_address_without_a_scheduler_is_given_up():
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        refused_within(20, f"No dask scheduler .*{address}", lambda: reach(address))
-
-
-@pytest.mark.usefixtures("short_waits")
-def test_tls_without_certificates_is_one_sentence():
-    refused_within(20, "certificates", lambda: reach("tls://127.0.0.1:1"))
+        port = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        for address, words in {
+            "nonsense://x": "nonsense://x",
+            port: f"No dask scheduler .*{port}",
+            "tls://127.0.0.1:1": "certificates",
+        }.items():
+            refused_within(20, words, partial(reach, address))
 
 
 @pytest.mark.usefixtures("short_waits")

@@ -12,9 +12,10 @@ from sklearn.base import clone
 
 from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
-from evencover.data import as_source
+from evencover.data import as_source, source, twin
 from evencover.data.fingerprint import MOST_KEPT
 from evencover.engine.dask import DaskWorkers
+from evencover.experiments import Grid, run
 from evencover.predictors import make_predictor
 from evencover.report.content import report_content
 
@@ -211,3 +212,32 @@ def test_parts_in_a_row_are_the_single_file(fitted, parts, tmp_path):
 def test_what_is_no_executor_is_refused(fitted, parts):
     with pytest.raises(InputError, match="'executor'"):
         fitted.predict_set(parts, executor=4)
+
+
+def test_the_study_gives_the_same_bytes_on_a_cluster(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "PART_ELEMENTS", 1 << 15)
+    grid = Grid(
+        datasets=["cifar-100"],
+        scale=0.2,
+        methods=["standard", "clustered", "rc3p"],
+        scores=["softmax", "aps", "pas"],
+        n_avg=[10, 20],
+        exact=[False, True],
+        repetitions=2,
+    )
+    assert len(twin("cifar-100", scale=0.2).parts()) == 4
+    run(grid, tmp_path / "here")
+    run(grid, tmp_path / "there", executor=client)
+    for name in ("results.csv", "results.parquet"):
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+
+
+def test_a_twin_travels_in_parts(monkeypatch):
+    whole = twin("places365", scale=0.05, random_state=3)
+    expected = whole.rows(0, whole.n_rows)
+    monkeypatch.setattr(source, "PART_ELEMENTS", 1000 * whole.n_classes)
+    parts = pickle.loads(pickle.dumps(whole.parts()))
+    assert len(parts) == -(-whole.n_rows // 1000)
+    blocks = [block for part in parts for block in part.blocks()]
+    assert np.concatenate([block.rows for block in blocks]).tobytes() == expected.tobytes()
+    assert np.array_equal(np.concatenate([block.labels for block in blocks]), whole.labels)

@@ -33,20 +33,13 @@ def test_results_come_in_the_order_of_the_blocks(threads):
     assert list(map_on_threads(slow_for_even, range(30))) == [n * n for n in range(30)]
 
 
-def test_no_blocks_give_no_results(threads):
-    assert list(map_on_threads(slow_for_even, [])) == []
-
-
-def test_only_a_few_blocks_are_read_ahead(threads):
+@pytest.mark.parametrize(("most_threads", "ahead"), [(None, 2), (2, 1)])
+def test_only_a_few_blocks_are_read_ahead(threads, most_threads, ahead):
     read = []
-
-    def reader():
-        for number in range(50):
-            read.append(number)
-            yield number
-
-    for done, _ in enumerate(map_on_threads(slow_for_even, reader()), start=1):
-        assert len(read) <= done + 2 * threads
+    reader = (read.append(number) or number for number in range(50))
+    results = map_on_threads(slow_for_even, reader, most_threads=most_threads, ahead=ahead)
+    for done, _ in enumerate(results, start=1):
+        assert len(read) <= done + ahead * min(threads, most_threads or threads)
 
 
 def test_every_thread_works(threads):
@@ -94,17 +87,8 @@ def test_the_first_error_in_the_order_of_blocks_is_the_one_shown(threads):
         list(map_on_threads(function, range(8)))
 
 
-def test_nothing_runs_on_after_an_early_end(threads):
-    before = threading.active_count()
-    started = []
-    results = map_on_threads(lambda number: started.append(number) or number, range(1000))
-    assert next(results) == 0
-    results.close()
-    assert len(started) <= 2 * threads
-    assert threading.active_count() <= before
-
-
 def test_what_is_only_queued_is_not_started_after_an_early_end(threads):
+    before = threading.active_count()
     started, release = [], threading.Event()
 
     def function(number):
@@ -114,9 +98,12 @@ def test_what_is_only_queued_is_not_started_after_an_early_end(threads):
 
     results = map_on_threads(function, range(1000))
     assert next(results) == 0
-    threading.Timer(0.05, release.set).start()
+    timer = threading.Timer(0.05, release.set)
+    timer.start()
     results.close()  # waits for what is running, and for nothing else
     assert len(started) <= 1 + threads
+    timer.join()
+    assert threading.active_count() <= before
 
 
 def test_threads_are_the_cores_this_process_may_use(monkeypatch):

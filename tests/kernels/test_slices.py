@@ -24,11 +24,15 @@ CALLS = {
     "set_coverage": ((ROWS, DRAWS, LABELS, PAIR), SETS),
     "set_sizes": ((ROWS, DRAWS, [RANKED, PAIR]), PLAIN),
     "p_values": ((ROWS, DRAWS, *GROUPS), PLAIN),
+    "true_label_ranks": ((ROWS, LABELS), PLAIN),
+    "rank_matrix": ((ROWS,), PLAIN),
 }
-OF_RANKS = {"true_label_ranks": (ROWS, LABELS), "rank_matrix": (ROWS,)}
 
 
-def arrays(result):
+def call(name, score, rows=ROWS):
+    (_, *arguments), options = CALLS[name]
+    formula = () if "rank" in name else (score.kernel,)
+    result = getattr(reference, name)(*formula, rows, *arguments, **options)
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -36,20 +40,10 @@ def arrays(result):
 @pytest.mark.parametrize("score", [APS(), SAPS()])
 @pytest.mark.parametrize("name", CALLS)
 def test_slices_change_nothing(monkeypatch, name, score, rows_at_once):
-    arguments, options = CALLS[name]
-    kernel = getattr(reference, name)
-    whole = arrays(kernel(score.kernel, *arguments, **options))
+    whole = call(name, score)
     monkeypatch.setattr(reference, "SLICE_ELEMENTS", rows_at_once * K)
-    sliced = arrays(kernel(score.kernel, *arguments, **options))
-    for ours, expected in zip(sliced, whole, strict=True):
+    for ours, expected in zip(call(name, score), whole, strict=True):
         np.testing.assert_array_equal(ours, expected, strict=True)
-
-
-@pytest.mark.parametrize("name", OF_RANKS)
-def test_ranks_too(monkeypatch, name):
-    whole = getattr(reference, name)(*OF_RANKS[name], **PLAIN)
-    monkeypatch.setattr(reference, "SLICE_ELEMENTS", 4 * K)
-    np.testing.assert_array_equal(getattr(reference, name)(*OF_RANKS[name], **PLAIN), whole)
 
 
 @pytest.mark.parametrize("bad_row", [0, 9, 22])
@@ -57,11 +51,9 @@ def test_a_bad_row_is_counted_from_the_first(monkeypatch, bad_row):
     monkeypatch.setattr(reference, "SLICE_ELEMENTS", 4 * K)
     rows = ROWS.copy()
     rows[bad_row, 2] = np.nan
-    calls = {name: ((APS().kernel, rows, *rest), how) for name, ((_, *rest), how) in CALLS.items()}
-    calls |= {name: ((rows, *rest), PLAIN) for name, (_, *rest) in OF_RANKS.items()}
-    for name, (arguments, options) in calls.items():
+    for name in CALLS:
         with pytest.raises(BadRow) as caught:
-            getattr(reference, name)(*arguments, **options)
+            call(name, APS(), rows)
         assert caught.value.row == bad_row, name
 
 

@@ -1,12 +1,8 @@
 """Who is in a set: one definition, read class by class and label by label."""
 
-import ast
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import evencover._kernels
 from evencover._kernels import Draws, Thresholds, is_member, reference
 from evencover.scores import Softmax
 
@@ -60,23 +56,3 @@ def test_the_most_probable_member_comes_first_and_equal_ones_by_index(logits):
     for members, row in zip(sets, rows, strict=True):
         assert members == sorted(members, key=lambda y, row=row: (-row[y], y))
     assert logits or sets == [[1, 0, 3, 2], [3, 2, 0], [0, 2, 3]]
-
-
-def test_absent_parts_of_thresholds_stay_absent():
-    groups = Thresholds(np.array([0.1, 0.2])).of_classes(np.array([1, 0, 1]))
-    assert groups.upper.tolist() == [0.2, 0.1, 0.2]
-    assert groups[1:] == (None, None, None)
-
-
-def test_kernels_know_nothing_of_scores_or_methods():
-    folder = Path(evencover._kernels.__file__).parent
-    for file in folder.glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evencover"):
-                allowed = (
-                    "evencover._kernels",
-                    "evencover.validation",
-                    "evencover.arrays",
-                    "evencover.errors",
-                )
-                assert node.module.startswith(allowed), f"{file.name} imports {node.module}"

@@ -148,13 +148,8 @@ def test_a_score_is_rebuilt_from_its_description(score):
 
 def test_scores_have_names():
     assert {name: type(make_score(name.upper())) for name in SCORES} == SCORES
-    assert list(SCORES) == ["softmax", "aps", "raps", "saps", "pas"]
-
-
-def test_scores_say_what_they_are():
-    assert score_names() == list(SCORES)
-    for cls in SCORES.values():
-        assert 10 < len(cls.summary) < 80
+    assert score_names() == list(SCORES) == ["softmax", "aps", "raps", "saps", "pas"]
+    assert all(10 < len(cls.summary) < 80 for cls in SCORES.values())
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,7 @@ class Dearer(RAPS):
         return super().formula(at) + self.penalty
 
 
-def test_only_formulas_that_nobody_changed_have_a_native_twin():
+def test_only_formulas_that_nobody_changed_run_in_cpp():
     assert [score.kernel.penalty for score in (Softmax(), APS(), RAPS())] == [0.0, 0.0, 0.01]
     assert RAPS(penalty=2, k_reg=3).kernel[2:4] == (2.0, 3)
     assert SAPS(penalty=2).kernel[2:] == (2.0, 0, True)

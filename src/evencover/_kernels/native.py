@@ -13,45 +13,39 @@ import numpy as np
 
 import evencover._kernels._native as _native
 from evencover._kernels import reference
-from evencover._kernels.types import NO_DRAWS, Draws, Formula, Position, Thresholds, ThresholdTable
+from evencover._kernels.types import NO_DRAWS, Draws, Formula, Thresholds, ThresholdTable
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.validation import SUM_TOLERANCE
 
 NAME = "c++"
 INSTRUCTION_SET: str = _native.instruction_sets()[0]
 
-p_values_of = reference.p_values_of  # it reads scores, not rows, and has no twin
+p_values_of = reference.p_values_of  # it reads scores, not rows
 
 
 def random_bits(seed: int, use: int, ids: Array) -> Array:
-    """64 random bits per row: Philox4x32-10 of the counter (id, use) under the key `seed`."""
     return _native.random_bits(INSTRUCTION_SET, seed, use, np.asarray(ids, np.uint64))
 
 
 def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
-    """One uniform in [0, 1) per row, with 53 random bits."""
     return reference.to_unit_interval(random_bits(seed, use, ids))
 
 
 def row_keys(rows: Array, draws: Draws) -> Array:
-    """What the random numbers of each row are drawn for: its id, or its content and place."""
     return _given(_MASS_AND_RANK, rows, draws).call("row_keys")
 
 
 def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
-    """The uniform u of each row's score and the row's coin; 1 and 0 where there is no use."""
     return reference.row_numbers(rows, _with_keys(rows, draws))
 
 
 def counts_within(ordered: FloatArray, classes: IntArray, values: FloatArray) -> IntArray:
-    """Count each class's values up to others: see `reference.counts_within`."""
     return _native.counts_within(INSTRUCTION_SET, ordered, classes, values)
 
 
 def shortfalls(
     classes: IntArray, flags: Array, wanted: FloatArray, has: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Count rows, and what they lack, by class: see `reference.shortfalls`."""
     return _native.shortfalls(INSTRUCTION_SET, classes, flags, wanted, has)
 
 
@@ -72,21 +66,11 @@ def _in_cpp(function: Callable[..., Any]) -> Callable[..., Any]:
     fallback = getattr(reference, function.__name__)
 
     @wraps(fallback)
-    def kernel(
-        formula: Formula,
-        rows: Array,
-        draws: Draws,
-        *arguments: Any,
-        logits: bool,
-        temperature: float,
-        **more: Any,
-    ) -> Any:
-        if formula.is_native:
-            given = _given(formula, rows, draws, logits, temperature)
-            return function(given, *arguments, **more)
-        draws = _with_keys(rows, draws)
-        more |= {"logits": logits, "temperature": temperature}
-        return fallback(formula, rows, draws, *arguments, **more)
+    def kernel(formula: Formula, rows: Array, draws: Draws, *arguments: Any, **options: Any) -> Any:
+        if not formula.is_native:
+            return fallback(formula, rows, _with_keys(rows, draws), *arguments, **options)
+        logits, temperature = options.pop("logits"), options.pop("temperature")
+        return function(_given(formula, rows, draws, logits, temperature), *arguments, **options)
 
     return kernel
 
@@ -140,19 +124,11 @@ def set_sizes(given: _Given, vectors: Sequence[Thresholds] | ThresholdTable) -> 
 
 
 def ready_sets(
-    formula: Formula,
-    draws: Draws,
-    thresholds: Thresholds,
-    *,
-    allow_empty: bool,
-    logits: bool,
-    temperature: float,
+    formula: Formula, draws: Draws, thresholds: Thresholds, *, allow_empty: bool, **options: Any
 ) -> reference.ReadySets:
-    """Prepare the `prediction_sets` of a few rows at a time: see `reference.ready_sets`."""
     if not formula.is_native:
-        options: Any = {"allow_empty": allow_empty, "logits": logits, "temperature": temperature}
-        return reference.ready_sets(formula, draws, thresholds, **options)
-    select = _scorer(formula, draws, logits, temperature).prediction_sets
+        return reference.ready_sets(formula, draws, thresholds, allow_empty=allow_empty, **options)
+    select = _scorer(formula, draws, **options).prediction_sets
     own = _native.Thresholds(*thresholds)
 
     def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
@@ -161,25 +137,19 @@ def ready_sets(
     return sets
 
 
-def true_label_ranks(
-    rows: Array, labels: IntArray, *, logits: bool, temperature: float
-) -> IntArray:
-    """Rank of each row's own label (n,), from 1."""
-    given = _given(_MASS_AND_RANK, rows, NO_DRAWS, logits, temperature)
+def true_label_ranks(rows: Array, labels: IntArray, **options: Any) -> IntArray:
+    given = _given(_MASS_AND_RANK, rows, NO_DRAWS, **options)
     return _ranks(given.call("true_label_scores", labels))
 
 
-def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> IntArray:
-    """Rank of every class in every row (n, K), from 1."""
-    return _ranks(_given(_MASS_AND_RANK, rows, NO_DRAWS, logits, temperature).call("score_matrix"))
+def rank_matrix(rows: Array, **options: Any) -> IntArray:
+    return _ranks(_given(_MASS_AND_RANK, rows, NO_DRAWS, **options).call("score_matrix"))
 
 
-def _mass_and_rank(at: Position) -> Any:
-    """The mass up to the class, which is less than 2, plus twice its rank."""
-    return (at.before + at.u * at.p) + 2.0 * at.rank
-
-
-_MASS_AND_RANK = Formula(needs_order=True, function=_mass_and_rank, penalty=2.0, k_reg=0)
+# The mass up to the class, which is less than 2, plus twice its rank.
+_MASS_AND_RANK = Formula(
+    needs_order=True, function=lambda at: at.before + at.u * at.p + 2.0 * at.rank, penalty=2.0
+)
 
 
 def _ranks(masses_and_ranks: FloatArray) -> IntArray:

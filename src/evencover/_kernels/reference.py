@@ -250,16 +250,10 @@ def in_slices(kernel: Kernel) -> Kernel:
 
 @in_slices
 def true_label_scores(
-    formula: Formula,
-    rows: Array,
-    draws: Draws,
-    labels: IntArray,
-    *,
-    logits: bool,
-    temperature: float,
+    formula: Formula, rows: Array, draws: Draws, labels: IntArray, **options: Any
 ) -> FloatArray:
     """Score of each row's own label (n,)."""
-    p = probabilities(rows, logits=logits, temperature=temperature)
+    p = probabilities(rows, **options)
     own = p[np.arange(len(labels)), labels]
     before, rank = label_position(p, labels) if formula.needs_order else (own, labels)
     u, _ = row_numbers(rows, draws)
@@ -267,19 +261,15 @@ def true_label_scores(
 
 
 @in_slices
-def true_label_ranks(
-    rows: Array, labels: IntArray, *, logits: bool, temperature: float
-) -> IntArray:
+def true_label_ranks(rows: Array, labels: IntArray, **options: Any) -> IntArray:
     """Rank of each row's own label (n,), from 1."""
-    return label_position(probabilities(rows, logits=logits, temperature=temperature), labels)[1]
+    return label_position(probabilities(rows, **options), labels)[1]
 
 
 @in_slices
-def score_matrix(
-    formula: Formula, rows: Array, draws: Draws, *, logits: bool, temperature: float
-) -> FloatArray:
+def score_matrix(formula: Formula, rows: Array, draws: Draws, **options: Any) -> FloatArray:
     """Score of every class in every row (n, K)."""
-    p = probabilities(rows, logits=logits, temperature=temperature)
+    p = probabilities(rows, **options)
     before, rank = positions(p) if formula.needs_order else (p, np.empty(0, dtype=np.int64))
     top, classes = p.max(axis=1, keepdims=True), np.arange(p.shape[1])
     u, _ = row_numbers(rows, draws)
@@ -287,9 +277,9 @@ def score_matrix(
 
 
 @in_slices
-def rank_matrix(rows: Array, *, logits: bool, temperature: float) -> IntArray:
+def rank_matrix(rows: Array, **options: Any) -> IntArray:
     """Rank of every class in every row (n, K), from 1."""
-    return positions(probabilities(rows, logits=logits, temperature=temperature))[1]
+    return positions(probabilities(rows, **options))[1]
 
 
 @in_slices
@@ -300,16 +290,14 @@ def prediction_sets(
     thresholds: Thresholds,
     *,
     allow_empty: bool,
-    logits: bool,
-    temperature: float,
+    **options: Any,
 ) -> tuple[IntArray, Array]:
     """Set sizes (n,), and the classes of all sets one after the other (int32).
 
-    Who is in a set is for `is_member` to say. Without `allow_empty` an empty set is given the
-    row's most probable class, the first of equals. The most probable class of a set comes first;
-    equal ones are in the order of their indices.
+    `is_member` defines the sets. Without `allow_empty` an empty set is given the row's most
+    probable class, the first of equals. The most probable class of a set comes first; equal ones
+    are in the order of their indices.
     """
-    options: Any = {"logits": logits, "temperature": temperature}
     mask = _sets(formula, rows, draws, thresholds, allow_empty, **options)
     places, classes = np.nonzero(mask)
     order = np.lexsort((-rows[places, classes], places))
@@ -336,17 +324,8 @@ def _sets(
 ReadySets = Callable[[Array, Array | None], tuple[IntArray, Array]]
 
 
-def ready_sets(
-    formula: Formula,
-    draws: Draws,
-    thresholds: Thresholds,
-    *,
-    allow_empty: bool,
-    logits: bool,
-    temperature: float,
-) -> ReadySets:
-    """What gives the `prediction_sets` of a few rows at a time; `draws` has no ids of its own."""
-    options: Any = {"allow_empty": allow_empty, "logits": logits, "temperature": temperature}
+def ready_sets(formula: Formula, draws: Draws, thresholds: Thresholds, **options: Any) -> ReadySets:
+    """Prepare the `prediction_sets` of a few rows at a time; `draws` has no ids of its own."""
 
     def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
         own = draws if ids is None else draws._replace(ids=ids)
@@ -365,15 +344,9 @@ def set_coverage(
     thresholds: Thresholds,
     *,
     allow_empty: bool,
-    logits: bool,
-    temperature: float,
+    **options: Any,
 ) -> tuple[IntArray, Array, IntArray]:
-    """What evaluation asks of the `prediction_sets`, all (n,).
-
-    Their sizes, whether they hold the rows' labels, and each row's most probable class (the first
-    of equals).
-    """
-    options: Any = {"logits": logits, "temperature": temperature}
+    """Set sizes, whether sets contain the rows' labels, and most probable classes, all (n,)."""
     mask = _sets(formula, rows, draws, thresholds, allow_empty, **options)
     return mask.sum(axis=1), mask[np.arange(len(rows)), labels], rows.argmax(axis=1)
 
@@ -384,12 +357,10 @@ def set_sizes(
     rows: Array,
     draws: Draws,
     vectors: Sequence[Thresholds] | ThresholdTable,
-    *,
-    logits: bool,
-    temperature: float,
+    **options: Any,
 ) -> IntArray:
     """Count the sets' members under each of T vectors of thresholds (n, T), in one pass."""
-    masks = _members(formula, rows, draws, vectors, logits=logits, temperature=temperature)
+    masks = _members(formula, rows, draws, vectors, **options)
     return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
 
 
@@ -417,16 +388,14 @@ def p_values(
     group_scores: FloatArray,
     group_offsets: IntArray,
     group_of_class: IntArray,
-    *,
-    logits: bool,
-    temperature: float,
+    **options: Any,
 ) -> FloatArray:
     """(1 - coin + #{group scores >= s}) / (n + 1) for every class (n, K).
 
     The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
     group -1 has none.
     """
-    scores = score_matrix(formula, rows, draws, logits=logits, temperature=temperature)
+    scores = score_matrix(formula, rows, draws, **options)
     _, coin = row_numbers(rows, draws._replace(score_use=None))
     return p_values_of(scores, group_scores, group_offsets, group_of_class, 1.0 - coin)
 

@@ -1,4 +1,4 @@
-"""What the kernels take: formulas, random numbers, thresholds; and how they refuse a row."""
+"""What the kernels take: formulas, random numbers, thresholds."""
 
 from __future__ import annotations
 
@@ -21,26 +21,20 @@ __all__ = [
 ]
 
 
-class BadRow(Exception):  # noqa: N818 - whoever knows the file's name makes the error of it
-    """A row that holds no probabilities (or logits): the first one among the rows handed in.
-
-    What is wrong with it is for those to say who know where it is from.
-
-    >>> BadRow(3).row
-    3
-    """
+class BadRow(Exception):  # noqa: N818 - callers who know the file's name raise the error
+    """The first row that contains no probabilities (or logits)."""
 
     def __init__(self, row: int) -> None:
-        super().__init__(row)  # so that it can be pickled
+        super().__init__(row)
         self.row = row
 
 
 class Draws(NamedTuple):
-    """A uniform for the score and a coin between two limits, each drawn for a use of its own.
+    """Streams of a uniform u for the score and a coin between two thresholds.
 
-    Without a use, u is 1 and the coin 0. The key of a row is its id; without ids it is a mix of
-    the row's content and its place, which is ``first`` for the first row. By place alone, rows
-    that arrive one at a time would all share one number; by content alone, equal rows would.
+    Without a stream, u is 1 and the coin 0. The key of a row is its id; without ids it is a mix of
+    the row's content and its index, ``first`` for the first row. By index alone, rows that arrive
+    one at a time would all share one number; by content alone, equal rows would.
     """
 
     seed: int = 0
@@ -51,11 +45,9 @@ class Draws(NamedTuple):
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to draw."""
         return self.score_use is not None or self.coin_use is not None
 
     def of_rows(self, start: int, stop: int) -> Draws:
-        """Those of some of the rows."""
         ids = None if self.ids is None else self.ids[start:stop]
         return self._replace(ids=ids, first=self.first + start)
 
@@ -64,10 +56,7 @@ NO_DRAWS = Draws()
 
 
 class Position(NamedTuple):
-    """Where classes stand in their rows: all that a score may depend on.
-
-    The order is by decreasing probability, equal ones by class index.
-    """
+    """The position of classes in their rows, by decreasing probability and then class index."""
 
     p: FloatArray  # the class's probability
     before: FloatArray  # the mass of the classes before it
@@ -94,12 +83,11 @@ class Formula(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether the C++ kernels have it."""
         return self.penalty is not None
 
 
 class Thresholds(NamedTuple):
-    """What a method learns: one threshold per class, or a randomized pair of them.
+    """What a method gives: one threshold per class, or a randomized pair of them.
 
     ``upper`` (K,) is the threshold. For exact coverage ``lower`` (K,) is used instead with
     probability ``1 - upper_probability`` (K,). With ``rank_limit`` (K,) a class must also have at
@@ -128,18 +116,12 @@ class Thresholds(NamedTuple):
 def is_member(
     scores: FloatArray, thresholds: Thresholds, coin: FloatArray, ranks: IntArray | None = None
 ) -> Array:
-    """Whether classes are in the sets of their rows.
+    """Return whether classes are in the sets of their rows.
 
-    A class is in if its score is at most ``upper``, or ``lower`` when the row's coin is at least
-    ``upper_probability``; and its rank is at most ``rank_limit``, if given.
-
-    Parameters
-    ----------
-    scores, ranks
-        Of every class in every row (n, K); or of one class per row (n,), and then the thresholds
-        are those of that class (`Thresholds.of_classes`). Without a rank limit no ranks are needed.
-    coin
-        One per row (n,).
+    A class is in if its score is at most ``upper``, or ``lower`` when the row's coin (n,) is at
+    least ``upper_probability``; and its rank is at most ``rank_limit``, if given. Scores and ranks
+    are those of every class (n, K), or of one class per row (n,) with its thresholds
+    (`Thresholds.of_classes`).
 
     >>> pair = Thresholds(np.array([0.8, 0.8]), np.array([0.2, 0.5]), np.array([0.5, 0.5]))
     >>> is_member(np.array([[0.6, 0.4], [0.6, 0.4]]), pair, np.array([0.1, 0.9]))
@@ -159,10 +141,8 @@ def is_member(
     return inside
 
 
-# Three ranks per vector must fit 16 bits; and so many vectors of 1000 classes fit a cache.
-MOST_VECTORS = 1 << 10
-# So many of the largest thresholds of each class are listed.
-N_TOP = 32
+MOST_VECTORS = 1 << 10  # three ranks per vector fit 16 bits; vectors of 1000 classes fit a cache
+N_TOP = 32  # the largest thresholds of each class that are listed
 
 
 class ThresholdTable:
@@ -174,8 +154,8 @@ class ThresholdTable:
         The `Thresholds` themselves; ``len`` and iteration go to them.
     arrays
         What the C++ kernel reads. Vectors with one threshold per class come first, then the
-        randomized pairs; ``vector_of`` (T,) tells which is which. +inf, which takes its class in
-        without looking at the score, has rank -1 and is counted apart.
+        randomized pairs; ``vector_of`` (T,) maps to their places. +inf, which always includes its
+        class, has rank -1 and is counted apart.
     """
 
     def __init__(self, vectors: Sequence[Thresholds]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -81,31 +80,36 @@ class Part(NamedTuple):
         return blocks_of(self.source, self.ids)
 
 
-@dataclass(frozen=True)
-class Work:
-    """Work on a part: a function of each block and its ids, then one merge of all."""
+def _on_part(
+    function: Callable[[Block, Array | None], Result],
+    merge: Callable[[Iterable[Result]], Result],
+    part: Part,
+) -> tuple[Result, Fingerprint]:
+    """Compute a part's result on one thread, and the fingerprint of its rows."""
+    with single_threaded():
+        result = merge(function(block, ids) for block, ids in part.blocks())
+    assert part.source.rows_read is not None
+    return result, part.source.rows_read
 
-    function: Callable[[Block, Array | None], Any]
-    merge: Callable[[Iterable[Any]], Any]
 
-    def __call__(self, part: Part) -> tuple[Any, Fingerprint]:
-        """Compute the part's result on one thread, and the fingerprint of its rows."""
-        with single_threaded():
-            result = self.merge(self.function(block, ids) for block, ids in part.blocks())
-        assert part.source.rows_read is not None
-        return result, part.source.rows_read
+def _merge_parts(
+    merge: Callable[[Iterable[Result]], Result], parts: Iterable[tuple[Result, Fingerprint]]
+) -> tuple[Result, Fingerprint]:
+    rows_read = Fingerprint()
 
-    def merge_parts(self, parts: Iterable[tuple[Any, Fingerprint]]) -> tuple[Any, Fingerprint]:
-        """Merge the results of consecutive parts."""
-        rows_read = Fingerprint()
+    def results() -> Iterator[Result]:
+        nonlocal rows_read
+        for result, fingerprint in parts:
+            rows_read += fingerprint
+            yield result
 
-        def results() -> Iterator[Any]:
-            nonlocal rows_read
-            for result, fingerprint in parts:
-                rows_read += fingerprint
-                yield result
+    return merge(results()), rows_read
 
-        return self.merge(results()), rows_read
+
+def _finish_first(
+    finish: Callable[[Result], Any], folded: tuple[Result, Fingerprint]
+) -> tuple[Any, Fingerprint]:
+    return finish(folded[0]), folded[1]
 
 
 def map_source(
@@ -123,10 +127,11 @@ def map_source(
     if executor is None:
         return map_on_threads(lambda item: function(*item), blocks_of(source, known))
     assert merge is not None
-    return _map_parts(source, known, Work(function, merge), as_workers(executor))
+    work = partial(_on_part, function, merge)
+    return _map_parts(source, known, work, as_workers(executor))
 
 
-def _map_parts(source: Source, ids: Array | None, work: Work, workers: Workers) -> Iterator[Any]:
+def _map_parts(source: Source, ids: Array | None, work: Any, workers: Workers) -> Iterator[Any]:
     rows_read = Fingerprint()
     for result, fingerprint in results_in_order(workers, work, cut(source, ids)):
         rows_read += fingerprint
@@ -145,35 +150,30 @@ def fold_source(
     """Return ``finish(merge(all results))``; on a cluster, only its value is sent here."""
     if executor is None:
         return finish(merge(map_source(source, ids, function)))
-    workers, work = as_workers(executor), Work(function, merge)
-    parts = cut(source, known_ids(source, ids))
-    last = partial(_finish_first, finish)
-    result, source.rows_read = workers.fold(work, parts, work.merge_parts, last)
+    result, source.rows_read = as_workers(executor).fold(
+        partial(_on_part, function, merge),
+        cut(source, known_ids(source, ids)),
+        partial(_merge_parts, merge),
+        partial(_finish_first, finish),
+    )
     return result
-
-
-def _finish_first(
-    finish: Callable[[Result], Any], folded: tuple[Result, Fingerprint]
-) -> tuple[Any, Fingerprint]:
-    return finish(folded[0]), folded[1]
 
 
 def blocks_of(source: Source, ids: Array | None = None) -> Iterator[tuple[Block, Array | None]]:
     """Yield the blocks of a source, and the ids of their rows."""
-    first = stop = source.offset
+    n_rows = 0
     for block in source.blocks():
-        stop = block.start + len(block.rows)
-        own = None if ids is None else ids[block.start - first : stop - first]
-        if ids is not None and len(ids) < stop - first:
-            _check_ids_fit(ids, stop - first)
-        yield block, own
-    if source.n_rows is not None and stop - first != source.n_rows:  # other rows would get its ids
+        start, n_rows = n_rows, n_rows + len(block.rows)
+        if ids is not None and len(ids) < n_rows:
+            _check_ids_fit(ids, n_rows)
+        yield block, None if ids is None else ids[start:n_rows]
+    if source.n_rows not in (None, n_rows):  # other rows would get its ids
         raise InputError(
             f"{source.name} must have the {source.n_rows} rows it had when it was opened. "
-            f"Got {stop - first}; it was changed meanwhile."
+            f"Got {n_rows}; it was changed meanwhile."
         )
     if ids is not None:
-        _check_ids_fit(ids, stop - first)
+        _check_ids_fit(ids, n_rows)
 
 
 def known_ids(source: Source, ids: Any) -> Array | None:
@@ -194,11 +194,9 @@ def _check_ids_fit(ids: Array, n_rows: int) -> None:
 
 def cut(source: Source, ids: Array | None) -> Iterator[Part]:
     """Yield the parts of a source; without parts, its rows themselves, some at a time."""
-    pieces: Iterable[Source] | None = source.parts()
-    if pieces is None:
-        pieces = _pieces_of_rows(source)
+    pieces = source.parts()
     start = number = 0
-    for piece in pieces:
+    for piece in _pieces_of_rows(source) if pieces is None else pieces:
         assert piece.n_rows is not None
         stop = start + piece.n_rows
         if stop > start:

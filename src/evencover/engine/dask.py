@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar, TypeVar
@@ -18,13 +20,13 @@ from weakref import WeakSet
 
 import evencover
 from evencover.engine.executors import Workers, translate_worker_errors
-from evencover.errors import FileError, InputError, one_line
+from evencover.errors import FileError, InputError, needs, one_line
 from evencover.threads import n_threads
 
 SCHEDULER_SECONDS = 10  # for a scheduler to answer
 WORKER_SECONDS = 30  # for the first worker to join, and for all to tell their version
 
-_fit: WeakSet[Any] = WeakSet()  # clients whose workers have been asked
+_checked: WeakSet[Any] = WeakSet()  # clients whose workers have been asked
 
 
 def import_distributed() -> Any:
@@ -32,13 +34,11 @@ def import_distributed() -> Any:
     try:
         import distributed
     except ImportError:
-        raise InputError(
-            "Running on dask needs dask.distributed; install it with pip install 'evencover[dask]'."
-        ) from None
+        raise needs("Dask clusters", "dask.distributed", "dask") from None
     return distributed
 
 
-def connected(address: str) -> Any:
+def connect(address: str) -> Any:
     """Connect to the scheduler at an address, which must answer in time."""
     distributed = import_distributed()
     try:
@@ -47,10 +47,7 @@ def connected(address: str) -> Any:
     except Exception as error:
         remedy = "give its address, such as tcp://host:8786, or 'local'"
         if address.startswith("tls:"):
-            remedy = (
-                "name the certificates in dask's configuration (distributed.comm.tls.ca-file and "
-                "distributed.comm.tls.client), and give an address such as tls://host:8786"
-            )
+            remedy = "name the certificates in dask's configuration (distributed.comm.tls)"
         raise InputError(
             f"No dask scheduler answers at {address!r} within {SCHEDULER_SECONDS} s "
             f"({one_line(error)}); {remedy}."
@@ -70,15 +67,9 @@ async def _ask(address: str) -> None:
             await scheduler.close_rpc()
 
 
-def close(client: Any) -> None:
-    """Leave a cluster without waiting for one that is gone."""
-    with suppress(Exception):
-        client.close(timeout=2)
-
-
-def refuse_unfit(client: Any) -> None:
+def check_workers(client: Any) -> None:
     """Raise for a cluster without workers, or whose workers lack this version."""
-    if client in _fit or getattr(client, "asynchronous", False):
+    if client in _checked or getattr(client, "asynchronous", False):
         return
     where = getattr(getattr(client, "scheduler", None), "address", "the cluster")
     try:
@@ -92,8 +83,7 @@ def refuse_unfit(client: Any) -> None:
         versions = _in_time(lambda: client.run(_version, on_error="return"), WORKER_SECONDS)
     except Exception as error:
         raise InputError(
-            f"The workers of the scheduler at {where} do not answer within {WORKER_SECONDS} s; "
-            "see whether they still run."
+            f"The workers of the scheduler at {where} do not answer within {WORKER_SECONDS} s."
         ) from error
     for worker, version in versions.items():
         if version != evencover.__version__:
@@ -102,7 +92,7 @@ def refuse_unfit(client: Any) -> None:
                 f"Every worker must have evencover {evencover.__version__}. Got {found} on "
                 f"{worker}; install that version there, and start the worker again."
             )
-    _fit.add(client)
+    _checked.add(client)
 
 
 def wait_for(client: Any, futures: Sequence[Any]) -> None:
@@ -135,23 +125,16 @@ _version.__module__ = "__main__"  # so that it is sent as a whole: a worker may 
 
 def _in_time(function: Callable[[], Any], seconds: float) -> Any:
     """Call a function; raise TimeoutError if it takes too long."""
-    results: list[Any] = []
+    result: Future[Any] = Future()
 
     def call() -> None:
         try:
-            results.append((function(), None))
+            result.set_result(function())
         except Exception as error:
-            results.append((None, error))
+            result.set_exception(error)
 
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not results:
-        raise TimeoutError
-    result, error = results[0]
-    if error is not None:
-        raise error
-    return result
+    threading.Thread(target=call, daemon=True).start()
+    return result.result(seconds)
 
 
 Item = TypeVar("Item")
@@ -171,7 +154,7 @@ class DaskWorkers(Workers):
 
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
-        refuse_unfit(executor)
+        check_workers(executor)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Submit ``function(*arguments)``; futures among these become their results."""
@@ -180,8 +163,7 @@ class DaskWorkers(Workers):
 
     def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Send the function once, and not with every item."""
-        sent = self.submit(_itself, function)
-        return partial(self.submit, _call, sent)
+        return partial(self.submit, operator.call, self.submit(_itself, function))
 
     def _with_chunk(self, argument: Any) -> Any:
         """Make a part of a Dask array on the worker that has its chunk."""
@@ -211,8 +193,7 @@ class DaskWorkers(Workers):
     ) -> Any:
         """Merge on the workers, as a tree: only what `finish` returns is sent here."""
         with translate_worker_errors():
-            submit = self.submitter(function)
-            futures = [submit(item) for item in items]
+            futures = list(map(self.submitter(function), items))
             while len(futures) > 1:
                 batches = (futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN))
                 futures = [self.submit(_merge, merge, *batch) for batch in batches]
@@ -252,11 +233,12 @@ def dask_client(address: str) -> Iterator[Any]:
         with local_cluster(n_threads()) as cluster, distributed.Client(cluster) as client:
             yield client
         return
-    client = connected(address)
+    client = connect(address)
     try:
         yield client
     finally:
-        close(client)
+        with suppress(Exception):  # do not wait for a cluster that is gone
+            client.close(timeout=2)
 
 
 def _on_a_worker(function: Callable[..., Result], *arguments: Any) -> Result:
@@ -274,10 +256,6 @@ def _on_a_worker(function: Callable[..., Result], *arguments: Any) -> Result:
 
 def _itself(function: Item) -> Item:
     return function
-
-
-def _call(function: Callable[[Any], Result], item: Any) -> Result:
-    return function(item)
 
 
 def _with_rows(part: Any, rows: Any) -> Any:

@@ -84,7 +84,7 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
         return entry
     if isinstance(entry, tuple | list) and len(entry) == 3 and isinstance(entry[0], str):
         return _arrays(*entry)
-    if entry == "languages":
+    if isinstance(entry, str) and entry == "languages":
         return DataSet(entry, entry, _languages)
     if isinstance(entry, str | os.PathLike):
         name = str(entry)

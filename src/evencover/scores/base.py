@@ -43,10 +43,18 @@ class Score(ABC):
         """Fill in what depends on the calibration labels and on the order of the classes."""
         return self
 
+    def _native(self) -> dict[str, Any]:
+        """Describe the formula to the C++ kernels, if they have it (see `Formula`).
+
+        A subclass does not inherit this: it may have changed the formula.
+        """
+        return {}
+
     @property
     def kernel(self) -> Formula:
         """The score itself, not its base, as the kernels take it."""
-        return Formula(self.needs_order, self.formula)
+        own = self._native() if "_native" in vars(type(self)) else {}
+        return Formula(self.needs_order, self.formula, **own)
 
     @property
     def base(self) -> Score:
@@ -79,10 +87,9 @@ class Score(ABC):
     ) -> FloatArray:
         """Score each row's true label (N,): one pass over the rows, no sort.
 
-        Agrees bit for bit with the label's entry of `matrix` for the same `random_state` and
-        `ids`, if both are for the same purpose: the random numbers of calibration rows
-        (`calibrating`) are others than those of rows whose sets are wanted. What a score takes
-        from the labels is taken from these.
+        Agrees bit for bit with the label's entry of `matrix` for the same `random_state`, `ids`
+        and `calibrating`: calibration rows have random numbers of their own. Prevalences are those
+        of these labels.
         """
         rows = score_rows(probabilities)
         labels = class_labels(labels, rows.shape[1], len(rows))
@@ -116,14 +123,12 @@ class Score(ABC):
     ) -> FloatArray:
         """Call a kernel on the rows; raise InputError for the first bad one."""
         seed, ids, logits, temperature, calibrating = options
-        real_number(temperature, "temperature", self.name, 0, open_low=True)
+        scale = float(real_number(temperature, "temperature", self.name, 0, open_low=True))
         check_random_state(seed, self.name)
-        draws = self.draws(
-            seed, None if ids is None else row_ids(ids, len(rows)), calibrating=calibrating
-        )
-        formula, scale = self.base.kernel, float(temperature)
+        keys = None if ids is None else row_ids(ids, len(rows))
+        given = (self.base.kernel, rows, self.draws(seed, keys, calibrating=calibrating))
         try:
-            return kernel(formula, rows, draws, *arguments, logits=logits, temperature=scale)
+            return kernel(*given, *arguments, logits=logits, temperature=scale)
         except BadRow as error:
             bad = error.row
         return raise_bad_row(rows[bad], bad, logits=logits)
@@ -144,9 +149,8 @@ class Score(ABC):
         """
         use = RandomStream.CALIBRATION_SCORE if calibrating else RandomStream.SCORE
         score_use = int(use) if self.is_random else None
-        return Draws(
-            int(random_state), score_use, int(RandomStream.EXACT) if exact else None, ids, first
-        )
+        coin_use = int(RandomStream.EXACT) if exact else None
+        return Draws(int(random_state), score_use, coin_use, ids, first)
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, as `make_score` takes them."""

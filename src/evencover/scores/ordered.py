@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover._kernels import Formula, Position
+from evencover._kernels import Position
 from evencover.scores.base import Score
 from evencover.validation import flag, real_number, whole_number
 
@@ -41,10 +41,8 @@ class APS(Score):
         """Before + u p."""
         return at.before + at.u * at.p
 
-    @property
-    def kernel(self) -> Formula:
-        """With its twin in C++; a subclass may have changed the formula, and has none."""
-        return super().kernel._replace(penalty=0.0 if type(self) is APS else None)
+    def _native(self) -> dict[str, Any]:
+        return {"penalty": 0.0}
 
     def maximum(self, n_classes: int) -> float:
         """1."""
@@ -81,13 +79,10 @@ class RAPS(APS):
 
     def formula(self, at: Position) -> Any:
         """APS, plus the penalty for the rank."""
-        return (at.before + at.u * at.p) + self.penalty * np.maximum(at.rank - self.k_reg, 0)
+        return super().formula(at) + self.penalty * np.maximum(at.rank - self.k_reg, 0)
 
-    @property
-    def kernel(self) -> Formula:
-        """As for APS."""
-        penalty = float(self.penalty) if type(self) is RAPS else None
-        return super().kernel._replace(penalty=penalty, k_reg=self.k_reg)
+    def _native(self) -> dict[str, Any]:
+        return {"penalty": float(self.penalty), "k_reg": self.k_reg}
 
     def maximum(self, n_classes: int) -> float:
         """1, plus the penalty of the last rank."""
@@ -127,11 +122,8 @@ class SAPS(Score):
         behind = at.top + self.penalty * (at.rank - 2 + at.u)
         return np.where(at.rank == 1, at.u * at.top, behind)
 
-    @property
-    def kernel(self) -> Formula:
-        """With its twin in C++; a subclass may have changed the formula, and has none."""
-        penalty = float(self.penalty) if type(self) is SAPS else None
-        return super().kernel._replace(penalty=penalty, by_rank=True)
+    def _native(self) -> dict[str, Any]:
+        return {"penalty": float(self.penalty), "by_rank": True}
 
     def maximum(self, n_classes: int) -> float:
         """1, plus the price of the last rank."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from functools import cache
 from typing import Any, TypeVar
 
-from evencover.errors import EvencoverWarning, InputError
+from evencover.errors import InputError, one_line, warn_caller
 from evencover.scores.base import Score
 from evencover.scores.ordered import APS, RAPS, SAPS
 from evencover.scores.softmax import PAS, Softmax
@@ -26,15 +25,11 @@ def register_score(cls: AnyScore) -> AnyScore:
     A package does the same for its users by an entry point of the group "evencover.scores".
     """
     if not inspect.isclass(cls) or not issubclass(cls, Score) or inspect.isabstract(cls):
-        raise InputError(
-            "A score must be a subclass of evencover.scores.Score with 'formula' and 'maximum'. "
-            f"Got {cls!r} instead."
-        )
+        raise InputError(f"A score must be a subclass of evencover.scores.Score. Got {cls!r}.")
     name = getattr(cls, "name", None)
     if not isinstance(name, str) or not name or name != name.lower():
         raise InputError(
-            f"The 'name' of the score {cls.__qualname__} must be text in lower case. "
-            f"Got {name!r} instead."
+            f"The 'name' of the score {cls.__qualname__} must be text in lower case. Got {name!r}."
         )
     holder = SCORES.get(name, cls)
     # A notebook's cell that runs again defines its class anew: that is no other class.
@@ -67,12 +62,11 @@ def make_score(score: Score | str | dict[str, Any]) -> Score:
         return score
     parameters = dict(score) if isinstance(score, dict) else {"name": score}
     name = parameters.pop("name", None)
-    if not isinstance(name, str) or (
-        name.lower() not in SCORES and name.lower() not in score_names()
-    ):
+    key = name.lower() if isinstance(name, str) else None
+    if key not in SCORES and key not in score_names():  # entry points take time to look up
         raise_unknown("score", name, score_names())
     try:
-        return SCORES[name.lower()](**parameters)
+        return SCORES[str(key)](**parameters)
     except TypeError:
         raise InputError(f"The score {name!r} does not take the parameters {parameters}.") from None
 
@@ -86,9 +80,7 @@ def _register_entry_points() -> None:
         try:
             register_score(point.load())
         except Exception as error:  # a stranger's package must not stop those who do not use it
-            warnings.warn(
+            warn_caller(
                 f"The score {point.name!r} ({point.value}) of an installed package is left out, "
-                f"because it does not load: {str(error).rstrip('.') or type(error).__name__}.",
-                EvencoverWarning,
-                stacklevel=2,
+                f"because it does not load: {one_line(error).rstrip('.')}."
             )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evencover._kernels import Formula, Position
+from evencover._kernels import Position
 from evencover.arrays import FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.quantiles import Thresholds
@@ -32,10 +32,8 @@ class Softmax(Score):
         """1 - p."""
         return 1.0 - at.p
 
-    @property
-    def kernel(self) -> Formula:
-        """With its twin in C++; a subclass may have changed the formula, and has none."""
-        return super().kernel._replace(penalty=0.0 if type(self) is Softmax else None)
+    def _native(self) -> dict[str, Any]:
+        return {"penalty": 0.0}
 
     def maximum(self, n_classes: int) -> float:
         """1."""
@@ -102,9 +100,8 @@ class PAS(Score):
         """Align the prevalences with the classes; "auto" counts the calibration labels."""
         if self.prevalence == "auto":
             return PAS(tuple(np.maximum(class_counts, 1).tolist()))
-        return PAS(
-            align_classes(self.prevalence, class_names, len(class_counts), "prevalence").tolist()
-        )
+        n_classes = len(class_counts)
+        return PAS(align_classes(self.prevalence, class_names, n_classes, "prevalence").tolist())
 
     @property
     def base(self) -> Score:
@@ -132,23 +129,21 @@ class PAS(Score):
 
     def _prevalence(self) -> FloatArray:
         if self.prevalence == "auto":
-            raise InputError(
-                "The score PAS takes its prevalences from calibration labels, which are not known "
-                "here; give 'prevalence', or calibrate a predictor."
-            )
+            raise InputError("PAS has no calibration labels here; give 'prevalence'.")
         values = align_classes(self.prevalence, None, len(self.prevalence), "prevalence")
         return values.astype(np.float64)
 
 
 def _positive_numbers(values: Any, classes: Sequence[str] | None = None) -> tuple[float, ...]:
     numbers = to_numpy(values)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or numbers.dtype.kind == "b":
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
         raise InputError(
             "The 'prevalence' parameter of PAS must be 'auto' or one number per class. "
             f"Got {values!r} instead."
         )
-    if not (np.isfinite(numbers) & (numbers > 0)).all():
-        worst = int((~(np.isfinite(numbers) & (numbers > 0))).argmax())
+    is_good = np.isfinite(numbers) & (numbers > 0)
+    if not is_good.all():
+        worst = int(is_good.argmin())
         which = worst if classes is None else classes[worst]
         raise InputError(
             "The 'prevalence' parameter of PAS must be finite and above 0. "
