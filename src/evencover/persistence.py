@@ -64,6 +64,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
         problem = damage(predictor)
         if not problem:
             predictor._restore()
+            _ = predictor.class_alpha  # fits the classes
     except KeyError as error:
         problem = f"{error} is missing or unknown"
     except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
