@@ -18,6 +18,7 @@ from evencover.errors import InputError, NotFittedError, one_line
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors import BasePredictor, predictor_class
 from evencover.predictors.state import checksum, content_of, damage
+from evencover.quantiles import Thresholds
 from evencover.scores import make_score
 
 FORMAT = 1
@@ -52,9 +53,14 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
         if about.pop("checksum", None) != checksum(about, arrays):
             raise InputError("its content does not fit its checksum")
         predictor = _unfitted(about)
-        for name, field in predictor.all_state().items():
-            is_array = field.shape is not None
-            setattr(predictor, name, arrays.get(name) if is_array else about["fitted"][name])
+        state = {
+            name: about["fitted"][name] if field.shape is None else arrays.get(name)
+            for name, field in predictor.all_state().items()
+        }
+        parts: Any = (state.pop(f"limits_.{part}") for part in Thresholds._fields)
+        predictor.limits_ = Thresholds(*parts)
+        for name, value in state.items():
+            setattr(predictor, name, value)
         problem = damage(predictor)
         if not problem:
             predictor._restore()

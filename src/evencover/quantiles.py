@@ -1,8 +1,7 @@
-"""The conformal rank and quantile, per group, and the randomised pair for exact coverage.
+"""The conformal rank and quantile, per group, and the randomized pair for exact coverage.
 
 Ranks, never levels: k = ceil((n + 1)(1 - alpha)) in exact rational arithmetic, then the k-th
-smallest score. A float level handed to a quantile routine is off by one rank now and then
-(n = 564, alpha = 0.1), and nobody sees it.
+smallest score. A quantile at a float level is off by one rank now and then (n = 564, alpha = 0.1).
 """
 
 from __future__ import annotations
@@ -38,32 +37,22 @@ def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -
     >>> exact_fraction("1/3")
     Fraction(1, 3)
     """
-    number: Fraction | None = None
-    real: Any = value
+    number = Fraction(0)
+    is_text = isinstance(value, str) and len(value) <= MOST_DIGITS
     try:
-        if _is_endless(value):
-            number = None
-        elif isinstance(value, str | numbers.Rational | Decimal) and not isinstance(value, bool):
+        if isinstance(value, numbers.Rational) or (is_text and "/" in value):
             number = Fraction(value)
-        elif isinstance(value, numbers.Real) and not isinstance(value, bool):
-            number = _meant_by_float(real)
+        elif (is_text or isinstance(value, Decimal)) and 0 < float(value) <= 1:
+            number = Fraction(value)  # a float first: the fraction of 1e-999999999 takes for ever
+        elif isinstance(value, numbers.Real):
+            number = _meant_by_float(value)  # type: ignore[arg-type]
     except (ValueError, OverflowError, ZeroDivisionError):
         pass
-    if number is None or not 0 < number < 1:
+    if isinstance(value, bool) or not 0 < number < 1:
         raise InputError(
             f"The '{name}' parameter of {owner} must be a number in (0, 1). Got {value!r} instead."
         )
     return number
-
-
-def _is_endless(value: Any) -> bool:
-    """Whether a number has so many digits that writing it as a fraction would take for ever."""
-    if isinstance(value, Decimal):
-        return value.is_finite() and abs(value.adjusted()) > MOST_DIGITS
-    if not isinstance(value, str):
-        return False
-    exponent = value.lower().partition("e")[2].replace("_", "").strip().lstrip("+-0")
-    return len(value) > MOST_DIGITS or (exponent.isdecimal() and int(exponent[:9]) > MOST_DIGITS)
 
 
 @lru_cache(maxsize=64, typed=True)  # every fit asks several times for the same alpha
@@ -85,27 +74,20 @@ def conformal_rank(n: int, alpha: Alpha) -> int:
 
 
 def _rank(n: Any, level: Fraction) -> Any:
-    """Of a whole number, or of an array of them that `_fits`."""
+    """Compute the rank of an integer, or of an array of them."""
     return -(-(n + 1) * level.numerator // level.denominator)
 
 
 def conformal_ranks(counts: Array, alpha: Alpha, confidence: Alpha | None = None) -> IntArray:
     """`conformal_rank` of every count; with a `confidence`, `confident_rank`."""
     level = 1 - exact_fraction(alpha)
-    if confidence is None and _fits(counts, level):
-        return _rank(counts.astype(np.int64), level)
+    if confidence is None:
+        fits = (int(counts.max(initial=0)) + 1) * level.numerator < 2**63
+        ranks = _rank(counts.astype(np.int64 if fits else object), level)
+        return np.asarray(ranks, dtype=np.int64)
+    doubt = 1 - exact_fraction(confidence, name="confidence")
     distinct, inverse = np.unique(counts, return_inverse=True)
-    if confidence is not None:
-        doubt = 1 - exact_fraction(confidence, name="confidence")
-        return _confident_ranks(distinct.astype(np.int64), level, doubt)[inverse]
-    return np.array([_rank(int(n), level) for n in distinct], dtype=np.int64)[inverse]
-
-
-def _fits(counts: Array, level: Fraction) -> bool:
-    """Whether `_rank` of all of them can be computed at once, in 64 bits."""
-    if not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
-        return False
-    return (int(counts.max()) + 1) * level.numerator < 2**63
+    return _confident_ranks(distinct.astype(np.int64), level, doubt)[inverse]
 
 
 # ---- ranks for this calibration, not only on average over calibrations -------------------------
@@ -204,11 +186,16 @@ def randomized_group_quantiles(
     The paper's auxiliary randomisation: rank k overshoots by b, rank k - 1 undershoots by c, and
     choosing rank k with probability c / (b + c) hits the level. Rank 0 is -inf.
     """
-    sorted_groups = GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups)
-    upper, lower, probability, _ = sorted_groups.thresholds(alpha, exact=True)
-    assert lower is not None
-    assert probability is not None
+    grouped = GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups)
+    upper, lower, probability, _ = grouped.thresholds(alpha, exact=True)
+    assert lower is not None and probability is not None  # noqa: PT018
     return upper, lower, probability
+
+
+def by_group(groups: IntArray, n_groups: int) -> IntArray:
+    """Return the stable order by group, -1 first; NumPy sorts short integers by radix."""
+    short = groups.astype(np.uint16) + np.uint16(1)  # -1 becomes 0
+    return np.argsort(short if n_groups < 2**16 else groups, kind="stable")
 
 
 class GroupedScores(NamedTuple):
@@ -222,10 +209,8 @@ class GroupedScores(NamedTuple):
         """Arrange scores by group; rows of group -1 are left out."""
         if n_groups == 1:
             return cls.one(np.sort(scores[groups == 0]))
-        # Short integers are sorted by radix, which beats a sort by two keys several times over.
-        kind = np.int16 if n_groups < 2**15 else np.int64
         order = np.argsort(scores)
-        order = order[np.argsort(groups[order].astype(kind), kind="stable")]
+        order = order[by_group(groups[order], n_groups)]
         counts = np.bincount(groups + 1, minlength=n_groups + 1)
         return cls(scores[order[counts[0] :]], np.concatenate([[0], np.cumsum(counts[1:])]))
 
@@ -243,12 +228,12 @@ class GroupedScores(NamedTuple):
         """Return the sorted scores of one group."""
         return self.scores[self.offsets[group] : self.offsets[group + 1]]
 
-    def at_ranks(self, ranks: IntArray) -> FloatArray:
-        """Return the ranks[..., g]-th smallest score of group g: -inf for rank 0, +inf after n."""
-        return self.score_at(np.arange(len(self.counts)), ranks)
+    def at_ranks(self, ranks: IntArray, groups: IntArray | None = None) -> FloatArray:
+        """Return the ranks[..., i]-th smallest score of groups[i]: -inf for rank 0, +inf after n.
 
-    def score_at(self, groups: IntArray, ranks: IntArray) -> FloatArray:
-        """Return the ranks[i]-th smallest score of groups[i], likewise."""
+        By default all groups.
+        """
+        groups = np.arange(len(self.counts)) if groups is None else groups
         groups, ranks = np.broadcast_arrays(groups, ranks)
         inside = (ranks >= 1) & (ranks <= self.counts[groups])
         values = np.where(ranks < 1, -np.inf, np.inf)
@@ -260,12 +245,7 @@ class GroupedScores(NamedTuple):
         return self.at_ranks(conformal_ranks(self.counts, alpha))
 
     def thresholds(
-        self,
-        alpha: Alpha,
-        *,
-        exact: bool,
-        confidence: Alpha | None = None,
-        random_state: int = 0,
+        self, alpha: Alpha, exact: bool, confidence: Alpha | None = None, random_state: int = 0
     ) -> Thresholds:
         """Compute one threshold per group, with a confidence or not; or the randomized pair."""
         ranks = conformal_ranks(self.counts, alpha, confidence)

@@ -61,8 +61,8 @@ def test_every_metric_is_what_the_definitions_give(results, data, score, method,
     if exact:
         keys = np.array(oracle.row_keys(data.rows), dtype=np.uint64)
         coin = uniforms(SEED, RandomStream.EXACT, keys)[:, None]
-        tails = coin >= predictor.upper_probability_
-        limits = np.where(tails, predictor.lower_thresholds_, limits)
+        tails = coin >= predictor.limits_.upper_probability
+        limits = np.where(tails, predictor.limits_.lower, limits)
     member = (scores <= limits)[test]
     labels = data.labels[test]
     covered = member[np.arange(len(test)), labels]

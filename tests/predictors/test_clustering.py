@@ -12,7 +12,6 @@ from sklearn.cluster import KMeans
 
 from evencover import ClusteredPredictor, EvencoverWarning, StandardPredictor
 from evencover.predictors.clustered import (
-    automatic_n_clusters,
     automatic_parameters,
     cluster_embeddings,
     cluster_guarantees,
@@ -36,14 +35,12 @@ def test_gamma_and_m_follow_the_papers_rules(counts, alpha):
     if sum(counts) == 0:
         counts[0] = 1
     expected = oracle.clustering_parameters(of_counts(counts), len(counts), alpha)
-    gamma, enough = automatic_parameters(np.array(counts), alpha)
-    assert (gamma, automatic_n_clusters(gamma, enough)) == expected
+    assert automatic_parameters(np.array(counts), alpha) == expected
 
 
 def test_gamma_and_m_of_the_papers_own_example():
     """100 balanced classes of 20: K = 100, n~ = 20, gamma = 4/7, M = floor(40/7) = 5."""
-    gamma, enough = automatic_parameters(np.full(100, 20), 0.1)
-    assert (gamma, automatic_n_clusters(gamma, enough)) == (Fraction(4, 7), 5)
+    assert automatic_parameters(np.full(100, 20), 0.1) == (Fraction(4, 7), 5)
 
 
 @pytest.mark.parametrize(

@@ -113,20 +113,18 @@ def test_groups_of_rows_have_it(simulate):
     assert fitted.thresholds_.tolist() == expected
 
 
-@pytest.mark.parametrize("confidence", [0, 1, -0.5, "often", True, float("nan")])
-def test_a_bad_confidence_is_refused(confidence):
+@pytest.mark.parametrize(
+    "predictor",
+    [
+        *(StandardPredictor(confidence=c) for c in (0, 1, -0.5, "often", True, float("nan"))),
+        StandardPredictor(confidence=0.9, exact=True),
+        GroupedPredictor(confidence=0.9, over_groups="pooled"),
+    ],
+    ids=repr,
+)
+def test_a_bad_confidence_is_refused(predictor):
     with pytest.raises(InputError, match="'confidence'"):
-        StandardPredictor(confidence=confidence).fit_scores([0.5], [0], 2)
-
-
-def test_it_cannot_be_combined_with_exact_coverage_on_average():
-    with pytest.raises(InputError, match="'exact'"):
-        StandardPredictor(confidence=0.9, exact=True).fit_scores([0.5], [0], 2)
-
-
-def test_a_method_over_groups_must_have_it():
-    with pytest.raises(InputError, match="'confidence'"):
-        GroupedPredictor(confidence=0.9, over_groups="pooled").fit_scores([0.5], [0], 2)
+        predictor.fit_scores([0.5], [0], 2)
 
 
 def test_compare_gives_it_to_those_that_can(simulate):
@@ -140,8 +138,6 @@ def test_compare_gives_it_to_those_that_can(simulate):
     assert "confidence = 0.9" in sure.heading()
     assert sure.to_dict()["confidence"] == 0.9
     assert sure.pick.method == "standard"  # pooled makes no such promise
-    assert sure.note(sure.candidates[1]) == "no confidence"
-    assert "No guarantee for one calibration set: pooled with softmax." in sure.reason
     with pytest.raises(InputError, match="'confidence'"):
         compare(rows, labels, methods=["pooled"], scores=["softmax"], confidence=0.9)
 

@@ -19,7 +19,6 @@ from evencover import (
     BasePredictor,
     Field,
     InputError,
-    Score,
     StandardPredictor,
     Thresholds,
     compare,
@@ -80,10 +79,6 @@ def data(simulate):
     return simulate(600, 6, seed=4)
 
 
-def test_the_guide_has_both_recipes():
-    assert set(RECIPES) == {"cautious.py", "margin.py"}
-
-
 def test_a_registered_method_is_known_by_name_everywhere(own, data, tmp_path):
     cautious, _ = own
     rows, labels = data
@@ -91,7 +86,7 @@ def test_a_registered_method_is_known_by_name_everywhere(own, data, tmp_path):
     standard = StandardPredictor(alpha=0.2).fit(rows[:400], labels[:400])
     assert isinstance(fitted, cautious)
     assert fitted.predict_set(rows) == standard.predict_set(rows)  # no class is rare here
-    with pytest.raises(InputError, match="The 'cautious' method does not provide p-values"):
+    with pytest.raises(InputError, match="'cautious'"):
         fitted.predict_p(rows)
     save(fitted, tmp_path / "m.safetensors")
     assert load(tmp_path / "m.safetensors").predict_set(rows) == fitted.predict_set(rows)
@@ -197,13 +192,11 @@ def test_declared_state_is_saved_restored_and_checked(forget, data, tmp_path):
 
 
 def test_what_cannot_be_registered_is_refused(forget):
-    with pytest.raises(InputError, match="Only predictors and scores"):
-        register(int)
-    with pytest.raises(InputError, match="known already, as StandardPredictor"):
-        register(type("Other", (StandardPredictor,), {"method": "standard"}))
-    with pytest.raises(InputError, match="its name in small letters"):
-        register(type("Nameless", (BasePredictor,), {"method": "Mine"}))
-    assert issubclass(SCORES["softmax"], Score)
+    other = type("Other", (StandardPredictor,), {"method": "standard"})
+    nameless = type("Nameless", (BasePredictor,), {"method": "Mine"})
+    for wrong, words in ((int, "int"), (other, "'standard'"), (nameless, "'method'")):
+        with pytest.raises(InputError, match=words):
+            register(wrong)
 
 
 def test_a_broken_package_is_a_note_not_a_crash(forget, monkeypatch):
@@ -215,7 +208,5 @@ def test_a_broken_package_is_a_note_not_a_crash(forget, monkeypatch):
 
     monkeypatch.setattr(registry, "entry_points", lambda group: [Broken()])
     registry.load_installed.cache_clear()
-    with pytest.warns(
-        UserWarning, match="'broken' of an installed package cannot be used: no such"
-    ):
+    with pytest.warns(UserWarning, match="'broken'.*no such luck"):
         registry.method_names()

@@ -167,10 +167,7 @@ def test_infinite_strength_with_the_pooled_distribution_is_standard(exact):
     scores, labels, _ = simulated(7, 0)
     fitted = PooledPredictor(shared=1, strength=inf, exact=exact).fit_scores(scores, labels, K)
     standard = StandardPredictor(exact=exact).fit_scores(scores, labels, K)
-    np.testing.assert_array_equal(fitted.thresholds_, standard.thresholds_)
-    if exact:
-        np.testing.assert_array_equal(fitted.lower_thresholds_, standard.lower_thresholds_)
-        np.testing.assert_array_equal(fitted.upper_probability_, standard.upper_probability_)
+    np.testing.assert_equal(fitted.limits_, standard.limits_)
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
@@ -179,9 +176,7 @@ def test_no_strength_is_classwise(exact):
     scores, labels, _ = simulated(np.arange(K) % 25 + 1, 1, rounded=True)
     fitted = PooledPredictor(strength=0, exact=exact).fit_scores(scores, labels, K)
     classwise = ClasswisePredictor(exact=exact).fit_scores(scores, labels, K)
-    np.testing.assert_array_equal(fitted.thresholds_, classwise.thresholds_)
-    if exact:
-        np.testing.assert_array_equal(fitted.lower_thresholds_, classwise.lower_thresholds_)
+    np.testing.assert_equal(fitted.limits_, classwise.limits_)
 
 
 def covgap(predictor, means):
@@ -300,7 +295,7 @@ def votes(n_rows, n_votes, seed):
 def test_ties_are_broken_by_the_rows_draw_in_prediction_too(quietly):
     rows, labels = votes(600, 3, 0)
     model = quietly(PooledPredictor(), rows, labels)
-    assert model.upper_probability_ is not None
+    assert model.limits_.upper_probability is not None
     once, again = model.predict_set(rows), model.predict_set(rows, ids=np.arange(600) + 10**6)
     assert once == model.predict_set(rows)
     assert once != again
@@ -311,7 +306,7 @@ def test_ties_are_broken_by_the_rows_draw_in_prediction_too(quietly):
 def test_without_ties_a_set_has_no_random_part(simulate):
     rows, labels = simulate(400, 10, seed=1)
     model = PooledPredictor().fit(rows, labels)
-    assert model.upper_probability_ is None
+    assert model.limits_.upper_probability is None
     assert model.predict_set(rows) == model.predict_set(rows, ids=np.arange(400) + 10**6)
 
 

@@ -10,7 +10,6 @@ from evencover import (
     ClusteredPredictor,
     EvencoverWarning,
     InputError,
-    PooledPredictor,
     StandardPredictor,
     estimate_prevalence,
     load,
@@ -124,10 +123,8 @@ def test_a_bad_target_is_refused(simulate, target):
 @pytest.mark.parametrize("also", [{"exact": True}, {"confidence": 0.9}])
 def test_weights_have_no_rank_to_randomise_or_raise(also):
     (name,) = also
-    with pytest.raises(InputError, match=f"'{name}' parameter of StandardPredictor must be"):
+    with pytest.raises(InputError, match=f"'{name}' and 'target_prevalence'"):
         StandardPredictor(target_prevalence="uniform", **also).fit_scores([0.5], [0], 2)
-    with pytest.raises(InputError, match="'exact' parameter of PooledPredictor must be"):
-        PooledPredictor(target_prevalence="uniform", exact=True).fit_scores([0.5], [0], 2)
 
 
 @pytest.mark.filterwarnings("ignore:.*they use the standard threshold")

@@ -89,7 +89,6 @@ def test_many_rows_and_other_things_take_the_other_way(data):
     rows, labels = data
     fitted = StandardPredictor().fit(rows, labels)
     many = np.tile(rows, (base.FEW_ELEMENTS // rows.size + 1, 1))
-    assert base.few_rows(fitted, many) is None
-    assert base.few_rows(fitted, rows.tolist()) is None
-    assert base.few_rows(fitted, rows[:5].astype(int)) is None
+    for other in (many, rows.tolist(), rows[:5].astype(int)):
+        assert not fitted._are_few(other)
     assert fitted.predict_set(rows.tolist()) == fitted.predict_set(rows)

@@ -1,6 +1,7 @@
 """One rule says who is in a set, wherever sets, sizes or coverage are asked for."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -46,12 +47,6 @@ def test_the_rule_gives_the_predictors_sets_sizes_and_coverage(data, method, sco
     np.testing.assert_array_equal(top, rows[300:].argmax(axis=1))
 
 
-def test_a_rule_is_frozen(data):
-    rule = make_predictor("standard").fit(*data).rule()
-    with pytest.raises(AttributeError):
-        rule.exact = True
-
-
 # Groups of rows -----------------------------------------------------------------------------------
 
 
@@ -66,9 +61,7 @@ def test_groups_of_rows_have_a_report_and_folders(by_site, data, tmp_path):
     fitted, sites = by_site
     rows, labels = data.rows[:-1], data.labels[:-1]
     page = write_report(fitted, tmp_path / "page.html", rows, labels, groups=sites[:-1])
-    assert "the threshold of the row&#39;s group" in page.read_text() or (
-        "threshold of the row's group" in page.read_text()
-    )
+    assert re.search("the threshold of the row(&#39;|')s group", page.read_text())
     found = predict_to_folder(fitted, rows, tmp_path / "sets", groups=sites[:-1], ending=".npz")
     assert found.n_rows == 499
     with np.load(tmp_path / "sets" / "part-00000.npz") as stored:

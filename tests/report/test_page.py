@@ -91,7 +91,10 @@ def test_doubts_about_the_rows_come_first(html, predictor, data):
         page = report_html(predictor, shifted, data.labels[300:])
     top = page[: page.index('<section class="verdict"')]
     doubts = re.findall(r'<p class="notice warn">(.*?)</p>', top)
-    assert [text.split(" of ")[0] for text in doubts] == ["The scores", "The sets hold the labels"]
+    assert [text.split(" of ")[0] for text in doubts] == [
+        "The scores",
+        "The sets contain the labels",
+    ]
 
 
 def test_the_classes_named_first_are_called_worst_only_if_they_are_likely_below(html, data):

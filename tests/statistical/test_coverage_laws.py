@@ -168,8 +168,11 @@ def test_exact_coverage_of_clusters_is_one_minus_alpha_on_average():
         fitted = ClusteredPredictor(gamma=0.8, n_clusters=2, exact=True, random_state=repetition)
         fitted.fit_scores(scores, labels, 6)
         upper = np.minimum(fitted.thresholds_, 1) ** shape
-        lower = np.minimum(fitted.lower_thresholds_, 1) ** shape
-        mixed = fitted.upper_probability_ * upper + (1 - fitted.upper_probability_) * lower
+        lower = np.minimum(fitted.limits_.lower, 1) ** shape
+        mixed = (
+            fitted.limits_.upper_probability * upper
+            + (1 - fitted.limits_.upper_probability) * lower
+        )
         for use, coverage in ((True, mixed), (False, upper)):
             means = [coverage[fitted.cluster_of_class_ == m].mean() for m in (0, 1)]
             gaps[use].append(np.mean(means) - 0.9)

@@ -27,10 +27,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 def chance_inside(fitted, scores, classes):
     """Compute the probability that a score is within its class's threshold."""
     within = (scores <= fitted.thresholds_[classes]).astype(float)
-    if fitted.lower_thresholds_ is None:
+    if fitted.limits_.lower is None:
         return within
-    chance = fitted.upper_probability_[classes]
-    return chance * within + (1 - chance) * (scores <= fitted.lower_thresholds_[classes])
+    chance = fitted.limits_.upper_probability[classes]
+    return chance * within + (1 - chance) * (scores <= fitted.limits_.lower[classes])
 
 
 def mean_and_error(coverage):

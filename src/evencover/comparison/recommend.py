@@ -18,7 +18,7 @@ from evencover.data.source import Source
 from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.statistics import class_balance
 from evencover.predictors import make_predictor
-from evencover.predictors.clustered import automatic_n_clusters, automatic_parameters, least_count
+from evencover.predictors.clustered import automatic_parameters, least_count
 from evencover.predictors.fitting import require_labels
 from evencover.quantiles import Alpha, exact_fraction, least_rows
 from evencover.validation import class_labels, whole_number
@@ -212,8 +212,7 @@ def _regime(counts: IntArray, alpha: float) -> str:
 def _paper_method(counts: IntArray, alpha: Alpha, regime: str) -> str:
     if regime == "extremely high":
         return "classwise"
-    gamma, enough = automatic_parameters(counts, alpha)
-    n_clusters = automatic_n_clusters(gamma, enough)
+    gamma, n_clusters = automatic_parameters(counts, alpha)
     n_clusterable = int((counts * float(gamma) >= least_count(alpha)).sum())
     possible = n_clusters >= 2 and n_clusterable > n_clusters
     return "clustered" if regime != "extremely low" and possible else "standard"

@@ -22,7 +22,6 @@ from evencover.predictors.fitting import (
     CalibrationRows,
     align_to_calibration,
     base_rows,
-    note_large_alpha,
     require_fitted,
     require_labels,
     rows_of_scores,
@@ -33,34 +32,21 @@ from evencover.predictors.method import MethodContract
 from evencover.predictors.prevalence import read_target
 from evencover.predictors.rule import BoundScore, SetRule
 from evencover.predictors.shift_checks import (
-    CountBlock,
     EvaluationCounts,
-    ScoreBins,
+    bin_scores,
+    count_block,
     merge_counts,
     shift_warnings,
 )
 from evencover.predictors.state import kept
 from evencover.predictors.temperature import FIT, fitted_temperature
-from evencover.quantiles import GroupedScores, Thresholds
+from evencover.quantiles import GroupedScores, Thresholds, exact_fraction
 from evencover.randomness import places, row_ids
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
 from evencover.validation import FLOAT_TYPES, whole_number
 
 FEW_ELEMENTS = 1 << 16  # below this, starting threads takes longer than the work
-
-
-def few_rows(predictor: MethodContract, values: Any) -> Array | None:
-    """Return an array or tensor that is small enough for one thread; None for all else."""
-    if "row groups" in predictor.needs:
-        return None
-    if type(values) is not np.ndarray:
-        if not hasattr(values, "detach"):
-            return None
-        values = to_numpy(values)
-    is_few = values.ndim == 2 and 0 < values.size <= FEW_ELEMENTS and values.dtype in FLOAT_TYPES
-    has_classes = is_few and values.shape[1] == getattr(predictor, "n_classes_", 0)
-    return values if has_classes else None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -148,7 +134,12 @@ class BasePredictor(MethodContract):
             `concurrent.futures` executor, or a `dask.distributed` client. The result is the same.
         """
         self._check_parameters()
-        note_large_alpha(self.alpha)
+        level = float(1 - exact_fraction(self.alpha))
+        if level < 0.5:
+            warn_caller(
+                f"alpha is {self.alpha}, the share of rows whose class may be missing from its "
+                f"set; for coverage {self.alpha} use alpha={level:g}."
+            )
         self._check_groups(groups)
         source = as_source(probabilities, labels, ids=ids, class_names=class_names)
         require_labels(source, "Calibration")
@@ -195,7 +186,8 @@ class BasePredictor(MethodContract):
         names = as_class_names(class_names, int(n_classes))
         self._fit_rows(rows, int(n_classes), names)
         score = make_score(self.score)
-        self._keep_rows(rows if score.base is score else None, by_place=ids is None)
+        if score.base is score:
+            self._keep_rows(rows, by_place=ids is None)
         return self
 
     def _fit_rows(
@@ -203,34 +195,33 @@ class BasePredictor(MethodContract):
     ) -> Self:
         """Calibrate the method on rows, and keep the result."""
         self.n_classes_, self.class_names_ = n_classes, class_names
-        self.row_sample_ = self.row_sample_limit_ = None
         self.fingerprints_, self.out_of_fold_ = [], False
-        self._keep_rows(None)
+        self.row_sample_ = self.row_sample_limit_ = None
+        self.kept_scores_ = self.kept_labels_ = self.kept_ids_ = None
+        self.kept_ranks_ = self.kept_values_ = None
         self.class_counts_ = np.bincount(rows.labels, minlength=n_classes)
         self.n_calibration_ = int(self.class_counts_.sum())
-        self.score_edges_, self.score_counts_ = ScoreBins.of(rows.scores)
+        self.score_edges_, self.score_counts_ = bin_scores(rows.scores)
         self.target_prevalence_ = read_target(self)
-        self._set_thresholds(self._calibrate(rows))
+        self.limits_ = self._calibrate(rows)
         self._warn_of_few_rows()
         return self
 
-    def _set_thresholds(self, limits: Thresholds) -> None:
-        self.thresholds_, self.lower_thresholds_, self.upper_probability_ = limits[:3]
-
     def _warn_of_few_rows(self) -> None:
         """Warn of classes that are in every set, and of classes without rows."""
-        absent = self.class_counts_ == 0
-        if len(self.thresholds_) == self.n_classes_ and self.limits_.rank_limit is None:
+        absent, rank_limit = self.class_counts_ == 0, self.limits_.rank_limit
+        few = 0
+        if len(self.thresholds_) == self.n_classes_ and rank_limit is None:
             few = int((np.isinf(self.thresholds_) & ~absent).sum())
-            terms = f"at alpha = {self.alpha}"
+        if few:
+            terms = f"alpha = {self.alpha}"
             if self.confidence is not None:
                 least = self.row_needs().least
                 terms += f" and confidence = {self.confidence}, which takes {least}"
-            if few:
-                warn_caller(
-                    f"{few} of {self.n_classes_} classes have calibration examples, but too few "
-                    f"for a finite threshold {terms}; they are in every set."
-                )
+            warn_caller(
+                f"{few} of {self.n_classes_} classes have calibration examples, but too few for a "
+                f"finite threshold at {terms}; they are in every set."
+            )
         if absent.any():
             warn_caller(
                 f"{int(absent.sum())} of {self.n_classes_} classes have no calibration examples"
@@ -290,7 +281,15 @@ class BasePredictor(MethodContract):
         if first is not None:
             new = new._replace(ids=places(first, first + len(new.scores)))
         rows = old.followed_by(new)
-        first_kept = _first_kept(rows.ids, window, since)
+        first_kept = 0
+        if since is not None:
+            found = np.flatnonzero(rows.ids == row_ids([since], 1)[0])
+            if not len(found):
+                raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
+            first_kept = int(found[0])
+        if window is not None:
+            n_kept = whole_number(window, "window", "partial_fit", 1)
+            first_kept = max(first_kept, len(rows.ids) - n_kept)
         known = self._known_with(source, rows.labels, len(old.labels), first_kept)
         rows = rows.take(slice(first_kept, None))
         if first is None:
@@ -331,11 +330,9 @@ class BasePredictor(MethodContract):
             return None
         return GroupedScores.sort(self.kept_scores_, self.kept_labels_, self.n_classes_)
 
-    def _keep_rows(self, rows: CalibrationRows | None, *, by_place: bool = False) -> None:
-        """Keep rows with their base scores; None: keep nothing."""
-        self.kept_scores_ = self.kept_labels_ = self.kept_ids_ = self.kept_ranks_ = None
-        self.kept_values_ = None
-        if rows is None or rows.groups is not None:
+    def _keep_rows(self, rows: CalibrationRows, *, by_place: bool) -> None:
+        """Keep rows with their base scores."""
+        if rows.groups is not None:
             return
         self.kept_scores_, self.kept_values_ = rows.scores, rows.label_values
         self.kept_labels_ = rows.labels.astype(np.int64, copy=False)
@@ -347,15 +344,10 @@ class BasePredictor(MethodContract):
         """Return the kept rows and the place of the next one; None if rows go by ids."""
         scores, labels, ids = self.kept_scores_, self.kept_labels_, self.kept_ids_
         if scores is None or labels is None or ids is None:
-            reason = (
-                "it keeps groups of rows by number"
-                if "row groups" in self.needs
-                else "they were scored at a fitted temperature, or given as scores that depend on "
-                "the class counts"
-            )
             raise InputError(
                 f"This {self.method!r} predictor cannot be updated, because it keeps no "
-                f"calibration rows: {reason}; calibrate again on all rows."
+                "calibration rows: these have groups, a fitted temperature, or scores that depend "
+                "on the class counts; calibrate again on all rows."
             )
         first, keys = None, ids.view(np.uint64)
         if not len(ids) == len(scores) > 1:
@@ -384,6 +376,18 @@ class BasePredictor(MethodContract):
         scoring = self.bound_score(logits, score)
         return SetRule(scoring, limits, self.allow_empty, self.class_names_)
 
+    def _are_few(self, values: Any) -> bool:
+        """Return whether this is an array or tensor that is small enough for one thread."""
+        if "row groups" in self.needs:
+            return False
+        if type(values) is not np.ndarray:
+            if not hasattr(values, "detach"):
+                return False
+            values = to_numpy(values)
+        is_few = values.ndim == 2 and 0 < values.size <= FEW_ELEMENTS
+        has_classes = is_few and values.shape[1] == getattr(self, "n_classes_", 0)
+        return has_classes and values.dtype in FLOAT_TYPES
+
     @cached_property
     def _few_rule(self) -> SetRule:
         """The rule for a few rows: built once, until an attribute is set."""
@@ -411,10 +415,8 @@ class BasePredictor(MethodContract):
             (N,) stable row ids; the same id always gets the same random choices. Without them,
             equal rows that arrive one at a time share their fate.
         """
-        if executor is None and groups is None:
-            rows = few_rows(self, probabilities)
-            if rows is not None:
-                return self._few_rule.predict_set(rows, ids)
+        if executor is None and groups is None and self._are_few(probabilities):
+            return self._few_rule.predict_set(probabilities, ids)
         blocks = self.predict_set_blocks(probabilities, ids=ids, groups=groups, executor=executor)
         return PredictionSets.concatenate(blocks).indexed_like(probabilities)
 
@@ -465,11 +467,10 @@ class BasePredictor(MethodContract):
         Parameters are those of `fit`. What an executor's workers send back does not grow with
         the rows.
         """
-        self._check_groups(groups)
         source = align_to_calibration(self, probabilities, labels, ids)
         require_labels(source, "Evaluation")
-        count = CountBlock(self.rule(logits=source.logits, groups=groups), self.score_edges_)
-        finish = EvaluationCounts.abridged
+        rule = self.rule(logits=source.logits, groups=groups)
+        count, finish = partial(count_block, rule, self.score_edges_), EvaluationCounts.abridged
         counts = fold_source(source, ids, count, merge_counts, finish, executor)
         return self.coverage_report(source, *counts)
 
@@ -522,16 +523,3 @@ class BasePredictor(MethodContract):
                 f"'groups' must be None for the method {self.method!r}, whose thresholds do not "
                 "depend on groups of rows; the method 'row-grouped' does."
             )
-
-
-def _first_kept(ids: Array, window: int | None, since: Any) -> int:
-    """Return the index of the first row that stays."""
-    first = 0
-    if since is not None:
-        found = np.flatnonzero(ids == row_ids([since], 1)[0])
-        if not len(found):
-            raise InputError(f"'since' must be the id of one of the rows. Got {since!r}.")
-        first = int(found[0])
-    if window is not None:
-        first = max(first, len(ids) - whole_number(window, "window", "partial_fit", 1))
-    return first

@@ -24,8 +24,7 @@ class ClasswisePredictor(GroupPredictor):
     Parameters
     ----------
     confidence
-        None: the promise holds on average over calibrations. A number in (0, 1): with that
-        probability over calibrations, coverage is at least 1 - alpha.
+        As for `StandardPredictor`.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor.
 
@@ -50,7 +49,7 @@ class ClasswisePredictor(GroupPredictor):
 
     def _group(self, rows: CalibrationRows) -> Grouping:
         own = np.arange(self.n_classes_)
-        return Grouping(rows.by(own), own, rows)
+        return rows.by(own), own, rows
 
     def _cause(self, under: IntArray) -> str:
         alpha = float(exact_fraction(self.alpha))
@@ -62,6 +61,4 @@ class ClasswisePredictor(GroupPredictor):
         )
         if spread >= 4:
             return f"{cause} Pooled steadies it by borrowing from other classes."
-        return (
-            f"{cause} A larger shortfall suggests test rows that differ from the calibration rows."
-        )
+        return f"{cause} A larger shortfall suggests a distribution shift."

@@ -13,30 +13,36 @@ import numpy as np
 
 from evencover.arrays import FloatArray, IntArray
 from evencover.errors import warn_caller
-from evencover.predictors.explanation import ONE_THRESHOLD, Details, Sharing, company, some_of
+from evencover.predictors.explanation import (
+    ONE_THRESHOLD,
+    Details,
+    Sharing,
+    company,
+    enough_for_classwise,
+    some_of,
+)
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.groups import Grouping, GroupPredictor
 from evencover.predictors.method import ClassValues
 from evencover.predictors.state import kept
-from evencover.quantiles import Alpha, GroupedScores, conformal_ranks, exact_fraction
+from evencover.quantiles import Alpha, GroupedScores, by_group, conformal_ranks, exact_fraction
 from evencover.validation import OPEN_SHARE, Check, unless, whole_number
 
 LEVELS = tuple(Fraction(tenths, 10) for tenths in (5, 6, 7, 8, 9))
 
 
-def automatic_parameters(class_counts: IntArray, alpha: Alpha) -> tuple[Fraction, Fraction]:
-    """Compute the paper's gamma = K/(75 + K), and n~, from which M = floor(gamma n~ / 2).
+def automatic_parameters(
+    class_counts: IntArray, alpha: Alpha, gamma: float | str = "auto"
+) -> tuple[Fraction, int]:
+    """Compute the paper's gamma = K/(75 + K), unless given, and M = floor(gamma n~ / 2).
 
     n~ = max(n_min, 1/alpha - 1), and K counts the classes with at least n~ examples.
     """
     enough = max(Fraction(int(class_counts.min())), 1 / exact_fraction(alpha) - 1)
     n_large = int((class_counts >= ceil(enough)).sum())
-    return Fraction(n_large, 75 + n_large), enough
-
-
-def automatic_n_clusters(gamma: Fraction, enough: Fraction) -> int:
-    """M = floor(gamma n~ / 2)."""
-    return floor(gamma * enough / 2)
+    automatic = Fraction(n_large, 75 + n_large)
+    share = automatic if gamma == "auto" else exact_fraction(gamma, name="gamma")
+    return share, floor(share * enough / 2)
 
 
 def least_count(alpha: Alpha) -> int:
@@ -82,25 +88,13 @@ def _libraries() -> Any:
 
 
 class ClusterGuarantee(NamedTuple):
-    """What Proposition 3 promises the classes of one cluster: coverage >= 1 - alpha - epsilon.
+    """What Proposition 3 guarantees the classes of a cluster: coverage >= 1 - alpha - epsilon.
 
-    Attributes
-    ----------
-    cluster
-        Its number; -1 is the null cluster, whose classes have no promise of their own.
-    n_classes
-        Classes in it.
-    n_rows
-        Calibration rows behind its threshold.
-    ks_largest
-        The largest Kolmogorov-Smirnov distance between a class and its cluster, as seen
-        in the calibration scores; sampling noise makes it larger than the truth.
-    ks_if_identical
-        The median of what `ks_largest` would be if all its classes had one and the
-        same distribution: all that noise alone explains.
-    epsilon_low, epsilon_high
-        Limits for the true largest distance, valid for all clusters at
-        once with probability 95%. Wide, because they make no assumption.
+    ``n_rows`` calibrate the threshold of the ``n_classes`` of ``cluster`` (-1 is the null cluster,
+    whose classes have no guarantee). ``ks_largest`` is the largest Kolmogorov-Smirnov distance
+    between the calibration scores of a class and its cluster; ``ks_if_identical`` is its median
+    if all classes had one distribution, which is sampling noise alone. The true largest distance
+    is between ``epsilon_low`` and ``epsilon_high``, for all clusters at once with probability 95%.
     """
 
     cluster: int
@@ -121,29 +115,21 @@ def cluster_guarantees(
     so for any clusters, also those found from the same scores. `clusters` holds the scores of
     rows that had no part in finding the clusters, and last those of everyone.
     """
-    n_clusters = len(clusters.counts) - 1
-    distance = _distance_to_cluster(classes, clusters, cluster_of_class)
+    n_clusters, counts = len(clusters.counts) - 1, clusters.counts.tolist()
+    distances = _distance_to_cluster(classes, clusters, cluster_of_class)
     class_error = _dkw_band(classes.counts, len(cluster_of_class))
     cluster_error = _dkw_band(clusters.counts, n_clusters)
     by_chance = _medians_of_largest_ks(classes.counts, clusters.counts, cluster_of_class)
     table = []
-    for cluster in range(n_clusters):
-        members = np.flatnonzero(cluster_of_class == cluster)
-        error = class_error[members] + cluster_error[cluster]
-        table.append(
-            ClusterGuarantee(
-                cluster,
-                len(members),
-                int(clusters.counts[cluster]),
-                float(distance[members].max()),
-                float(by_chance[cluster]),
-                float(np.maximum(distance[members] - error, 0).max()),
-                float(np.minimum(distance[members] + error, 1).max()),
-            )
-        )
+    for m in range(n_clusters):
+        members = np.flatnonzero(cluster_of_class == m)
+        distance, error = distances[members], class_error[members] + cluster_error[m]
+        bounds = np.maximum(distance - error, 0).max(), np.minimum(distance + error, 1).max()
+        measured = map(float, (distance.max(), by_chance[m], *bounds))
+        table.append(ClusterGuarantee(m, len(members), counts[m], *measured))
     n_null = int((cluster_of_class < 0).sum())
     if n_null:
-        table.append(ClusterGuarantee(-1, n_null, int(clusters.counts[-1]), nan, nan, nan, nan))
+        table.append(ClusterGuarantee(-1, n_null, counts[-1], nan, nan, nan, nan))
     return tuple(table)
 
 
@@ -157,9 +143,7 @@ def _distance_to_cluster(
     size = counts[class_of_score]
     largest = np.zeros(len(classes.scores))
     cluster_of_score = cluster_of_class[class_of_score]
-    # Short integers are sorted by radix.
-    kind = np.int16 if len(counts) < 2**15 else np.int64
-    by_cluster = np.argsort(cluster_of_score.astype(kind), kind="stable")
+    by_cluster = by_group(cluster_of_score, len(counts))
     clusters_found = np.unique(cluster_of_class[cluster_of_class >= 0])
     bounds = np.searchsorted(cluster_of_score[by_cluster], [clusters_found, clusters_found + 1])
     for cluster, start, stop in zip(clusters_found, *bounds, strict=True):
@@ -212,16 +196,11 @@ def _medians_of_largest_ks(
 
 
 def _cells(row: ClusterGuarantee) -> list[str]:
-    counts = [str(row.n_classes), str(row.n_rows)]
+    number, *counts = map(str, row[:3])
     if row.cluster < 0:
-        return ["null", *counts, "", "", "no promise"]
-    measured = [f"{row.ks_largest:.2f}", f"{row.ks_if_identical:.2f}"]
-    return [
-        str(row.cluster),
-        *counts,
-        *measured,
-        f"{row.epsilon_low:.2f} to {row.epsilon_high:.2f}",
-    ]
+        return ["null", *counts, "", "", "no guarantee"]
+    seen, if_identical, low, high = (f"{value:.2f}" for value in row[3:])
+    return [number, *counts, seen, if_identical, f"{low} to {high}"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -238,7 +217,7 @@ class ClusteredPredictor(GroupPredictor):
     coverage for the classes of a cluster whose score distributions are equal. Proposition 3,
     coverage >= 1 - alpha - epsilon for the classes of a cluster whose score distributions are
     within epsilon of each other in Kolmogorov-Smirnov distance; `guarantee_` estimates it.
-    Classes of the null cluster have no promise of their own.
+    Classes of the null cluster have no guarantee of their own.
 
     Parameters
     ----------
@@ -248,14 +227,10 @@ class ClusteredPredictor(GroupPredictor):
     n_clusters
         Number of clusters M; "auto" is the paper's floor(gamma n~ / 2), where n~ is the
         larger of the smallest class count and 1/alpha - 1.
-    confidence
-        None: the promise holds on average over calibrations. A number in (0, 1): with that
-        probability over calibrations, coverage is at least 1 - alpha.
-    target_prevalence
-        None: the promise is for the class frequencies of the calibration rows. Otherwise for these:
-        (K,) numbers in proportion, the path of a file with them, or "uniform".
+    confidence, target_prevalence
+        As for `StandardPredictor`.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        as for every predictor.
+        As for every predictor.
 
     Attributes
     ----------
@@ -295,9 +270,10 @@ class ClusteredPredictor(GroupPredictor):
     guarantee_: tuple[ClusterGuarantee, ...] = kept(list)
 
     def _group(self, rows: CalibrationRows) -> Grouping:
-        gamma, n_clusters = self._resolve_parameters()
-        n_clustering = floor(gamma * self.n_calibration_)
-        clustering, proper = rows.split(n_clustering, self.random_state)
+        gamma, n_clusters = automatic_parameters(self.class_counts_, self.alpha, self.gamma)
+        if self.n_clusters != "auto":
+            n_clusters = int(self.n_clusters)
+        clustering, proper = rows.split(floor(gamma * self.n_calibration_), self.random_state)
         cluster_of_class, problem = self._cluster(clustering, n_clusters)
         if problem:
             warn_caller(
@@ -308,11 +284,16 @@ class ClusteredPredictor(GroupPredictor):
         self.cluster_of_class_ = cluster_of_class
         self.n_clusters_ = int(cluster_of_class.max()) + 1
         self.gamma_ = float(gamma)
-        self._warn_of_null_classes()
+        n_null = int(((cluster_of_class < 0) & (self.class_counts_ > 0)).sum())
+        if self.n_clusters_ and n_null:
+            warn_caller(
+                f"{n_null} of {self.n_classes_} classes have fewer than {least_count(self.alpha)} "
+                "examples for clustering; they use the standard threshold."
+            )
         groups, group_of_class = cluster_groups(proper, cluster_of_class)
         classes = rows.by(np.arange(self.n_classes_))
         self.guarantee_ = cluster_guarantees(classes, groups, cluster_of_class)
-        return Grouping(groups, group_of_class, proper)
+        return groups, group_of_class, proper
 
     def _cluster(self, rows: CalibrationRows, n_clusters: int) -> tuple[IntArray, str | None]:
         """Return the cluster of each class, or all -1 and why there are no clusters."""
@@ -322,38 +303,17 @@ class ClusteredPredictor(GroupPredictor):
         groups = rows.by(np.arange(self.n_classes_))
         large = np.flatnonzero(groups.counts >= least_count(self.alpha))
         if len(large) <= n_clusters:
-            return cluster_of_class, (
-                f"{len(large)} of {self.n_classes_} classes have at least "
-                f"{least_count(self.alpha)} rows for it, and {n_clusters} clusters need more"
-            )
+            least = least_count(self.alpha)
+            found = f"{len(large)} of {self.n_classes_} classes have at least {least} rows for it"
+            return cluster_of_class, f"{found}, and {n_clusters} clusters need more"
         embedding = quantile_embedding(groups, self.alpha)[large]
         n_clusters = min(n_clusters, len(np.unique(embedding, axis=0)))
         if n_clusters < 2:
             return cluster_of_class, "all classes have the same score quantiles"
         weights = np.sqrt(groups.counts[large])
-        cluster_of_class[large] = cluster_embeddings(
-            embedding, weights, n_clusters, self.random_state
-        )
+        member = cluster_embeddings(embedding, weights, n_clusters, self.random_state)
+        cluster_of_class[large] = member
         return cluster_of_class, None
-
-    def _warn_of_null_classes(self) -> None:
-        null = (self.cluster_of_class_ < 0) & (self.class_counts_ > 0)
-        if self.n_clusters_ and null.any():
-            warn_caller(
-                f"{int(null.sum())} of {self.n_classes_} classes have fewer than "
-                f"{least_count(self.alpha)} examples for clustering; "
-                "they use the standard threshold."
-            )
-
-    def _resolve_parameters(self) -> tuple[Fraction, int]:
-        gamma, enough = automatic_parameters(self.class_counts_, self.alpha)
-        if self.gamma != "auto":
-            gamma = exact_fraction(self.gamma, name="gamma")  # as it was meant, like alpha
-        if self.n_clusters != "auto":
-            return gamma, int(self.n_clusters)
-        return gamma, automatic_n_clusters(gamma, enough)
-
-    # ---- what was learnt ---------------------------------------------------------------------
 
     def learnt(self) -> dict[str, Any]:
         """Gamma and M: what was asked for, or what the paper's rule gave."""
@@ -397,33 +357,23 @@ class ClusteredPredictor(GroupPredictor):
     def _cause(self, under: IntArray) -> str:
         if not self.n_clusters_:
             return super()._cause(under)
-        needs, counts = self.row_needs(), self.class_counts_[under]
-        null = self.cluster_of_class_[under] < 0
+        counts, null = self.class_counts_[under], self.cluster_of_class_[under] < 0
         sentences = []
         if null.any():
-            gamma = max(self.gamma_, 0.01)  # of the rows, a share of which must be enough
+            enough = ceil(least_count(self.alpha) / max(self.gamma_, 0.01))
             sentences.append(
                 f"{some_of(int(null.sum()), counts)} had too few calibration rows to join a "
                 "cluster, and use the threshold of all classes. With about "
-                f"{ceil(least_count(self.alpha) / gamma)} rows each they would."
+                f"{enough} rows each they would."
             )
-        inside = counts[~null]
-        if len(inside):
-            text = (
-                f"{some_of(len(inside), counts)} share a threshold with classes that are easier "
-                f"than they are: pooled, or more clusters than {self.n_clusters_}, may tell them "
-                "apart"
+        if not null.all():
+            sentences.append(
+                f"{some_of(int((~null).sum()), counts)} share a threshold with classes that are "
+                f"easier than they are: pooled, or more clusters than {self.n_clusters_}, may tell "
+                "them apart."
             )
-            rich = int((inside >= needs.enough).sum())
-            if rich and 2 * rich >= len(counts):
-                text += (
-                    f"; {'all' if rich == len(inside) else f'{rich:,}'} of these had at least "
-                    f"{needs.enough} calibration rows, enough to try classwise"
-                )
-            sentences.append(f"{text}.")
-        return " ".join(sentences)
-
-    # ---- files -------------------------------------------------------------------------------
+        sentences.append(enough_for_classwise(counts[~null], self.row_needs()))
+        return " ".join(sentences).strip()
 
     def _restore(self) -> None:
         self.guarantee_ = tuple(

@@ -33,10 +33,9 @@ def from_cross_val(
 ) -> BasePredictor:
     """Calibrate a predictor on out-of-fold probabilities, for a model fitted on all rows.
 
-    Each row's probabilities come from a model that did not see the row: cross-validation. All of
-    them calibrate, where a holdout would leave a part. No theorem covers the model that is fitted
-    once more on all rows. Coverage is near 1 - alpha if that model is like those of the folds, and
-    can be far below it if not; see docs/promises.md.
+    Each row's probabilities come from a model that was not fitted on it. No theorem covers the
+    model fitted on all rows: coverage is near 1 - alpha if it is like those of the folds, and can
+    be far below it if not; see docs/promises.md.
 
     Parameters
     ----------
@@ -44,9 +43,8 @@ def from_cross_val(
         (N, K) out-of-fold probabilities, 0 for a class that a fold's model does not know, and the
         (N,) class indices.
     folds
-        (N,) the fold in which each row was held out, by name or number. A fold whose rows are
-        covered far more or less than all others is reported: its model is unlike theirs. A Series
-        is matched with the rows as `labels` are.
+        (N,) the fold in which each row was held out, by name or number. A fold covered far more or
+        less than the others gives a warning. A Series is matched with the rows as `labels` are.
     predictor
         The method, as a predictor or its name; None is the default, POOLED, at alpha = 0.1.
     class_names
@@ -78,16 +76,11 @@ def from_cross_val(
 
 
 def warn_of_unstable_model(changed: float, of_folds: Sequence[Array], final: Array) -> None:
-    """Warn if the final model is unlike the models of the folds.
+    """Warn if the final model differs from the models of the folds.
 
-    Parameters
-    ----------
-    changed
-        Share of the calibration rows whose most probable class is another in the final model. It
-        has seen these rows, so one that learns them by heart changes many, and may still be fine.
-    of_folds, final
-        Predicted classes of rows that no model has seen. More data should bring the final model
-        nearer to each of the others than these are to each other.
+    `changed` is the share of calibration rows with another top class in the final model, which was
+    fitted on them; `of_folds` and `final` are predicted classes of held-out rows. More data should
+    bring the final model nearer to each of the others than these are to each other.
     """
     apart = np.mean([(each != final).mean() for each in of_folds])
     among = np.mean([(a != b).mean() for a, b in combinations(of_folds, 2)])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, IntArray
+from evencover.errors import listed
 from evencover.quantiles import Alpha, GroupedScores, exact_fraction, least_rows
 
 ONE_THRESHOLD = (
@@ -42,16 +43,8 @@ class Needs(NamedTuple):
 class Sharing(NamedTuple):
     """Whose calibration scores make a threshold, for methods that keep them in groups.
 
-    Parameters
-    ----------
-    scores
-        The scores of each group.
-    group_of_class
-        (K,) the group of each class.
-    whose
-        For each group, what follows "the 54th smallest of 60 calibration scores".
-    reference
-        For each group, what its scores are called beside those of a class.
+    For each group, ``whose`` follows "the 54th smallest of 60 calibration scores", and
+    ``reference`` is what its scores are called next to those of a class.
     """
 
     scores: GroupedScores
@@ -70,14 +63,14 @@ class Sharing(NamedTuple):
         """Describe groups of all classes, of one class each, or of some classes."""
         members = np.bincount(group_of_class)
         n_groups = len(np.unique(group_of_class))
+        reference = "the calibration rows it is judged by"
+        whose = [f"that it shares with {company(n)}" for n in members.tolist()]
         if n_groups == 1:
-            whose, reference = ["of all classes"], "the calibration rows of all classes"
+            whose = ["of all classes"] * len(members)
+            reference = "the calibration rows of all classes"
         elif n_groups == len(group_of_class):
-            whose, reference = ["of this class alone"], "its own calibration rows"
-        else:
-            whose = [f"that it shares with {company(n)}" for n in members.tolist()]
-            reference = "the calibration rows it is judged by"
-        whose = whose * len(members) if len(whose) == 1 else whose
+            whose = ["of this class alone"] * len(members)
+            reference = "its own calibration rows"
         return cls(scores, group_of_class, whose, [reference] * len(members))
 
 
@@ -117,17 +110,14 @@ class Explanation(NamedTuple):
     cause: str
 
 
-def some_names(names: Sequence[str] | None, which: Array, most: int = 3) -> str:
+def some_names(names: Sequence[str] | None, which: Array) -> str:
     """Return a few names of classes in brackets; nothing if they have no names.
 
     >>> some_names(["ant", "bee", "cat"], np.array([True, False, True]))
     " ('ant', 'cat')"
     """
-    if names is None:
-        return ""
-    meant = np.flatnonzero(which).tolist()
-    more = f" and {len(meant) - most} more" if len(meant) > most else ""
-    return f" ({', '.join(repr(str(names[place])) for place in meant[:most])}{more})"
+    some = [] if names is None else [repr(str(names[y])) for y in np.flatnonzero(which).tolist()]
+    return f" ({listed(some, 3)})" if some else ""
 
 
 def some_of(part: int, whole: Sequence[int] | IntArray) -> str:
@@ -148,10 +138,9 @@ def ways_out(counts: IntArray, needs: Needs) -> str:
     if poor:
         ways.append(
             f"{some_of(poor, counts)} had fewer than {needs.enough} calibration rows, and can "
-            "borrow from other classes: try pooled"
+            "borrow from other classes: try pooled."
         )
-    ways = [way for way in ways if way]
-    return f"{'; '.join(ways)}." if ways else "A method that adapts to classes may help."
+    return " ".join(ways).strip() or "A method that adapts to classes may help."
 
 
 def enough_for_classwise(counts: IntArray, needs: Needs) -> str:
@@ -162,5 +151,5 @@ def enough_for_classwise(counts: IntArray, needs: Needs) -> str:
     own = "a threshold of its own" if rich == 1 else "thresholds of their own"
     return (
         f"{some_of(rich, counts)} had at least {needs.enough} calibration rows, enough for {own}: "
-        "try classwise"
+        "try classwise."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from functools import partial
 from math import floor
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ from evencover.data.columns import missing_labels
 from evencover.data.open import as_source
 from evencover.data.source import Block, Source, reorder_columns
 from evencover.engine.blocks import gathered, joined, known_ids, map_source
-from evencover.errors import InputError, NotFittedError, warn_caller
+from evencover.errors import InputError, NotFittedError, listed, warn_caller
 from evencover.predictors.method import MethodContract
 from evencover.predictors.rule import BoundScore
-from evencover.quantiles import GroupedScores, calibration_scores, exact_fraction
+from evencover.quantiles import GroupedScores, by_group, calibration_scores
 from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
 from evencover.scores import make_score
 from evencover.validation import class_labels
@@ -168,34 +168,22 @@ def assign_folds(groups: IntArray | None, labels: IntArray, order: IntArray) -> 
     return fold_of[number]
 
 
-def by_group(groups: IntArray, n_groups: int) -> IntArray:
-    """Stable order by group; NumPy sorts short integers by radix."""
-    return np.argsort(groups.astype(np.uint16 if n_groups <= 2**16 else np.int64), kind="stable")
-
-
-@dataclass(frozen=True)
-class ScoreTrueLabels:
+def score_true_labels(
+    scoring: BoundScore, with_ranks: bool, with_values: bool, block: Block, ids: Array | None
+) -> tuple[Array, ...]:
     """Score the true labels of a block; return the labels, and what else is needed, too.
 
     Labels and ranks take as few bytes as their number allows.
     """
-
-    scoring: BoundScore
-    with_ranks: bool
-    with_values: bool
-
-    def __call__(self, block: Block, ids: Array | None) -> tuple[Array, ...]:
-        """Read the rows once."""
-        assert block.labels is not None
-        n_classes = block.rows.shape[1]
-        scores = self.scoring.true_labels(block, ids, calibrating=True)
-        labels = block.labels.astype(np.min_scalar_type(n_classes - 1))
-        found = [scores, labels]
-        if self.with_ranks:
-            found.append(self.scoring.true_ranks(block).astype(np.min_scalar_type(n_classes)))
-        if self.with_values:
-            found.append(block.rows[np.arange(len(labels)), block.labels].astype(np.float64))
-        return tuple(found)
+    assert block.labels is not None
+    n_classes = block.rows.shape[1]
+    found = [scoring.true_labels(block, ids, calibrating=True)]
+    found.append(block.labels.astype(np.min_scalar_type(n_classes - 1)))
+    if with_ranks:
+        found.append(scoring.true_ranks(block).astype(np.min_scalar_type(n_classes)))
+    if with_values:
+        found.append(block.rows[np.arange(len(block.rows)), block.labels].astype(np.float64))
+    return tuple(found)
 
 
 def base_rows(
@@ -205,7 +193,7 @@ def base_rows(
     ids = known_ids(source, ids)
     scoring, with_ranks = method.bound_score(source.logits), "ranks" in method.needs
     with_values = "label values" in method.needs and scoring.score.is_random
-    score = ScoreTrueLabels(scoring, with_ranks, with_values)
+    score = partial(score_true_labels, scoring, with_ranks, with_values)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *more = gathered(parts, source.n_rows)
     ranks = more.pop(0) if with_ranks else None
@@ -220,15 +208,6 @@ def with_scores(
     counts = np.bincount(rows.labels, minlength=n_classes)
     score = make_score(method.score).with_counts(counts, class_names)
     return rows._replace(scores=score.from_base(rows.scores, rows.labels))
-
-
-def note_large_alpha(alpha: Any) -> None:
-    """Warn of an alpha that seems to be the coverage."""
-    if exact_fraction(alpha, "fit") > 0.5:
-        warn_caller(
-            f"alpha is {alpha}, the share of rows whose class may be missing from its set; for "
-            f"coverage {alpha} use alpha={float(1 - exact_fraction(alpha, 'fit')):g}."
-        )
 
 
 def rows_of_scores(
@@ -250,9 +229,16 @@ def rows_of_scores(
     else:
         ids = row_ids(ids, len(scores))
         warn_of_repeated_ids(ids)
-    checked = None
-    if "ranks" in method.needs:
-        checked = _checked_ranks(method.method, ranks, len(scores), n_classes)
+    if "ranks" not in method.needs:
+        ranks = None
+    else:
+        ranks = to_numpy(() if ranks is None else ranks)
+        is_whole = ranks.shape == (len(scores),) and ranks.dtype.kind in "iu"
+        if not is_whole or not 1 <= ranks.min() <= ranks.max() <= n_classes:
+            raise InputError(
+                f"The method {method.method!r} needs 'ranks', the rank of each true label in its "
+                f"row, from 1 to {n_classes}. Got other values, or none."
+            )
     if groups is not None:
         groups = to_numpy(groups)
         if groups.shape != (len(scores),):
@@ -260,22 +246,7 @@ def rows_of_scores(
                 f"'groups' must have one entry per row. Got shape {groups.shape} for "
                 f"{len(scores)} of them."
             )
-    return CalibrationRows(scores, labels, ids, checked, groups)
-
-
-def _checked_ranks(method: str, ranks: Any, n_rows: int, n_classes: int) -> Array:
-    values = to_numpy(() if ranks is None else ranks)
-    if values.shape != (n_rows,) or values.dtype.kind not in "iu":
-        raise InputError(
-            f"The method {method!r} needs 'ranks', the rank of each true label in its row, as "
-            f"whole numbers. Got {'none' if ranks is None else f'shape {values.shape}'}."
-        )
-    if values.size and not 1 <= values.min() <= values.max() <= n_classes:
-        raise InputError(
-            f"'ranks' must be between 1 and {n_classes}, the number of classes. "
-            f"Got values from {values.min()} to {values.max()}."
-        )
-    return values
+    return CalibrationRows(scores, labels, ids, ranks, groups)
 
 
 def warn_of_repeated_ids(ids: Array) -> None:
@@ -333,27 +304,22 @@ def _put_in_order(source: Source, names: Sequence[str]) -> Source:
     assert source.class_names is not None
     if list(source.class_names) == list(names):
         return source
-    known, given = set(names), set(source.class_names)
-    missing = [name for name in names if name not in given]
-    unknown = [name for name in source.class_names if name not in known]
-    if missing or unknown or len(source.class_names) != len(names):
-        found = [f"no {_listed(missing)}"] * bool(missing)
-        found += [f"the unknown {_listed(unknown)}"] * bool(unknown)
+    if sorted(names) != sorted(source.class_names):
+        known, given = set(names), set(source.class_names)
+        missing = [name for name in names if name not in given]
+        unknown = [name for name in source.class_names if name not in known]
+        found = [f"no {listed(map(repr, missing), 3)}"] * bool(missing)
+        found += [f"the unknown {listed(map(repr, unknown), 3)}"] * bool(unknown)
         raise InputError(
-            f"{source.name[0].upper()}{source.name[1:]} must have the {len(names)} classes of the "
-            f"calibration data, by name. Got {' and '.join(found) or 'a name twice'}; rename the "
-            "columns, or pass the numbers without names if their order is the same."
+            f"The classes of {source.name} must be the {len(names)} of the calibration data, by "
+            f"name. Got {' and '.join(found) or 'a name twice'}; rename the columns, or pass the "
+            "numbers without names if their order is the same."
         )
     counting = "; labels that are numbers count in that order" if source.labels_given else ""
     warn_caller(
         f"The columns of {source.name} were put into the order of the calibration data{counting}."
     )
     return reorder_columns(source, names)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(map(repr, names[:3])) + more
 
 
 def is_calibration_data(predictor: MethodContract, source: Source) -> bool:

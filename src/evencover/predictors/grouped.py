@@ -43,26 +43,18 @@ class OverGroups(BasePredictor):
         self.row_scores_, self.row_groups_ = rows.scores, group_of_row
         self.row_ids_ = rows.ids.astype(np.uint64).view(np.int64)
         self.row_values_ = rows.label_values
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", EvencoverWarning)
-            self._fit_over_groups()
-        for warning in caught:
+        for warning in self._restore():
             warn_caller(str(warning.message).replace("classes", "groups"))
         return self.over_groups_.limits_
 
-    def _fit_over_groups(self) -> None:
-        rows = CalibrationRows(
-            self.row_scores_,
-            self.row_groups_,
-            self.row_ids_.view(np.uint64),
-            label_values=self.row_values_,
-        )
-        self.over_groups_ = self._over_groups()._fit_rows(rows, len(self.group_names_), None)
-
-    def _restore(self) -> None:
-        with warnings.catch_warnings():  # the fit has warned
-            warnings.simplefilter("ignore", EvencoverWarning)
-            self._fit_over_groups()
+    def _restore(self) -> list[warnings.WarningMessage]:
+        """Fit the method over groups to the rows that are kept; return its warnings."""
+        scores, groups, ids = self.row_scores_, self.row_groups_, self.row_ids_.view(np.uint64)
+        rows = CalibrationRows(scores, groups, ids, label_values=self.row_values_)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", EvencoverWarning)
+            self.over_groups_ = self._over_groups()._fit_rows(rows, len(self.group_names_), None)
+        return caught
 
     def _over_groups(self) -> BasePredictor:
         own: dict[str, Any] = {"alpha": self.alpha, "exact": self.exact}
@@ -106,10 +98,8 @@ class GroupedPredictor(OverGroups):
     (2023).
 
     Guarantee: that of the method, with groups for classes. "classwise":
-    P(Y in C(X) | Y in group g) >= 1 - alpha for every group g. A class within its group is
-    promised nothing.
-
-    One group is STANDARD; every class its own group is the method itself.
+    P(Y in C(X) | Y in group g) >= 1 - alpha for every group g. One group is STANDARD; every class
+    its own group is the method itself.
 
     Parameters
     ----------
@@ -119,8 +109,7 @@ class GroupedPredictor(OverGroups):
     over_groups
         The method: "classwise", "standard", "clustered", "pooled" or "macro".
     confidence
-        None: the promise holds on average over calibrations. A number in (0, 1): with that
-        probability over calibrations, the coverage of a group is at least 1 - alpha.
+        As for `StandardPredictor`, for the coverage of a group.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor; p-values are those of the method over groups.
 
@@ -161,9 +150,8 @@ class GroupedPredictor(OverGroups):
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         n_classes, groups = self.n_classes_, self.groups
-        if groups is not None:
-            groups = align_classes(groups, self.class_names_, n_classes, "groups")
         groups = np.arange(n_classes) if groups is None else groups
+        groups = align_classes(groups, self.class_names_, n_classes, "groups")
         self.group_names_, self.group_of_class_ = name_groups(groups, n_classes, "class")
         limits = self._fit_groups(rows, self.group_of_class_[rows.labels])
         return limits.of_classes(self.group_of_class_)

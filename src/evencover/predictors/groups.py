@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -26,24 +26,16 @@ from evencover.predictors.rule import BoundScore
 from evencover.predictors.state import kept
 from evencover.quantiles import Alpha, GroupedScores, Thresholds
 
-
-class Grouping(NamedTuple):
-    """Groups of calibration scores, the group of each class (K,), and the rows.
-
-    A group with as many scores as there are rows holds all of them.
-    """
-
-    groups: GroupedScores
-    group_of_class: IntArray
-    rows: CalibrationRows
+# Groups of calibration scores, the group of each class (K,), and the rows. A group with as many
+# scores as there are rows holds all of them.
+Grouping = tuple[GroupedScores, IntArray, CalibrationRows]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GroupPredictor(BasePredictor):
     """Each class belongs to one group and uses the conformal quantile of the group's scores.
 
-    With a confidence it is the quantile that holds for this calibration; with a target prevalence,
-    which subclasses may have, a weighted quantile.
+    With a target prevalence, which subclasses may have, it is a weighted quantile.
     """
 
     confidence: Alpha | None = None
@@ -71,14 +63,12 @@ class GroupPredictor(BasePredictor):
                 own = ... if n == len(group_of_row) else group_of_row == group
                 parts.append(sorted_weights(rows.scores[own], weights[own]))
             self.group_weights_ = np.concatenate(parts)
-        return self._group_thresholds(self.exact)
+        return self._group_thresholds()
 
-    def _group_thresholds(self, exact: bool) -> Thresholds:
+    def _group_thresholds(self) -> Thresholds:
         if self.group_weights_ is None:
-            found = self.groups_.thresholds(
-                self.alpha, exact=exact, confidence=self.confidence, random_state=self.random_state
-            )
-            return found.of_classes(self.group_of_class_)
+            options = (self.exact, self.confidence, self.random_state)
+            return self.groups_.thresholds(self.alpha, *options).of_classes(self.group_of_class_)
         limits, own_weights = np.empty(self.n_classes_), class_weights(self)
         for classes, scores, weights in self._weighted_groups():
             limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], self.alpha)
@@ -102,22 +92,16 @@ class GroupPredictor(BasePredictor):
         if type(self)._calibrate is not GroupPredictor._calibrate:  # a subclass may do otherwise
             return None
         other = copy(self).set_params(exact=exact)
-        other._set_thresholds(self._group_thresholds(exact))
+        other.limits_ = other._group_thresholds()
         return other
 
     def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
         if self.group_weights_ is not None or scoring.score.base is not scoring.score:
             return super()._p_block(scoring, block, ids)
-        draws = scoring.draws(block, ids, exact=self.exact)
+        draws, groups = scoring.draws(block, ids, exact=self.exact), self.groups_
+        rows = (scoring.score.kernel, block.rows, draws)
         with scoring.checking(block):
-            return _kernels.p_values(
-                scoring.score.kernel,
-                block.rows,
-                draws,
-                *self.groups_,
-                self.group_of_class_,
-                **scoring.options,
-            )
+            return _kernels.p_values(*rows, *groups, self.group_of_class_, **scoring.options)
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         if self.group_weights_ is None:

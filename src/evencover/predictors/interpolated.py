@@ -25,13 +25,12 @@ class InterpolatedPredictor(BasePredictor):
     """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
 
     An infinite threshold counts as the largest value of the score, unless both are infinite or
-    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not in every set, and
-    the more so the smaller tau. With tau near 1 its threshold stays near the largest score: for
-    the softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
+    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not in every set; for the
+    softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
 
     Guarantee: marginal coverage of at least 1 - 2 alpha, for exchangeable rows, because a score
     above the blend is above one of the two thresholds. tau = 0 is STANDARD and tau = 1 is
-    CLASSWISE, with their guarantees. No class is promised anything in between.
+    CLASSWISE, with their guarantees.
 
     A p-value is the level at which y leaves the set, found by a search over levels; it inherits
     the factor: P(p <= a) <= 2 a.
@@ -89,9 +88,9 @@ class InterpolatedPredictor(BasePredictor):
 
         def is_out(own_step: IntArray, step: IntArray) -> Array:
             """Whether y is out with the (own_step + 1)-th largest own score, and so for all."""
-            at = np.maximum(m - own_step, 1), np.maximum(m_all - step, 1)
-            limit = self._between(own.score_at(classes, at[0]), everyone.score_at(0 * at[1], at[1]))
-            return scores > limit
+            own_scores = own.at_ranks(np.maximum(m - own_step, 1), classes)
+            common = everyone.at_ranks(np.maximum(m_all - step, 1), np.array(0))
+            return scores > self._between(own_scores, common)
 
         # Everyone's rank moves at levels j / (N + 1), y's own at levels i / (n + 1).
         if MANY * len(scores) >= m_all:
@@ -112,7 +111,7 @@ class InterpolatedPredictor(BasePredictor):
         """
         m_all = len(self.own_scores_) + 1
         steps = np.arange(1, m_all)
-        common = everyone.score_at(0 * steps, m_all - steps)
+        common = everyone.at_ranks(m_all - steps, np.array(0))
         after = np.empty(scores.shape, dtype=np.int64)
         for column, y in enumerate(classes.tolist()):
             own = np.append(np.inf, groups.of(y)[::-1])  # by the step of y's own rank

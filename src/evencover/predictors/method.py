@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, partial
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from evencover.arrays import Array, FloatArray, IntArray
@@ -20,10 +20,13 @@ from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score
 from evencover.validation import Check, flag, raise_unknown, real_number, unless
 
-FIRST = ("alpha", "score")  # a method's own parameters come after these, the others last
 OUT_OF_FOLD = (
     "Nothing is guaranteed: the scores come from models of cross-validation folds, the sets from a "
     "model fitted on all rows. Coverage is near 1 - alpha if these models are alike."
+)
+FOR_TARGET = (
+    " Averages over rows are for the class frequencies that were given: if only these differ from "
+    "the calibration rows, they hold up to the error of the given and of the counted frequencies."
 )
 
 ClassValues = Mapping[Any, Any] | Sequence[Any] | Array | str | os.PathLike[str]
@@ -38,9 +41,8 @@ def in_unit_interval(value: Any, name: str, owner: str) -> Any:
 class MethodContract:
     """Parameters, what a fit keeps, and what a method may change; only `_calibrate` is a must.
 
-    Parameters are the keyword-only fields of a dataclass, as scikit-learn wants them: a subclass
-    with more of them is a dataclass that lists its own. Fields with ``init=False`` are fitted, or
-    parameters that only some methods have.
+    Parameters are the keyword-only fields of a dataclass; a subclass with more of them is a
+    dataclass, too. Fields with ``init=False`` are fitted, or parameters of some methods only.
     """
 
     alpha: Alpha = 0.1
@@ -53,9 +55,7 @@ class MethodContract:
     target_prevalence: ClassValues | None = field(init=False, default=None)
     confidence: Alpha | None = field(init=False, default=None)
 
-    thresholds_: FloatArray = kept(float, "K")
-    lower_thresholds_: FloatArray | None = kept(float, "K", optional=True)
-    upper_probability_: FloatArray | None = kept(float, "K", optional=True)
+    limits_: Thresholds = kept(Thresholds, "K")
     class_counts_: IntArray = kept(int, "K")
     n_classes_: int = kept(int)
     n_calibration_: int = kept(int)
@@ -70,7 +70,7 @@ class MethodContract:
     out_of_fold_: bool = kept(bool, default=False)
 
     method: ClassVar[str]
-    # One sentence each, shown by help, `info`, the docs and the page.
+    # One sentence each, shown by help, `info`, the docs and the report.
     summary: ClassVar[str] = ""
     guarantee: ClassVar[str] = "Nothing is guaranteed."
     # The guarantee with a confidence; {confidence} stands for the probability.
@@ -124,7 +124,7 @@ class MethodContract:
         """
         raise InputError(f"The '{self.method}' method does not provide p-values.")
 
-    def _restore(self) -> None:
+    def _restore(self) -> Any:
         """Rebuild from the state what files cannot hold."""
 
     def _sharing(self) -> Sharing | None:
@@ -164,7 +164,10 @@ class MethodContract:
     @classmethod
     def parameter_names(cls) -> list[str]:
         """Return the names of all parameters: alpha, score, the method's own, the shared ones."""
-        return list(_parameter_names(cls))  # type: ignore[arg-type]
+        names = [each.name for each in fields(cls) if each.init]
+        shared = [each.name for each in fields(MethodContract) if each.init and each.name in names]
+        own = [name for name in names if name not in shared]
+        return [*shared[:2], *own, *shared[2:]]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all parameters by name; `deep` is there for scikit-learn."""
@@ -203,29 +206,27 @@ class MethodContract:
     @classmethod
     def all_state(cls) -> dict[str, Field]:
         """Return what a fit keeps: the `kept` attributes, and those that `state` declares."""
-        return {
-            each.name: each.metadata["kept"] for each in fields(cls) if "kept" in each.metadata
-        } | cls._inherited("state")
+        state: dict[str, Field] = {}
+        for each in fields(cls):
+            if "kept" in each.metadata:
+                state |= each.metadata["kept"].columns(each.name)
+        return state | cls._inherited("state")
 
     def _check_parameters(self) -> None:
         owner = type(self).__name__
         for name, check in self._inherited("constraints").items():
             check(getattr(self, name), name, owner)
-        reason = None
-        if not self.supports_exact:
-            reason = "its coverage does not come from one conformal rank"
-        elif self.confidence is not None:
-            reason = "with a confidence the threshold must not be randomized"
-        elif self.target_prevalence is not None:
-            reason = "thresholds for a target prevalence have no rank"
-        if self.exact and reason:
+        if self.exact and not self.supports_exact:
             raise InputError(
-                f"The 'exact' parameter of {owner} must be False: {reason}. Got True instead."
+                f"The 'exact' parameter of {owner} must be False: its coverage does not come from "
+                "one conformal rank. Got True."
             )
-        if self.confidence is not None and self.target_prevalence is not None:
+        ways = ["exact"] * self.exact
+        ways += [n for n in ("confidence", "target_prevalence") if getattr(self, n) is not None]
+        if len(ways) > 1:
             raise InputError(
-                f"The 'confidence' parameter of {owner} must be None: thresholds for a target "
-                f"prevalence have no rank. Got {self.confidence!r} instead."
+                f"'{ways[0]}' and '{ways[1]}' of {owner} cannot be combined: each has ranks of its "
+                "own; use one of them."
             )
 
     def __dir__(self) -> list[str]:
@@ -248,17 +249,10 @@ class MethodContract:
         """The guarantee of this predictor, as `info` and the report show it."""
         if self.out_of_fold_:
             return OUT_OF_FOLD
-        promise = self.guarantee
         if self.confidence is not None:
             share = f"{float(100 * exact_fraction(self.confidence)):g}%"
-            promise = self.confident_guarantee.replace("{confidence}", share)
-        if self.target_prevalence is not None:
-            promise += (
-                " Averages over rows are meant for the class frequencies that were given: if only "
-                "these differ from the calibration rows, they hold up to the error of the given "
-                "frequencies and of those counted in calibration."
-            )
-        return promise
+            return self.confident_guarantee.replace("{confidence}", share)
+        return self.guarantee + FOR_TARGET * (self.target_prevalence is not None)
 
     def group_ranks(self, counts: IntArray) -> IntArray:
         """Return the rank of each group's threshold among its scores; 0 if weights decide."""
@@ -276,9 +270,13 @@ class MethodContract:
         return make_score(self.score).with_counts(self.class_counts_, self.class_names_)
 
     @property
-    def limits_(self) -> Thresholds:
-        """All that decides whether a class is in a set."""
-        return Thresholds(self.thresholds_, self.lower_thresholds_, self.upper_probability_)
+    def thresholds_(self) -> FloatArray:
+        """The threshold of each class; with `exact` the upper one of two."""
+        return self.limits_.upper
+
+    @thresholds_.setter
+    def thresholds_(self, thresholds: FloatArray) -> None:
+        self.limits_ = self.limits_._replace(upper=thresholds)
 
     @property
     def used_temperature(self) -> float:
@@ -299,11 +297,3 @@ class MethodContract:
             )
         score = make_score(self.score) if score is None else score
         return BoundScore(score, bool(logits), temperature, self.random_state, assumed)
-
-
-@cache
-def _parameter_names(cls: type[MethodContract]) -> tuple[str, ...]:
-    names = [each.name for each in fields(cls) if each.init]
-    shared = {each.name for each in fields(MethodContract) if each.init}
-    own = [name for name in names if name not in shared]
-    return (*FIRST, *own, *(name for name in names if name in shared and name not in FIRST))

@@ -29,7 +29,6 @@ from evencover.predictors.fitting import (
     CalibrationRows,
     ascending,
     assign_folds,
-    by_group,
     find_copies,
     hold_out,
     one_of_each,
@@ -43,7 +42,7 @@ from evencover.predictors.prevalence import (
     weighted_thresholds,
 )
 from evencover.predictors.state import kept
-from evencover.quantiles import GroupedScores, Thresholds, break_ties, exact_fraction
+from evencover.quantiles import GroupedScores, Thresholds, break_ties, by_group, exact_fraction
 from evencover.randomness import RandomStream, random_order
 from evencover.validation import Check, one_of, real_number, unless
 
@@ -365,7 +364,7 @@ class PooledPredictor(BasePredictor):
         who = "This class borrows" if len(under) == 1 else "A typical one of these classes borrows"
         cause = f"{who} {borrowed:.0f}% of its threshold from others; that was too strict."
         on_their_own = enough_for_classwise(self.class_counts_[under], self.row_needs())
-        return f"{cause} {on_their_own}." if on_their_own else cause
+        return f"{cause} {on_their_own}".strip()
 
 
 def _normal_score(u: FloatArray) -> FloatArray:

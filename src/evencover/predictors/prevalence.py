@@ -19,14 +19,13 @@ from evencover._kernels import BadRow
 from evencover._kernels.reference import probabilities as probabilities_of
 from evencover.arrays import FloatArray, IntArray
 from evencover.data.source import Source
-from evencover.errors import InputError, warn_caller
+from evencover.errors import InputError, listed, warn_caller
 from evencover.predictors.fitting import align_to_calibration, require_labels
 from evencover.predictors.method import MethodContract
 from evencover.predictors.temperature import FIT
 from evencover.quantiles import Alpha, exact_fraction
 from evencover.validation import align_classes
 
-UNIFORM = "uniform"
 # A sum of weights may be a little short of its value; equal weights then give the plain rank.
 SHORT = 1 - 1e-12
 
@@ -60,13 +59,6 @@ def class_weights(method: MethodContract) -> FloatArray:
     return np.where(present, weights, weights[present].max())
 
 
-def _bad_target(found: str) -> InputError:
-    return InputError(
-        "The 'target_prevalence' parameter must be 'uniform', a file, or one number of at least 0 "
-        f"per class, not all 0. Got {found}."
-    )
-
-
 def target_shares(
     target: Any, n_classes: int, class_names: Sequence[str] | None = None
 ) -> FloatArray:
@@ -75,7 +67,7 @@ def target_shares(
     >>> target_shares([3, 1], 2).tolist(), target_shares("uniform", 4).tolist()
     ([0.75, 0.25], [0.25, 0.25, 0.25, 0.25])
     """
-    if isinstance(target, str) and target == UNIFORM:
+    if isinstance(target, str) and target == "uniform":
         return np.full(n_classes, 1 / n_classes)
     if isinstance(target, str | os.PathLike):
         from evencover.data.open import class_values_from_file
@@ -85,23 +77,21 @@ def target_shares(
     try:
         values = aligned.astype(np.float64)
     except (TypeError, ValueError):
-        raise _bad_target("what is no number") from None
+        values = np.full(n_classes, np.nan)
     if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
-        raise _bad_target(f"values from {values.min():g} to {values.max():g}")
+        raise InputError(
+            "The 'target_prevalence' parameter must be 'uniform', a file, or one number of at "
+            f"least 0 per class, not all 0. Got {listed(aligned.tolist(), 5)}."
+        )
     return values / values.sum()
 
 
 def weighted_thresholds(
     scores: FloatArray, weights: FloatArray, own_weights: FloatArray, alpha: Alpha
 ) -> FloatArray:
-    """Compute the weighted conformal quantile for new rows of these weights.
+    """Compute the weighted conformal quantile for new rows of each of `own_weights`.
 
-    Parameters
-    ----------
-    scores, weights
-        (n,) calibration scores in increasing order, and what each stands for.
-    own_weights
-        Weights of new rows, one threshold for each.
+    `scores` (n,) are calibration scores in increasing order, `weights` (n,) what each stands for.
 
     >>> weighted_thresholds(np.arange(1.0, 10), np.ones(9), np.array([1.0, 3.0]), 0.1)
     array([ 9., inf])
@@ -159,16 +149,12 @@ def estimate_prevalence(
     """Estimate the class frequencies of new rows without labels, for `target_prevalence`.
 
     The frequencies under which the new rows' probabilities are the likeliest, by expectation
-    maximization (Saerens, Latinne, Decaestecker 2002). First every class's probabilities are
-    multiplied by a factor, so that the estimate on the calibration rows is their class counts: a
-    model trained at other frequencies would find a shift where there is none (bias-corrected
-    calibration, Alexandari et al. 2020). The estimate assumes that only the frequencies differ.
-
-    If its distance from the calibration frequencies is less than twice its bootstrap error, it is
-    noise: a warning says so, and the calibration frequencies are returned.
-
-    If the true frequencies are others than the estimate, coverage over all rows moves by at most
-    half the sum of their absolute differences. No single class has a guarantee.
+    maximization (Saerens, Latinne, Decaestecker 2002), after a factor per class that makes the
+    estimate on the calibration rows their class counts (bias-corrected calibration, Alexandari et
+    al. 2020). It assumes that only the frequencies differ. An estimate that differs from the
+    calibration frequencies by less than twice its bootstrap error is noise: it gives a warning,
+    and the calibration frequencies are returned. Coverage over all rows moves by at most half the
+    sum of the absolute errors of the estimate.
 
     Parameters
     ----------
@@ -195,12 +181,16 @@ def estimate_prevalence(
             f"predictor. Got {counts.sum()} rows with other class counts; pass those of 'fit'."
         )
     new = _some_rows(predictor, align_to_calibration(predictor, probabilities))[0]
-    before = _shares(old, own)
+
+    def shares(labels: IntArray) -> FloatArray:
+        return np.asarray(np.bincount(labels, minlength=source.n_classes) / len(labels))
+
+    before = shares(own)
     estimate = _estimate(old, before, new)
     rng, moves = np.random.default_rng(predictor.random_state), []
     for _ in range(N_BOOTSTRAPS):
         some = rng.integers(0, len(old), len(old))
-        share = _shares(old[some], own[some])
+        share = shares(own[some])
         again = _estimate(old[some], share, new[rng.integers(0, len(new), len(new))])
         moves.append((again, again - share))
     estimates, shifts = (np.array(each) for each in zip(*moves, strict=True))
@@ -215,19 +205,11 @@ def estimate_prevalence(
             "calibration frequencies are used instead."
         )
         estimate = counted
-    present = counted > 0
-    weights = estimate[present] / counted[present]
-    effective = predictor.n_calibration_ * (counted[present] @ weights) ** 2
-    return PrevalenceEstimate(
-        estimate,
-        estimates.std(axis=0, ddof=1),
-        float(effective / (counted[present] @ weights**2)),
-        is_shift,
-    )
-
-
-def _shares(rows: FloatArray, labels: IntArray) -> FloatArray:
-    return np.asarray(np.bincount(labels, minlength=rows.shape[1]) / len(rows))
+    share = counted[counted > 0]
+    weights = estimate[counted > 0] / share
+    effective = predictor.n_calibration_ * (share @ weights) ** 2 / (share @ weights**2)
+    error = estimates.std(axis=0, ddof=1)
+    return PrevalenceEstimate(estimate, error, float(effective), is_shift)
 
 
 def _estimate(old: FloatArray, before: FloatArray, new: FloatArray) -> FloatArray:

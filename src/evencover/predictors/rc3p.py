@@ -70,7 +70,6 @@ class RC3PPredictor(BasePredictor):
     own_scores_: FloatArray = kept(float, "R")
     own_offsets_: IntArray = kept(int, "L")
     own_ranks_: IntArray = kept(int, "R")
-    rank_limits_: IntArray = kept(int, "K")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         assert rows.ranks is not None
@@ -80,7 +79,7 @@ class RC3PPredictor(BasePredictor):
         self.own_ranks_ = ranks.scores.astype(np.int64)
         alpha = exact_fraction(self.alpha)
         score_ranks = np.ones(self.n_classes_, dtype=np.int64)
-        self.rank_limits_ = np.full(self.n_classes_, self.n_classes_)
+        rank_limits = np.full(self.n_classes_, self.n_classes_)
         for y, n in enumerate(own.counts.tolist()):
             if n == 0:
                 continue
@@ -88,8 +87,8 @@ class RC3PPredictor(BasePredictor):
             limit = seen[n - ceil(alpha * n)]  # at most ceil(alpha n) - 1 rows are beyond
             n_beyond = n - int(np.searchsorted(seen, limit, side="right"))
             score_ranks[y] = conformal_rank(n, alpha - Fraction(n_beyond, n))
-            self.rank_limits_[y] = limit
-        return Thresholds(own.at_ranks(score_ranks), rank_limit=self.rank_limits_)
+            rank_limits[y] = limit
+        return Thresholds(own.at_ranks(score_ranks), rank_limit=rank_limits)
 
     def _own(self, y: int) -> tuple[FloatArray, IntArray]:
         """Return the sorted scores of a class, and its sorted ranks."""
@@ -97,9 +96,10 @@ class RC3PPredictor(BasePredictor):
         return self.own_scores_[own], self.own_ranks_[own]
 
     @property
-    def limits_(self) -> Thresholds:
-        """The thresholds and the limits on the rank."""
-        return super().limits_._replace(rank_limit=self.rank_limits_)
+    def rank_limits_(self) -> IntArray:
+        """The largest rank at which each class is in a set."""
+        assert self.limits_.rank_limit is not None
+        return self.limits_.rank_limit
 
     def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
         scores, ranks = scoring.matrix(block, scoring.draws(block, ids)), scoring.ranks(block)

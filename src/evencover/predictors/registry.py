@@ -36,13 +36,13 @@ def register(cls: Registered) -> Registered:
     Everything()
     >>> del PREDICTORS["everything"]
     """
-    if isinstance(cls, type) and issubclass(cls, Score):
+    if issubclass(cls, Score):
         register_score(cls)
         return cls
-    if not (isinstance(cls, type) and issubclass(cls, BasePredictor)):
+    if not issubclass(cls, BasePredictor):
         raise InputError(f"Only predictors and scores can be registered. Got {cls!r}.")
-    name = getattr(cls, "method", None)
-    if not isinstance(name, str) or name != name.lower() or not name.strip():
+    name = getattr(cls, "method", "")
+    if name != name.lower() or not name.strip():
         raise InputError(
             f"The 'method' of {cls.__name__} must be its name in small letters. Got {name!r}."
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from evencover import _kernels
 from evencover._kernels import BadRow
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.data.source import Block, Source
@@ -29,11 +30,12 @@ class RowGroupRule(SetRule):
     ``of_groups`` holds the rule of each group, ``group_of_row`` (N,) the groups of the input.
     """
 
-    of_groups: tuple[SetRule, ...] = ()
-    group_of_row: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    of_groups: tuple[SetRule, ...]
+    group_of_row: IntArray
 
-    def _few(self, rows: Array, ids: Array | None) -> PredictionSets:
-        return self._sets(Block(0, rows, None, None), ids)
+    def _ready(self, rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
+        sets = self._sets(Block(0, rows, None, None), ids)
+        return sets.indptr, sets.indices
 
     def _sets(self, block: Block, ids: Array | None) -> PredictionSets:
         parts, order = [], []
@@ -54,8 +56,10 @@ class RowGroupRule(SetRule):
     def _parts(
         self, block: Block, ids: Array | None
     ) -> Iterator[tuple[SetRule, Block, Array | None, IntArray]]:
-        """For each group in a block: its rule, its rows, their keys, and where they stand."""
-        keys = self.scoring.keys(block, ids, exact=self.is_randomized)
+        """Yield the rule of each group in a block, its rows, their keys and their indices."""
+        draws, keys = self._draws(block, ids), ids
+        if draws.any:  # rows are taken out of their places
+            keys = _kernels.row_keys(block.rows, draws)
         for group, rows in rows_by_group(block, self.group_of_row):
             labels = None if block.labels is None else block.labels[rows]
             part = block._replace(rows=block.rows[rows], labels=labels)
@@ -81,7 +85,7 @@ def rows_by_group(block: Block, group_of_row: IntArray) -> list[tuple[int, IntAr
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowGroupedPredictor(OverGroups):
-    """One threshold per group of rows, for all classes: each row says which group it is in.
+    """One threshold per group of rows, for all classes.
 
     `fit`, `predict_set`, `predict_p` and `evaluate` take ``groups=``, one name or number per
     row; a group must have been seen in `fit`. A method is applied to the groups as if they were
@@ -90,15 +94,13 @@ class RowGroupedPredictor(OverGroups):
 
     Guarantee: that of the method, with groups for classes. "classwise":
     P(Y in C(X) | group g) >= 1 - alpha for every g, for rows exchangeable within their group.
-    Classes are promised nothing.
 
     Parameters
     ----------
     over_groups
         The method: "classwise", "standard", "clustered", "pooled" or "macro".
     confidence
-        None: the promise holds on average over calibrations. A number in (0, 1): with that
-        probability over calibrations, the coverage of a group is at least 1 - alpha.
+        As for `StandardPredictor`, for the coverage of a group.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor.
 
@@ -136,9 +138,7 @@ class RowGroupedPredictor(OverGroups):
         "A class is in a set if its score is at most the threshold of the row's group, whatever "
         "the class."
     )
-    thresholds_: FloatArray = kept(float, "G")
-    lower_thresholds_: FloatArray | None = kept(float, "G", optional=True)
-    upper_probability_: FloatArray | None = kept(float, "G", optional=True)
+    limits_: Thresholds = kept(Thresholds, "G")
 
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         self.group_names_, group_of_row = name_groups(rows.groups, self.n_calibration_, "row")
@@ -152,11 +152,10 @@ class RowGroupedPredictor(OverGroups):
             self._rule(self.limits_.of_classes(np.full(self.n_classes_, group)), logits)
             for group in range(len(self.group_names_))
         ]
+        group_of_row = self._group_of_row(groups)
         first = of_groups[0]
-        options = (first.allow_empty, first.class_names)
-        return RowGroupRule(
-            first.scoring, first.limits, *options, tuple(of_groups), self._group_of_row(groups)
-        )
+        options = (first.scoring, first.limits, first.allow_empty, first.class_names)
+        return RowGroupRule(*options, tuple(of_groups), group_of_row)
 
     def _group_of_row(self, groups: Any) -> IntArray:
         """Return known groups as indices (N,)."""

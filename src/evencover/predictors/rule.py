@@ -68,11 +68,6 @@ class BoundScore:
         """Describe the random numbers of a block's rows."""
         return self.score.draws(self.random_state, ids, block.start, **purpose)
 
-    def keys(self, block: Block, ids: Array | None, **purpose: bool) -> Array | None:
-        """Compute the keys of a block's rows, for rows that are taken out of their places."""
-        draws = self.draws(block, ids, **purpose)
-        return _kernels.row_keys(block.rows, draws) if draws.any else ids
-
     def coins(self, block: Block, ids: Array | None) -> FloatArray:
         """Draw the rows' coins (n,)."""
         draws = self.draws(block, ids, exact=True)._replace(score_use=None)
@@ -90,13 +85,13 @@ class BoundScore:
             )
 
     def true_ranks(self, block: Block) -> IntArray:
-        """Ranks of the true labels (n,)."""
+        """Compute ranks of the true labels (n,)."""
         assert block.labels is not None
         with self.checking(block):
             return _kernels.true_label_ranks(block.rows, block.labels, **self.options)
 
     def matrix(self, block: Block, draws: Draws) -> FloatArray:
-        """Scores of every class (n, K)."""
+        """Compute scores of every class (n, K)."""
         with self.checking(block):
             scores = _kernels.score_matrix(
                 self.score.base.kernel, block.rows, draws, **self.options
@@ -104,7 +99,7 @@ class BoundScore:
         return self.score.from_base(scores, np.arange(scores.shape[1]))
 
     def ranks(self, block: Block) -> IntArray:
-        """Ranks of every class (n, K)."""
+        """Compute ranks of every class (n, K)."""
         with self.checking(block):
             return _kernels.rank_matrix(block.rows, **self.options)
 
@@ -113,16 +108,8 @@ class BoundScore:
 class SetRule:
     """All that decides whether a class is in the set of a row; made once, used for every block.
 
-    Parameters
-    ----------
-    scoring
-        The score, with what the calibration labels decide filled in, and its options.
-    limits
-        The largest base score of each class that is in a set, and what else limits it.
-    allow_empty
-        If False, an empty set is given the most probable class.
-    class_names
-        One per class, or None.
+    ``scoring`` is the score, with what the calibration labels decide filled in; ``limits`` are
+    thresholds on its base score.
     """
 
     scoring: BoundScore
@@ -157,29 +144,24 @@ class SetRule:
         self.scoring.refuse_probabilities(matrix)
         keys = None if ids is None else row_ids(ids, len(matrix))
         try:
-            return self._few(matrix, keys)
+            places, classes = self._ready(matrix, keys)
         except BadRow as bad:
-            row = bad.row
-        return raise_bad_row(matrix[row], row, logits=self.scoring.logits)
-
-    def _few(self, rows: Array, ids: Array | None) -> PredictionSets:
-        places, classes = self._ready(rows, ids)
-        return PredictionSets.from_places(places, classes, rows.shape[1], self.class_names)
+            raise_bad_row(matrix[bad.row], bad.row, logits=self.scoring.logits)
+        return PredictionSets.from_places(places, classes, n_classes, self.class_names)
 
     @cached_property
     def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:
         """The kernel with everything but the rows."""
         scoring = self.scoring
-        return _kernels.ready_sets(
-            scoring.score.base.kernel,
-            scoring.score.draws(scoring.random_state, None, exact=self.is_randomized),
-            self.limits,
-            allow_empty=self.allow_empty,
-            **scoring.options,
-        )
+        draws = scoring.score.draws(scoring.random_state, None, exact=self.is_randomized)
+        return _kernels.ready_sets(scoring.score.base.kernel, draws, self.limits, **self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"allow_empty": self.allow_empty, **self.scoring.options}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but what is made ready, which stays in this process."""
+        """Leave out what is made ready, which stays in this process."""
         return {key: value for key, value in vars(self).items() if key != "_ready"}
 
     def sets(self, block: Block, ids: Array | None = None) -> PredictionSets:
@@ -188,7 +170,7 @@ class SetRule:
             return self._sets(block, ids)
 
     def coverage(self, block: Block, ids: Array | None = None) -> tuple[IntArray, Array, IntArray]:
-        """Set sizes, whether the sets hold the rows' labels, and the most probable classes."""
+        """Return set sizes, whether sets contain the label, and the most probable classes."""
         with self.scoring.checking(block):
             return self._coverage(block, ids)
 
@@ -203,26 +185,18 @@ class SetRule:
         )
 
     def _sets(self, block: Block, ids: Array | None) -> PredictionSets:
-        scoring = self.scoring
+        kernel, draws = self.scoring.score.base.kernel, self._draws(block, ids)
         sizes, classes = _kernels.prediction_sets(
-            scoring.score.base.kernel,
-            block.rows,
-            scoring.draws(block, ids, exact=self.is_randomized),
-            self.limits,
-            allow_empty=self.allow_empty,
-            **scoring.options,
+            kernel, block.rows, draws, self.limits, **self._options
         )
         return PredictionSets.from_sizes(sizes, classes, block.rows.shape[1], self.class_names)
 
     def _coverage(self, block: Block, ids: Array | None) -> tuple[IntArray, Array, IntArray]:
         assert block.labels is not None
-        scoring = self.scoring
+        kernel, draws = self.scoring.score.base.kernel, self._draws(block, ids)
         return _kernels.set_coverage(
-            scoring.score.base.kernel,
-            block.rows,
-            scoring.draws(block, ids, exact=self.is_randomized),
-            block.labels,
-            self.limits,
-            allow_empty=self.allow_empty,
-            **scoring.options,
+            kernel, block.rows, draws, block.labels, self.limits, **self._options
         )
+
+    def _draws(self, block: Block, ids: Array | None) -> Draws:
+        return self.scoring.draws(block, ids, exact=self.is_randomized)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,74 +22,58 @@ NOTABLE, NOTABLE_COPIES = 0.05, 0.01
 N_BINS, ENOUGH = 32, 4096
 # Of large blocks only every 16th row's score is counted, which costs next to nothing.
 EVERY, LARGE = 16, 2048
+NOT_ALWAYS = "(A model with few different outputs, such as a tree, has equal rows by nature.)"
 
 
-class ScoreBins(NamedTuple):
-    """Bins with about as many calibration scores each: inner edges, and a sample of the scores."""
+def bin_scores(scores: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Bin calibration scores, of many evenly spaced ones, into inner edges and similar counts."""
+    scores = np.sort(scores[:: max(1, len(scores) // ENOUGH)])
+    edges = np.unique(scores[(np.arange(1, N_BINS) * len(scores)) // N_BINS])
+    # As `score_histogram` counts, but the scores are sorted.
+    within = np.searchsorted(scores, edges, side="right")
+    return edges, np.diff(within, prepend=0, append=len(scores))
 
-    edges: FloatArray
-    counts: IntArray
 
-    @classmethod
-    def of(cls, scores: FloatArray) -> ScoreBins:
-        """Bin the calibration scores; of many, evenly spaced ones."""
-        scores = np.sort(scores[:: max(1, len(scores) // ENOUGH)])
-        ranks = (np.arange(1, N_BINS) * len(scores)) // N_BINS
-        edges = scores[ranks]
-        edges = edges[np.append(True, edges[1:] != edges[:-1])]
-        # As `histogram` counts, but the scores are sorted.
-        within = np.searchsorted(scores, edges, side="right")
-        return cls(edges, np.diff(within, prepend=0, append=len(scores)))
-
-    @staticmethod
-    def histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
-        """Count scores by bin; an edge belongs to the bin on its left."""
-        return np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
+def score_histogram(edges: FloatArray, scores: FloatArray) -> IntArray:
+    """Count scores by bin; an edge belongs to the bin on its left."""
+    return np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
 
 
 class EvaluationCounts(NamedTuple):
-    """Counts of coverage, sizes and confusions, and of scores by `ScoreBins`."""
+    """Counts of coverage, sizes and confusions, and of scores by bin."""
 
     tally: Tally
     confusions: Confusions
-    histogram: IntArray
+    histogram: IntArray | None
 
     def abridged(self) -> EvaluationCounts:
         """Keep a few confusions of each class, which is all that a report shows."""
         return EvaluationCounts(*most_confused((self.tally, self.confusions)), self.histogram)
 
 
-@dataclass(frozen=True)
-class CountBlock:
-    """Count one block; of the scores only a sample, by the edges of the calibration scores."""
-
-    rule: SetRule
-    edges: FloatArray | None
-
-    def __call__(self, block: Block, ids: Array | None) -> EvaluationCounts:
-        """Count coverage, sizes, confusions and scores."""
-        counts = self.rule.tally(block, ids)
-        if self.edges is None:
-            return EvaluationCounts(*counts, np.zeros(0, dtype=np.int64))
-        assert block.labels is not None
-        labels = block.labels
-        if len(block.rows) > LARGE:
-            some = slice(None, None, EVERY)
-            labels, ids = labels[some], None if ids is None else ids[some]
-            block = block._replace(rows=block.rows[some], labels=labels)
-        scoring = self.rule.scoring
-        scores = scoring.score.from_base(scoring.true_labels(block, ids), labels)
-        return EvaluationCounts(*counts, ScoreBins.histogram(self.edges, scores))
+def count_block(
+    rule: SetRule, edges: FloatArray | None, block: Block, ids: Array | None
+) -> EvaluationCounts:
+    """Count coverage, sizes and confusions of a block and, of a sample, scores by bin."""
+    counts = rule.tally(block, ids)
+    if edges is None:
+        return EvaluationCounts(*counts, None)
+    assert block.labels is not None
+    some = slice(None, None, EVERY if len(block.rows) > LARGE else 1)
+    labels, ids = block.labels[some], None if ids is None else ids[some]
+    block = block._replace(rows=block.rows[some], labels=labels)
+    scores = rule.scoring.score.from_base(rule.scoring.true_labels(block, ids), labels)
+    return EvaluationCounts(*counts, score_histogram(edges, scores))
 
 
 def merge_counts(parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
     """Add the counts of all parts."""
-    histogram: IntArray = np.zeros(1, dtype=np.int64)
+    histogram: Any = None
 
     def counts() -> Iterable[tuple[Tally, Confusions]]:
         nonlocal histogram
         for part in parts:
-            histogram = histogram + part.histogram if part.histogram.size else part.histogram
+            histogram = part.histogram if histogram is None else histogram + part.histogram
             yield part.tally, part.confusions
 
     return EvaluationCounts(*total(counts()), histogram)
@@ -108,50 +91,37 @@ def shift_warnings(
             f"These {report.n_rows} rows were used for calibration, so coverage looks better than "
             "it is; evaluate on held-out rows."
         ]
-    found, other_labels = _about_frequencies(method, report)
-    counts = method.score_counts_
-    if histogram is not None and counts is not None and not other_labels:
-        apart = distance(counts, histogram, ordered=True)
-        if apart is not None:
-            found.append(
-                f"The scores of the true labels of these {report.n_rows} rows differ from those of "
-                f"the calibration rows ({apart:.0%} of the rows would have to be others); promises "
-                "are for rows that are alike."
-            )
-    if method.targets_average and not (other_labels and method.depends_on_prevalence):
-        found += _about_shortfall(method, report)
-    return found + about_copies(method, source)
-
-
-def _about_frequencies(method: MethodContract, report: CoverageReport) -> tuple[list[str], bool]:
-    """Return the warning, if it matters to the method, and whether frequencies differ at all."""
+    found, n_rows, depends = [], report.n_rows, method.depends_on_prevalence
     expected, kind = method.class_counts_, "calibration rows"
     target = method.target_prevalence_
     if target is not None:
         expected, kind = np.round(target * 1e6).astype(np.int64), "target prevalence"
     apart = distance(expected, report.class_counts)
-    if apart is None or not method.depends_on_prevalence:
-        return [], apart is not None
-    takes_target = "target_prevalence" in method.parameter_names()
-    remedy = "; 'target_prevalence' takes others" if takes_target and target is None else ""
-    warning = (
-        f"The class frequencies of these {report.n_rows} rows differ from those of the {kind} "
-        f"({apart:.0%} of the rows would have to be of other classes); promises over all rows are "
-        f"for the same frequencies{remedy}."
-    )
-    return [warning], True
-
-
-def _about_shortfall(method: MethodContract, report: CoverageReport) -> list[str]:
-    """Warn of coverage over all rows far below its distribution."""
-    covered = int(report.class_covered.sum())
-    if chance_of_at_most(covered, report.n_rows, _level_rows(method, report), report.alpha) < RATE:
-        return [
-            f"The sets hold the labels of {report.marginal_coverage:.1%} of these "
-            f"{report.n_rows} rows, fewer than the {1 - report.alpha:.1%} aimed at by more than "
-            "chance explains; the rows may be unlike the calibration rows."
-        ]
-    return []
+    if apart is not None and depends:
+        takes_target = target is None and "target_prevalence" in method.parameter_names()
+        remedy = "; 'target_prevalence' takes others" * takes_target
+        found.append(
+            f"The class frequencies of these {n_rows} rows differ from those of the {kind} "
+            f"({apart:.0%} of the rows would have to be of other classes); guarantees over all "
+            f"rows are for the same frequencies{remedy}."
+        )
+    if histogram is not None and method.score_counts_ is not None and apart is None:
+        share = distance(method.score_counts_, histogram, ordered=True)
+        if share is not None:
+            found.append(
+                f"The scores of the true labels of these {n_rows} rows differ from those of the "
+                f"calibration rows ({share:.0%} of the rows would have to be others); guarantees "
+                "are for rows that are alike."
+            )
+    if method.targets_average and not (apart is not None and depends):
+        covered, behind = int(report.class_covered.sum()), _level_rows(method, report)
+        if chance_of_at_most(covered, n_rows, behind, report.alpha) < RATE:
+            found.append(
+                f"The sets contain the labels of {report.marginal_coverage:.1%} of these {n_rows} "
+                f"rows, fewer than the {1 - report.alpha:.1%} targeted by more than chance "
+                "explains; the rows may differ from the calibration rows."
+            )
+    return found + about_copies(method, source)
 
 
 def _level_rows(method: MethodContract, report: CoverageReport) -> float:
@@ -246,10 +216,9 @@ def note_repeated_rows(source: Source) -> None:
     n_copies = len(sample) - len(np.unique(sample))
     if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
         warn_caller(
-            f"About {n_copies / len(sample):.0%} of the rows are copies of others, number for "
-            "number; if they are the same inputs, splits put them on both sides, and coverage "
-            "looks better than it is. (A model with few different outputs, such as a tree, has "
-            "equal rows by nature.)"
+            f"About {n_copies / len(sample):.0%} of the rows are exact copies of others; if they "
+            "are the same inputs, splits put them on both sides, and coverage looks better than it "
+            f"is. {NOT_ALWAYS}"
         )
 
 
@@ -261,8 +230,7 @@ def about_copies(method: MethodContract, source: Source) -> list[str]:
     n_copies, n_seen = source.rows_read.copies_of(hashes, method.row_sample_limit_)
     if n_copies >= 5 and n_copies / n_seen > NOTABLE_COPIES:
         return [
-            f"About {n_copies / n_seen:.0%} of these rows are copies of calibration rows, "
-            "number for number; if the same inputs are in both, coverage looks better than it is. "
-            "(A model with few different outputs, such as a tree, has equal rows by nature.)"
+            f"About {n_copies / n_seen:.0%} of these rows are copies of calibration rows; if the "
+            f"same inputs are in both, coverage looks better than it is. {NOT_ALWAYS}"
         ]
     return []

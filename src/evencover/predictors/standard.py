@@ -18,17 +18,16 @@ class StandardPredictor(GroupPredictor):
     """One threshold for all classes: the conformal quantile of all calibration scores.
 
     Guarantee (Vovk et al. 2005): *marginal* coverage, P(Y in C(X)) >= 1 - alpha, for exchangeable
-    calibration and test rows; equality with ``exact=True`` and distinct scores. Nothing is
-    promised to any single class.
+    calibration and test rows; equality with ``exact=True``. No class has a guarantee of its own.
 
     Parameters
     ----------
     confidence
-        None: the promise holds on average over calibrations. A number in (0, 1): with that
+        None: the guarantee holds on average over calibrations. A number in (0, 1): with that
         probability over calibrations, coverage is at least 1 - alpha.
     target_prevalence
-        None: the promise is for the class frequencies of the calibration rows. Otherwise for these:
-        (K,) numbers in proportion, the path of a file with them, or "uniform".
+        Class frequencies that the guarantee is for: (K,) numbers in proportion, the path of a
+        file, or "uniform". None: those of the calibration rows.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor.
 
@@ -56,4 +55,4 @@ class StandardPredictor(GroupPredictor):
 
     def _group(self, rows: CalibrationRows) -> Grouping:
         everyone = np.zeros(self.n_classes_, dtype=np.int64)
-        return Grouping(rows.by(everyone), everyone, rows)
+        return rows.by(everyone), everyone, rows

@@ -6,32 +6,39 @@ import hashlib
 import json
 import math
 from dataclasses import field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evencover.arrays import Array, to_numpy
+from evencover.quantiles import Thresholds
 from evencover.scores import Score, make_score
 from evencover.validation import by_class
 
 
 class Field(NamedTuple):
-    """One thing that a fit keeps: an array of numbers, or a plain value.
+    """One thing that a fit keeps: an array, a plain value, or thresholds.
 
-    Parameters
-    ----------
-    kind
-        float or int: the numbers of an array; for a plain value the type that JSON gives back.
-    shape
-        One letter per dimension of an array: K classes, L = K + 1, "?" any size; the same other
-        letter stands for the same size in all fields. None: a plain value.
-    optional
-        Whether it may be None.
+    ``kind`` is float or int for an array, `Thresholds`, or the type that JSON gives back. ``shape``
+    has one letter per dimension of an array: K classes, L = K + 1, "?" any size; any other letter
+    stands for the same size in all fields. None is a plain value.
     """
 
     kind: type
     shape: str | None = None
     optional: bool = False
+
+    def columns(self, name: str) -> dict[str, Field]:
+        """Return the fields by name; thresholds have several."""
+        if self.kind is not Thresholds:
+            return {name: self}
+        return {
+            f"{name}.upper": Field(float, self.shape),
+            f"{name}.lower": Field(float, self.shape, True),
+            f"{name}.upper_probability": Field(float, self.shape, True),
+            f"{name}.rank_limit": Field(int, self.shape, True),
+        }
 
 
 def kept(kind: type, shape: str | None = None, optional: bool = False, **options: Any) -> Any:
@@ -56,27 +63,19 @@ def checksum(about: Any, arrays: dict[str, Array]) -> str:
 
 def content_of(predictor: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return parameters and plain values, ready for JSON, and arrays."""
-    values = {
-        name: (getattr(predictor, name), each.shape is not None)
-        for name, each in predictor.all_state().items()
-    }
     # A score by name is the same score: a model that was loaded must not differ from the saved one.
     parameters = {**predictor.get_params(), "score": make_score(predictor.score)}
     for name, value in parameters.items():
         if not isinstance(value, str):
             parameters[name] = by_class(value, "parameter") or value
-    about = {
-        "method": predictor.method,
-        "parameters": {name: _plain(value) for name, value in parameters.items()},
-        "fitted": {
-            name: _plain(value) for name, (value, is_array) in values.items() if not is_array
-        },
-    }
-    return about, {
-        name: np.ascontiguousarray(value)
-        for name, (value, is_array) in values.items()
-        if is_array and value is not None
-    }
+    fitted, arrays = {}, {}
+    for name, each in predictor.all_state().items():
+        value = attrgetter(name)(predictor)
+        if each.shape is None:
+            fitted[name] = value
+        elif value is not None:
+            arrays[name] = np.ascontiguousarray(value)
+    return _plain({"method": predictor.method, "parameters": parameters, "fitted": fitted}), arrays
 
 
 def _plain(value: Any) -> Any:
@@ -103,7 +102,7 @@ def damage(predictor: Any) -> str | None:
         return "it must have at least 2 classes"
     sizes = {"K": n_classes, "L": n_classes + 1}
     for name, each in predictor.all_state().items():
-        value = getattr(predictor, name)
+        value = attrgetter(name)(predictor)
         if value is None:
             if not each.optional:
                 return f"it lacks {name}"

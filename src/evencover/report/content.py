@@ -21,7 +21,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import Sharing
 from evencover.predictors.fitting import align_to_calibration, require_labels
 from evencover.predictors.rule import SetRule
-from evencover.predictors.shift_checks import ScoreBins
+from evencover.predictors.shift_checks import score_histogram
 from evencover.quantiles import GroupedScores
 from evencover.report.page import percent
 from evencover.report.verdict import State, class_states, remedies, usual_spread, verdict
@@ -67,7 +67,7 @@ class ViewBlock:
     """Make the `BlockView` of a block, here or on a worker.
 
     ``edges`` bound the bins of the report's histograms, ``calibration_edges`` those of the
-    predictor's `ScoreBins`; ``names`` are the user's row ids.
+    predictor's score bins; ``names`` are the user's row ids.
     """
 
     rule: SetRule
@@ -90,7 +90,7 @@ class ViewBlock:
             sets.contains(block.labels),
             block.rows.argmax(axis=1),
             np.searchsorted(self.edges[1:-1], scores, side="left"),
-            ScoreBins.histogram(self.calibration_edges, scores),
+            score_histogram(self.calibration_edges, scores),
         )
 
 
@@ -134,7 +134,7 @@ class ReportCounts:
     """Counts of test rows, and the first few missed and covered rows of each class as examples.
 
     ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`, ``scores_by_bin``
-    all scores by `ScoreBins`, ``covered_by_size`` (K + 1,) covered rows by the size of their set.
+    all by `score_histogram`, ``covered_by_size`` (K + 1,) covered rows by the size of their set.
     """
 
     def __init__(self, n_classes: int, n_bins: int) -> None:
