@@ -286,8 +286,8 @@ def randomized_group_quantiles(
 
 def by_group(groups: IntArray, n_groups: int) -> IntArray:
     """Return the stable order by group, -1 first; NumPy sorts short integers by radix."""
-    kind = np.uint16 if n_groups < 2**16 else np.int64
-    return np.argsort((groups + 1).astype(kind), kind="stable")
+    short = groups.astype(np.uint16) + np.uint16(1)  # -1 becomes 0
+    return np.argsort(short if n_groups < 2**16 else groups, kind="stable")
 
 
 class GroupedScores(NamedTuple):

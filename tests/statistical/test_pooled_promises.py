@@ -67,6 +67,17 @@ def test_holdout_keeps_the_marginal_guarantee():
     assert 0.9 - 4 * error < mean < 0.9 + 1 / 61 + 4 * error
 
 
+@pytest.mark.parametrize("n_per_class", [1, 2, 3])
+@pytest.mark.parametrize("split", ["crossfit", "holdout"])
+def test_few_examples_of_every_class_suffice(split, n_per_class):
+    """Variance within and between classes cannot be told apart with one example of each."""
+    coverage = [
+        continuous(PooledPredictor(split=split, random_state=seed), n_per_class, 4000 + seed)
+        for seed in range(REPETITIONS)
+    ]
+    assert 0.885 < np.mean(coverage) < 0.95
+
+
 @pytest.mark.parametrize("split", ["crossfit", "holdout"])
 @pytest.mark.parametrize("copies", [1, 2, 5])
 def test_copies_do_no_harm(split, copies):

@@ -25,13 +25,12 @@ class InterpolatedPredictor(BasePredictor):
     """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
 
     An infinite threshold counts as the largest value of the score, unless both are infinite or
-    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not in every set, and
-    the more so the smaller tau. With tau near 1 its threshold stays near the largest score: for
-    the softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
+    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not in every set; for the
+    softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
 
     Guarantee: marginal coverage of at least 1 - 2 alpha, for exchangeable rows, because a score
     above the blend is above one of the two thresholds. tau = 0 is STANDARD and tau = 1 is
-    CLASSWISE, with their guarantees. No class is promised anything in between.
+    CLASSWISE, with their guarantees.
 
     A p-value is the level at which y leaves the set, found by a search over levels; it inherits
     the factor: P(p <= a) <= 2 a.

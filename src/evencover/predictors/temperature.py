@@ -23,8 +23,7 @@ def fitted_temperature(
 ) -> tuple[float, Array]:
     """Return the likeliest temperature, and the rows (N,) it was fitted to.
 
-    These rows follow from their ids, or their places, alone. So the others remain exchangeable with
-    new rows, and every guarantee holds.
+    Ids, or places, alone choose these rows, so the others remain exchangeable with new rows.
     """
     if not logits:
         raise InputError(
