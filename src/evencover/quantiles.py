@@ -83,13 +83,15 @@ def _rank(n: Any, up: Any, down: Any) -> Any:
 
 
 class ClassAlpha(NamedTuple):
-    """The target miscoverage of each class, as exact fractions.
+    """The target miscoverage of each class.
 
     ``values`` are the distinct ones, ascending; ``of_class`` (K,) is the index of each class's own.
+    ``one`` is the only value, where there is only one.
     """
 
-    values: tuple[Fraction, ...]
+    values: FloatArray
     of_class: IntArray
+    one: Fraction | None = None
 
     @classmethod
     def of(
@@ -106,37 +108,52 @@ class ClassAlpha(NamedTuple):
         """
         if isinstance(alpha, ClassAlpha):
             return alpha
-        if not is_per_class(alpha):
-            return cls((exact_fraction(alpha, owner),), np.zeros(n_classes, dtype=np.int64))
-        aligned = align_classes(alpha, class_names, n_classes, "alpha", default=DEFAULT).tolist()
-        exact = {each: exact_fraction(each, owner) for each in dict.fromkeys(aligned)}
-        values = tuple(sorted(set(exact.values())))
-        index = {value: place for place, value in enumerate(values)}
-        return cls(values, np.array([index[exact[each]] for each in aligned], dtype=np.int64))
+        if is_per_class(alpha):
+            aligned = align_classes(alpha, class_names, n_classes, "alpha", default=DEFAULT)
+            if aligned.dtype.kind != "f":
+                exact = [exact_fraction(each, owner) for each in aligned.tolist()]
+                aligned = np.array(exact, dtype=np.float64)
+            short = np.rint(aligned * 1e12) / 1e12  # 1 - 0.9 is meant to be 0.1
+            is_short = (np.abs(short - aligned) <= 2.0**-52) & (short > 1e-6)
+            aligned = np.where(is_short, short, aligned)
+            outside = aligned[~((aligned > 0) & (aligned < 1))]
+            if len(outside):
+                exact_fraction(outside[0].item(), owner)  # raises
+            values, of_class = np.unique(aligned, return_inverse=True)
+            if len(values) > 1:
+                return cls(values, of_class)
+            alpha = values[0].item()
+        one = exact_fraction(alpha, owner)
+        return cls(np.array([float(one)]), np.zeros(n_classes, dtype=np.int64), one)
 
     @property
     def is_one(self) -> bool:
         """Whether all classes have the same."""
-        return len(self.values) == 1
+        return self.one is not None
 
     @property
     def floats(self) -> FloatArray:
-        """The target miscoverage of each class (K,), as floats."""
-        return np.array([float(value) for value in self.values])[self.of_class]
+        """The target miscoverage of each class (K,)."""
+        return self.values[self.of_class]
 
     @property
     def typical(self) -> Fraction:
         """The median over classes; the lower one of two."""
-        return self.values[int(np.sort(self.of_class)[(len(self.of_class) - 1) // 2])]
+        middle = np.partition(self.of_class, (len(self.of_class) - 1) // 2)
+        return self.exact(int(middle[(len(self.of_class) - 1) // 2]))
+
+    def exact(self, place: int) -> Fraction:
+        """Return one of the distinct values as the fraction that was meant."""
+        return exact_fraction(self.values[place].item()) if self.one is None else self.one
 
     def __str__(self) -> str:
         """Show the value, or the values from most to least common with their numbers of classes."""
-        shown = [f"{float(value):g}" for value in self.values]
+        shown = [f"{value:g}" for value in self.values.tolist()]
         if self.is_one:
             return shown[0]
-        counts = np.bincount(self.of_class, minlength=len(shown))
         if len(shown) > MOST_SHOWN:
             return f"{shown[0]} to {shown[-1]}, by class"
+        counts = np.bincount(self.of_class, minlength=len(shown))
         order = np.argsort(-counts, kind="stable").tolist()
         return ", ".join(f"{shown[i]} for {counts[i]:,} classes" for i in order)
 
@@ -148,15 +165,17 @@ def is_per_class(alpha: Any) -> bool:
     return not isinstance(alpha, str | numbers.Number | Decimal)
 
 
-def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> list[Fraction]:
-    """Check a number in (0, 1), or one per class; return all that are given."""
+def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> float:
+    """Check a number in (0, 1), or one per class; return the largest."""
     if isinstance(alpha, ClassAlpha):
-        return list(alpha.values)
+        return float(alpha.values[-1])
     values = [alpha]
     if is_per_class(alpha):
         known = by_class(alpha, name)
         values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
-    return [exact_fraction(value, owner, name) for value in values or [alpha]]
+        if values and all(type(each) is float and 0 < each < 1 for each in values):
+            return max(values)
+    return float(max(exact_fraction(value, owner, name) for value in values or [alpha]))
 
 
 def conformal_ranks(
@@ -166,18 +185,22 @@ def conformal_ranks(
 
     A `ClassAlpha` has one entry per count.
     """
-    if not isinstance(alpha, ClassAlpha):
-        alpha = ClassAlpha((exact_fraction(alpha),), np.zeros(counts.shape, dtype=np.int64))
-    levels, own = [1 - value for value in alpha.values], alpha.of_class
+    own = alpha
+    if not isinstance(own, ClassAlpha):
+        one = exact_fraction(own)
+        own = ClassAlpha(np.array([float(one)]), np.zeros(counts.shape, dtype=np.int64), one)
     if confidence is not None:
-        doubt = 1 - exact_fraction(confidence, name="confidence")
-        pairs, inverse = np.unique(np.stack([counts, own]), axis=1, return_inverse=True)
-        found = _confident_ranks(pairs[0], [levels[place] for place in pairs[1]], doubt)
-        return found[inverse.reshape(counts.shape)]
-    fits = (int(counts.max(initial=0)) + 1) * max(each.denominator for each in levels) < 2**63
-    kind = np.int64 if fits else object
-    up, down = np.array([each.as_integer_ratio() for each in levels], dtype=kind).T
-    return np.asarray(_rank(counts.astype(kind), up[own], down[own]), dtype=np.int64)
+        return _confident_ranks(counts, own, 1 - exact_fraction(confidence, name="confidence"))
+    if own.one is not None:
+        up, down = (1 - own.one).as_integer_ratio()
+        fits = (int(counts.max(initial=0)) + 1) * up < 2**63
+        return np.asarray(_rank(counts.astype(np.int64 if fits else object), up, down), np.int64)
+    real = (counts + 1.0) * (1 - own.floats)
+    ranks = np.ceil(real).astype(np.int64)
+    for place in np.flatnonzero(np.abs(real - np.rint(real)) < 1e-6):  # what floats cannot tell
+        level = 1 - own.exact(own.of_class[place])
+        ranks[place] = _rank(int(counts[place]), *level.as_integer_ratio())
+    return ranks
 
 
 # ---- ranks for this calibration, not only on average over calibrations -------------------------
@@ -214,29 +237,32 @@ def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
     return n if level**n <= doubt else n + 1
 
 
-def _confident_ranks(counts: IntArray, levels: list[Fraction], doubt: Fraction) -> IntArray:
+def _confident_ranks(counts: IntArray, alpha: ClassAlpha, doubt: Fraction) -> IntArray:
     """By halves for all counts at once: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
-    low, high = np.zeros_like(counts), counts + 1
+    pairs, inverse = np.unique(
+        np.stack([counts.ravel(), alpha.of_class.ravel()]), axis=1, return_inverse=True
+    )
+    n, own = pairs.astype(np.int64)
+    low, high = np.zeros_like(n), n + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
-        within = _tails_within(counts, middle, levels, doubt)
+        within = _tails_within(n, middle, alpha._replace(of_class=own), doubt)
         low, high = np.where(within, low, middle), np.where(within, middle, high)
-    return high
+    return high[inverse.reshape(counts.shape)]
 
 
-def _tails_within(
-    counts: IntArray, ranks: IntArray, levels: list[Fraction], doubt: Fraction
-) -> Array:
+def _tails_within(counts: IntArray, ranks: IntArray, alpha: ClassAlpha, doubt: Fraction) -> Array:
     """Whether P(Binomial(n, level) >= k) <= doubt; what floats cannot tell is counted exactly."""
     from scipy.special import betainc
 
     inside = (ranks >= 1) & (ranks <= counts)
     k, n = np.where(inside, ranks, 1), np.where(inside, counts, 1)
-    tails = betainc(k.astype(float), n - k + 1.0, [float(level) for level in levels])
+    tails = betainc(k.astype(float), n - k + 1.0, 1 - alpha.floats)
     tails = np.where(inside, tails, np.where(ranks < 1, 1.0, 0.0))
     within: Array = tails <= float(doubt)
     for place in np.flatnonzero(inside & (np.abs(tails - float(doubt)) <= 1e-9 * float(doubt))):
-        within[place] = _tail_within(int(counts[place]), int(ranks[place]), levels[place], doubt)
+        level = 1 - alpha.exact(alpha.of_class[place])
+        within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, doubt)
     return within
 
 
@@ -354,10 +380,13 @@ class GroupedScores(NamedTuple):
         ranks = conformal_ranks(counts, alpha, confidence)
         if not exact:
             return Thresholds(self.at_ranks(ranks, groups))
-        own = ClassAlpha.of(alpha, None, len(groups))
         # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
-        each = zip(counts.tolist(), ranks.tolist(), own.of_class.tolist(), strict=True)
-        chance = np.array([float((n + 1) * (1 - own.values[i]) - (k - 1)) for n, k, i in each])
+        own = ClassAlpha.of(alpha, None, len(groups))
+        if own.one is None:
+            chance = np.clip((counts + 1.0) * (1 - own.floats) - (ranks - 1), 0, 1)
+        else:
+            pairs, level = zip(counts.tolist(), ranks.tolist(), strict=True), 1 - own.one
+            chance = np.array([float((n + 1) * level - (k - 1)) for n, k in pairs])
         both = np.stack([ranks, ranks - 1])
         (upper, lower), shares = self.at_ranks(both, groups), self.tie_shares(groups, both)
         if shares is None:

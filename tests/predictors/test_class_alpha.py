@@ -58,7 +58,7 @@ def same(one, other):
 )
 def test_alpha_is_aligned_by_name(alpha):
     read = ClassAlpha.of(alpha, NAMES, 4)
-    assert [read.values[i] for i in read.of_class] == MEANT
+    assert [read.exact(i) for i in read.of_class] == MEANT
     assert fitted("classwise", *rows(), alpha=alpha).alpha_.tolist() == list(map(float, MEANT))
 
 

@@ -211,7 +211,7 @@ class BasePredictor(MethodContract):
 
     def _warn_of_large_alpha(self) -> None:
         """Warn of an alpha that seems to be the coverage."""
-        largest = float(max(check_alpha(self.alpha)))
+        largest = check_alpha(self.alpha)
         if largest > 0.5:
             warn_caller(
                 f"alpha is {largest:g}, the target miscoverage; for coverage {largest:g} use "
@@ -462,10 +462,13 @@ class BasePredictor(MethodContract):
         """Set a parameter or fitted attribute, for which a rule is built again."""
         super().__setattr__(name, value)
         vars(self).pop("_few_rule", None)
+        if name in ("alpha", "class_names_", "n_classes_"):
+            vars(self).pop("class_alpha", None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the rule out of copies and pickles."""
-        return {name: value for name, value in vars(self).items() if name != "_few_rule"}
+        """Leave out of copies and pickles what is built when needed."""
+        built = ("_few_rule", "class_alpha")
+        return {name: value for name, value in vars(self).items() if name not in built}
 
     def predict_set(
         self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -322,7 +322,7 @@ class MethodContract:
             return np.ones(self.n_classes_, dtype=bool)
         return self.class_counts_ < least_rows(self.floor_share)
 
-    @property
+    @cached_property
     def class_alpha(self) -> ClassAlpha:
         """The target miscoverage of each class."""
         owner = type(self).__name__

@@ -43,7 +43,7 @@ from evencover.predictors.prevalence import (
     weighted_thresholds,
 )
 from evencover.predictors.state import kept
-from evencover.quantiles import GroupedScores, Thresholds, break_ties, by_group, least_rows
+from evencover.quantiles import GroupedScores, Thresholds, break_ties, by_group
 from evencover.randomness import RandomStream, random_order
 from evencover.validation import Check, one_of, real_number, unless
 
@@ -234,7 +234,7 @@ class PooledPredictor(BasePredictor):
         if self.target_prevalence_ is not None:
             self.level_weights_ = sorted_weights(levels, class_weights(self)[labels])
         if self.strength == 0:
-            self.level_ = float(1 - min(self.class_alpha.values))
+            self.level_ = float(1 - self.class_alpha.values[0])
             return self._own_groups().thresholds(
                 self.class_alpha, exact=self.exact, random_state=self.random_state
             )
@@ -313,7 +313,7 @@ class PooledPredictor(BasePredictor):
         alpha = self.class_alpha
         self.level_group_ = alpha.of_class
         groups = GroupedScores.sort(levels, alpha.of_class[labels], len(alpha.values))
-        least = np.array([least_rows(value) for value in alpha.values])
+        least = np.ceil(1 / alpha.values - 1 - 1e-9)  # as `least_rows`
         few = (groups.counts < least)[alpha.of_class]
         if few.any() and not alpha.is_one:
             warn_caller(

@@ -85,7 +85,7 @@ class RC3PPredictor(BasePredictor):
             if n == 0:
                 continue
             _, seen = self._own(y)
-            alpha = class_alpha.values[class_alpha.of_class[y]]
+            alpha = class_alpha.exact(class_alpha.of_class[y])
             limit = seen[n - ceil(alpha * n)]  # at most ceil(alpha n) - 1 rows are beyond
             n_beyond = n - int(np.searchsorted(seen, limit, side="right"))
             score_ranks[y] = conformal_rank(n, alpha - Fraction(n_beyond, n))
