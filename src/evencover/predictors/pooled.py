@@ -69,8 +69,8 @@ class NormalModel(NamedTuple):
             return cls(np.zeros(len(n)), np.ones(len(n)))
         own_mean = total / np.maximum(n, 1)
         spread = np.maximum(squares - n * own_mean**2, 0.0)
-        # With one example per class, `within` and `between` cannot be told apart: what is missing to
-        # 1.5 examples per class counts as variance within classes.
+        # With one example per class, `within` and `between` cannot be told apart: what is missing
+        # to 1.5 examples per class counts as variance within classes.
         seen, everyone = (n > 0).sum(), squares.sum() - total.sum() ** 2 / n.sum()
         missing = max(1.5 * seen - n.sum(), 0)
         variance = (spread.sum() + missing * everyone / n.sum()) / (n.sum() - seen + missing)
