@@ -17,7 +17,7 @@ from evencover.data.location import as_location, existing_file, reading
 from evencover.errors import InputError, NotFittedError, one_line
 from evencover.output.atomic import atomic_path, refuse_existing
 from evencover.predictors import BasePredictor, predictor_class
-from evencover.predictors.state import checksum, content_of, damage
+from evencover.predictors.state import BY_CLASS, checksum, content_of, damage
 from evencover.quantiles import Thresholds
 from evencover.scores import make_score
 
@@ -52,6 +52,8 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
     try:
         if about.pop("checksum", None) != checksum(about, arrays):
             raise InputError("its content does not fit its checksum")
+        if about["parameters"]["alpha"] == BY_CLASS:
+            about["parameters"]["alpha"] = arrays["alpha"]
         predictor = _unfitted(about)
         state = {
             name: about["fitted"][name] if field.shape is None else arrays.get(name)
@@ -64,6 +66,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
         problem = damage(predictor)
         if not problem:
             predictor._restore()
+            _ = predictor.class_alpha  # fits the classes
     except KeyError as error:
         problem = f"{error} is missing or unknown"
     except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:

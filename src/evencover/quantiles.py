@@ -7,6 +7,7 @@ smallest score. A quantile at a float level is off by one rank now and then (n =
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -19,8 +20,11 @@ from evencover._kernels import Thresholds as Thresholds
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.randomness import RandomStream, uniforms
+from evencover.validation import align_classes, by_class
 
 MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
+MOST_SHOWN = 3  # values of alpha that a text lists
+DEFAULT = "default"  # stands for all classes that an alpha by class does not name
 
 Alpha = float | str | Fraction | Decimal
 
@@ -70,24 +74,133 @@ def conformal_rank(n: int, alpha: Alpha) -> int:
     >>> conformal_rank(9, 0.1), conformal_rank(8, 0.1), conformal_rank(564, 0.1)
     (9, 9, 509)
     """
-    return _rank(int(n), 1 - exact_fraction(alpha))
+    return _rank(int(n), *(1 - exact_fraction(alpha)).as_integer_ratio())
 
 
-def _rank(n: Any, level: Fraction) -> Any:
-    """Compute the rank of an integer, or of an array of them."""
-    return -(-(n + 1) * level.numerator // level.denominator)
+def _rank(n: Any, up: Any, down: Any) -> Any:
+    """Return ceil((n + 1) up / down) of integers, or of arrays of them."""
+    return -(-(n + 1) * up // down)
 
 
-def conformal_ranks(counts: Array, alpha: Alpha, confidence: Alpha | None = None) -> IntArray:
-    """`conformal_rank` of every count; with a `confidence`, `confident_rank`."""
-    level = 1 - exact_fraction(alpha)
-    if confidence is None:
-        fits = (int(counts.max(initial=0)) + 1) * level.numerator < 2**63
-        ranks = _rank(counts.astype(np.int64 if fits else object), level)
-        return np.asarray(ranks, dtype=np.int64)
-    doubt = 1 - exact_fraction(confidence, name="confidence")
-    distinct, inverse = np.unique(counts, return_inverse=True)
-    return _confident_ranks(distinct.astype(np.int64), level, doubt)[inverse]
+class ClassAlpha(NamedTuple):
+    """The target miscoverage of each class.
+
+    ``values`` are the distinct ones, ascending; ``of_class`` (K,) is the index of each class's own.
+    ``one`` is the only value, where there is only one.
+    """
+
+    values: FloatArray
+    of_class: IntArray
+    one: Fraction | None = None
+
+    @classmethod
+    def of(
+        cls,
+        alpha: Any,
+        class_names: Sequence[str] | None,
+        n_classes: int,
+        owner: str = "the method",
+    ) -> ClassAlpha:
+        """Read one number for all classes, or one per class: see `align_classes`.
+
+        >>> ClassAlpha.of({"bee": 0.01, "default": 0.1}, ["ant", "bee"], 2).floats.tolist()
+        [0.1, 0.01]
+        """
+        if isinstance(alpha, ClassAlpha):
+            return alpha
+        if is_per_class(alpha):
+            aligned = align_classes(alpha, class_names, n_classes, "alpha", default=DEFAULT)
+            if aligned.dtype.kind != "f":
+                exact = [exact_fraction(each, owner) for each in aligned.tolist()]
+                aligned = np.array(exact, dtype=np.float64)
+            short = np.rint(aligned * 1e12) / 1e12  # 1 - 0.9 is meant to be 0.1
+            is_short = (np.abs(short - aligned) <= 2.0**-52) & (short > 1e-6)
+            aligned = np.where(is_short, short, aligned)
+            outside = aligned[~((aligned > 0) & (aligned < 1))]
+            if len(outside):
+                exact_fraction(outside[0].item(), owner)  # raises
+            values, of_class = np.unique(aligned, return_inverse=True)
+            if len(values) > 1:
+                return cls(values, of_class)
+            alpha = values[0].item()
+        one = exact_fraction(alpha, owner)
+        return cls(np.array([float(one)]), np.zeros(n_classes, dtype=np.int64), one)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all classes have the same."""
+        return self.one is not None
+
+    @property
+    def floats(self) -> FloatArray:
+        """The target miscoverage of each class (K,)."""
+        return self.values[self.of_class]
+
+    @property
+    def typical(self) -> Fraction:
+        """The median over classes; the lower one of two."""
+        middle = np.partition(self.of_class, (len(self.of_class) - 1) // 2)
+        return self.exact(int(middle[(len(self.of_class) - 1) // 2]))
+
+    def exact(self, place: int) -> Fraction:
+        """Return one of the distinct values as the fraction that was meant."""
+        return exact_fraction(self.values[place].item()) if self.one is None else self.one
+
+    def __str__(self) -> str:
+        """Show the value, or the values from most to least common with their numbers of classes."""
+        shown = [f"{value:g}" for value in self.values.tolist()]
+        if self.is_one:
+            return shown[0]
+        if len(shown) > MOST_SHOWN:
+            return f"{shown[0]} to {shown[-1]}, by class"
+        counts = np.bincount(self.of_class, minlength=len(shown))
+        order = np.argsort(-counts, kind="stable").tolist()
+        return ", ".join(f"{shown[i]} for {counts[i]:,} classes" for i in order)
+
+
+def is_per_class(alpha: Any) -> bool:
+    """Whether alpha is given by class, not as one number for all."""
+    if isinstance(alpha, ClassAlpha):
+        return not alpha.is_one
+    return not isinstance(alpha, str | numbers.Number | Decimal)
+
+
+def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> float:
+    """Check a number in (0, 1), or one per class; return the largest."""
+    if isinstance(alpha, ClassAlpha):
+        return float(alpha.values[-1])
+    values = [alpha]
+    if is_per_class(alpha):
+        known = by_class(alpha, name)
+        values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
+        if values and all(type(each) is float and 0 < each < 1 for each in values):
+            return max(values)
+    return float(max(exact_fraction(value, owner, name) for value in values or [alpha]))
+
+
+def conformal_ranks(
+    counts: Array, alpha: Alpha | ClassAlpha, confidence: Alpha | None = None
+) -> IntArray:
+    """`conformal_rank` of every count; with a `confidence`, `confident_rank`.
+
+    A `ClassAlpha` has one entry per count.
+    """
+    own = alpha
+    if not isinstance(own, ClassAlpha):
+        one = exact_fraction(own)
+        own = ClassAlpha(np.array([float(one)]), np.zeros(counts.shape, dtype=np.int64), one)
+    if confidence is not None:
+        return _confident_ranks(counts, own, 1 - exact_fraction(confidence, name="confidence"))
+    if own.one is not None:
+        up, down = (1 - own.one).as_integer_ratio()
+        fits = (int(counts.max(initial=0)) + 1) * up < 2**63
+        return np.asarray(_rank(counts.astype(np.int64 if fits else object), up, down), np.int64)
+    real = (counts + 1.0) * (1 - own.floats)
+    ranks = np.ceil(real).astype(np.int64)
+    for place in np.flatnonzero(np.abs(real - np.rint(real)) < 1e-6):  # what floats cannot tell
+        level = 1 - own.exact(own.of_class[place])
+        ranks[place] = _rank(int(counts[place]), *level.as_integer_ratio())
+    return ranks
 
 
 # ---- ranks for this calibration, not only on average over calibrations -------------------------
@@ -124,26 +237,31 @@ def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
     return n if level**n <= doubt else n + 1
 
 
-def _confident_ranks(counts: IntArray, level: Fraction, doubt: Fraction) -> IntArray:
+def _confident_ranks(counts: IntArray, alpha: ClassAlpha, doubt: Fraction) -> IntArray:
     """By halves for all counts at once: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
-    low, high = np.zeros_like(counts), counts + 1
+    pairs, inverse = np.unique(
+        np.stack([counts.ravel(), alpha.of_class.ravel()]), axis=1, return_inverse=True
+    )
+    n, own = pairs.astype(np.int64)
+    low, high = np.zeros_like(n), n + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
-        within = _tails_within(counts, middle, level, doubt)
+        within = _tails_within(n, middle, alpha._replace(of_class=own), doubt)
         low, high = np.where(within, low, middle), np.where(within, middle, high)
-    return high
+    return high[inverse.reshape(counts.shape)]
 
 
-def _tails_within(counts: IntArray, ranks: IntArray, level: Fraction, doubt: Fraction) -> Array:
+def _tails_within(counts: IntArray, ranks: IntArray, alpha: ClassAlpha, doubt: Fraction) -> Array:
     """Whether P(Binomial(n, level) >= k) <= doubt; what floats cannot tell is counted exactly."""
     from scipy.special import betainc
 
     inside = (ranks >= 1) & (ranks <= counts)
     k, n = np.where(inside, ranks, 1), np.where(inside, counts, 1)
-    tails = betainc(k.astype(float), n - k + 1.0, float(level))
+    tails = betainc(k.astype(float), n - k + 1.0, 1 - alpha.floats)
     tails = np.where(inside, tails, np.where(ranks < 1, 1.0, 0.0))
     within: Array = tails <= float(doubt)
     for place in np.flatnonzero(inside & (np.abs(tails - float(doubt)) <= 1e-9 * float(doubt))):
+        level = 1 - alpha.exact(alpha.of_class[place])
         within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, doubt)
     return within
 
@@ -245,24 +363,38 @@ class GroupedScores(NamedTuple):
         return self.at_ranks(conformal_ranks(self.counts, alpha))
 
     def thresholds(
-        self, alpha: Alpha, exact: bool, confidence: Alpha | None = None, random_state: int = 0
+        self,
+        alpha: Alpha | ClassAlpha,
+        exact: bool,
+        confidence: Alpha | None = None,
+        random_state: int = 0,
+        *,
+        groups: IntArray | None = None,
     ) -> Thresholds:
-        """Compute one threshold per group, with a confidence or not; or the randomized pair."""
-        ranks = conformal_ranks(self.counts, alpha, confidence)
+        """Compute one threshold per group, with a confidence or not; or the randomized pair.
+
+        `groups` (J,) are the groups of J classes, each of which has its own `alpha`.
+        """
+        groups = np.arange(len(self.counts)) if groups is None else groups
+        counts = self.counts[groups]
+        ranks = conformal_ranks(counts, alpha, confidence)
         if not exact:
-            return Thresholds(self.at_ranks(ranks))
-        level = 1 - exact_fraction(alpha)
+            return Thresholds(self.at_ranks(ranks, groups))
         # With b and c as in the paper, c / (b + c) = (n + 1)(1 - alpha) - (k - 1).
-        pairs = zip(self.counts.tolist(), ranks.tolist(), strict=True)
-        chance = np.array([float((n + 1) * level - (k - 1)) for n, k in pairs])
+        own = ClassAlpha.of(alpha, None, len(groups))
+        if own.one is None:
+            chance = np.clip((counts + 1.0) * (1 - own.floats) - (ranks - 1), 0, 1)
+        else:
+            pairs, level = zip(counts.tolist(), ranks.tolist(), strict=True), 1 - own.one
+            chance = np.array([float((n + 1) * level - (k - 1)) for n, k in pairs])
         both = np.stack([ranks, ranks - 1])
-        (upper, lower), shares = self.at_ranks(both), self.tie_shares(both)
+        (upper, lower), shares = self.at_ranks(both, groups), self.tie_shares(groups, both)
         if shares is None:
             return Thresholds(upper, lower, chance)
         return break_ties(upper, lower, chance, shares[0], shares[1], random_state)
 
-    def tie_shares(self, ranks: IntArray) -> FloatArray | None:
-        """Probability that a new tied score is at most the ranks[..., g]-th smallest of group g.
+    def tie_shares(self, groups: IntArray, ranks: IntArray) -> FloatArray | None:
+        """Probability that a new tied score is at most the ranks[..., i]-th smallest of groups[i].
 
         Of E equal scores and a new one in random order, the new one comes before the j-th of them
         with probability j / (E + 1). None without ties in any group.
@@ -272,10 +404,10 @@ class GroupedScores(NamedTuple):
         if is_first.all():
             return None
         ends = np.append(np.flatnonzero(is_first), len(self.scores))
-        place = np.clip(self.offsets[:-1] + ranks - 1, 0, len(self.scores) - 1)
+        place = np.clip(self.offsets[groups] + ranks - 1, 0, len(self.scores) - 1)
         run = np.searchsorted(ends, place, side="right") - 1
         shares = (place - ends[run] + 1) / (ends[run + 1] - ends[run] + 1)
-        return np.where((ranks >= 1) & (ranks <= self.counts), shares, 1.0)
+        return np.where((ranks >= 1) & (ranks <= self.counts[groups]), shares, 1.0)
 
 
 def break_ties(

@@ -12,7 +12,7 @@ import numpy as np
 
 from evencover.arrays import Array, IntArray, import_pyarrow, to_numpy
 from evencover.errors import InputError
-from evencover.validation import import_pandas, label_indices
+from evencover.validation import import_pandas, label_indices, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +174,25 @@ class PredictionSets:
         >>> PredictionSets.from_mask([[True, False], [True, False]]).contains([0, 1])
         array([ True, False])
         """
-        labels = label_indices(labels, self.class_names, self.n_classes, len(self))
+        return self.have(label_indices(labels, self.class_names, self.n_classes, len(self)))
+
+    def have(self, labels: IntArray) -> Array:
+        """Test the same for class indices that have been checked."""
         hits = np.flatnonzero(self.indices == np.repeat(labels, self.sizes))
         found = np.zeros(len(self), dtype=bool)
         found[np.searchsorted(self.indptr, hits, side="right") - 1] = True
         return found
+
+    def top(self, n: int) -> PredictionSets:
+        """Keep the first n classes of each set, the most probable; coverage falls accordingly.
+
+        >>> PredictionSets.from_mask([[True, False, True], [False, True, False]]).top(1).to_lists()
+        [[0], [1]]
+        """
+        whole_number(n, "n", "top", 1)
+        place = np.arange(len(self.indices)) - np.repeat(self.indptr[:-1], self.sizes)
+        indptr = np.concatenate([[0], np.cumsum(np.minimum(self.sizes, n))])
+        return replace(self, indptr=indptr, indices=self.indices[place < n])
 
     def to_mask(self) -> Array:
         """Return the (N, K) boolean matrix."""

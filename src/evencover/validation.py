@@ -158,11 +158,13 @@ def label_indices(
     place: Callable[[int], str] = "row {}".format,
     *,
     numbers_are_names: bool = False,
+    allow_unknown: bool = False,
 ) -> IntArray:
     """Return labels, class indices or class names, as class indices.
 
     Messages call them `name`, and a row by what `place` makes of its number. With
-    `numbers_are_names` the classes are called by whole numbers, and so are the labels.
+    `numbers_are_names` the classes are called by whole numbers, and so are the labels. With
+    `allow_unknown`, names that are not among the classes become `n_classes`, unless all are.
 
     >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
     [1, 0]
@@ -191,9 +193,9 @@ def label_indices(
             f"{index_of_name[class_names[first]]}; rename one, or give labels as class indices."
         )
     names = [str(each) for each in values.ravel().tolist()]
-    indices = [index_of_name.get(each, -1) for each in names]
-    if -1 in indices:
-        row = indices.index(-1)
+    indices = [index_of_name.get(each, n_classes) for each in names]
+    if n_classes in indices and not (allow_unknown and min(indices) < n_classes):
+        row = indices.index(n_classes)
         close = difflib.get_close_matches(names[row], list(class_names), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         raise InputError(
@@ -201,7 +203,7 @@ def label_indices(
             f"Got {names[row]!r} in {place(row)}{hint}"
         )
     found = np.array(indices, dtype=np.int64).reshape(values.shape)
-    return class_labels(found, n_classes, n_rows, name, place)
+    return class_labels(found, n_classes + allow_unknown, n_rows, name, place)
 
 
 def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
@@ -289,7 +291,8 @@ def align_classes(
             )
         return vector
     names = [str(each) for each in (range(n_classes) if class_names is None else class_names)]
-    rest = {} if default not in known else dict.fromkeys(names, known.pop(str(default)))
+    has_default = default in known and default not in names
+    rest = dict.fromkeys(names, known.pop(str(default))) if has_default else {}
     missing = [] if rest else [each for each in names if each not in known]
     unknown = sorted(known.keys() - set(names))
     if missing or unknown or len(set(names)) < n_classes:

@@ -312,7 +312,9 @@ def test_a_parquet_file_has_the_ids_that_its_frame_has(languages, tmp_path, name
 
 def test_a_note_when_alpha_seems_to_be_the_coverage(languages):
     p, y, _ = languages
-    with pytest.warns(EvencoverWarning, match="alpha is 0.9, the share .* use alpha=0.1"):
+    with pytest.warns(
+        EvencoverWarning, match="alpha is 0.9, the target miscoverage; .* use alpha=0.1"
+    ):
         StandardPredictor(alpha=0.9).fit(p, y)
 
 

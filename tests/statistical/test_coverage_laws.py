@@ -31,7 +31,7 @@ def broken(request, monkeypatch):
     """Everything is tested twice: as it is, and with every conformal rank too low by one."""
     if request.param:
         rank = quantiles._rank
-        monkeypatch.setattr(quantiles, "_rank", lambda n, level: rank(n, level) - 1)
+        monkeypatch.setattr(quantiles, "_rank", lambda *fraction: rank(*fraction) - 1)
     return request.param
 
 

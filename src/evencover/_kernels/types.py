@@ -104,6 +104,14 @@ class Thresholds(NamedTuple):
         own: Any = [None if each is None else each[places] for each in self]
         return Thresholds(*own)
 
+    def at_least(self, floor: FloatArray, rank_floor: FloatArray | None = None) -> Thresholds:
+        """Raise thresholds to `floor` (K,), and limits on the rank to `rank_floor` (K,)."""
+        lower = None if self.lower is None else np.maximum(self.lower, floor)
+        ranks = self.rank_limit
+        if ranks is not None and rank_floor is not None:
+            ranks = np.maximum(ranks, np.clip(rank_floor, 0, len(ranks)).astype(ranks.dtype))
+        return self._replace(upper=np.maximum(self.upper, floor), lower=lower, rank_limit=ranks)
+
 
 def is_member(
     scores: FloatArray, thresholds: Thresholds, coin: FloatArray, ranks: IntArray | None = None

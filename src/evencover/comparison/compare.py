@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,11 @@ from evencover.comparison.result import Candidate, Comparison
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split, fit_all, other_rows
 from evencover.data.open import as_source
 from evencover.data.source import Source
-from evencover.errors import InputError
-from evencover.evaluation.report import CoverageReport
+from evencover.errors import InputError, warn_caller
+from evencover.evaluation.report import CoverageReport, Tally
 from evencover.predictors import BasePredictor, make_predictor, methods_for_all
 from evencover.predictors.shift_checks import note_repeated_rows
-from evencover.quantiles import Alpha, exact_fraction
+from evencover.quantiles import Alpha, ClassAlpha, exact_fraction, is_per_class
 from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score, score_names
 from evencover.validation import align_classes, real_number, whole_number
@@ -33,7 +35,8 @@ def compare(
     *,
     methods: Sequence[str | BasePredictor] | str = DEFAULT_METHODS,
     scores: Sequence[str | Score] | str = DEFAULT_SCORES,
-    alpha: Alpha = 0.1,
+    alpha: Any = 0.1,
+    floor: Alpha | None = None,
     confidence: Alpha | None = None,
     n_splits: int = 10,
     calibration_fraction: float | None = None,
@@ -44,6 +47,7 @@ def compare(
     random_state: int = 0,
     max_size: float | None = None,
     min_coverage: float | None = None,
+    top: int | None = None,
 ) -> Comparison:
     """Compare methods and scores on repeated random splits of one labeled data set.
 
@@ -56,8 +60,10 @@ def compare(
     methods, scores
         Names, predictors and scores with parameters of their own (a predictor's alpha, score and
         random_state are replaced), or "all".
-    alpha
-        Target miscoverage.
+    alpha, floor
+        Target miscoverage, one number or one per class, and guaranteed coverage of every class, as
+        for predictors. With a floor, each candidate is also tried without it, to state its cost in
+        labels.
     confidence
         For methods that can guarantee it: coverage of at least 1 - alpha with this probability over
         calibration sets. The others stay as they are.
@@ -74,6 +80,8 @@ def compare(
     max_size, min_coverage
         Recommend only candidates with at most this average set size, and at least this coverage of
         all rows.
+    top
+        Also measure sets that are cut to this many classes, the most probable ones.
 
     >>> from evencover.data import load_languages
     >>> p, y, _ = load_languages()
@@ -81,23 +89,29 @@ def compare(
     >>> result.pick.method
     'clustered'
     """
-    level = float(exact_fraction(alpha, "compare"))
     whole_number(n_splits, "n_splits", "compare", 2)
     seed = check_random_state(random_state, "compare")
     limits = {
         name: None if limit is None else real_number(limit, name, "compare", 0)
         for name, limit in (("max_size", max_size), ("min_coverage", min_coverage))
     }
+    if top is not None:
+        whole_number(top, "top", "compare", 1)
     predictors = [make_predictor(each) for each in _listed(methods, methods_for_all)]
+    if is_per_class(alpha) and methods == "all":
+        predictors = [each for each in predictors if each.supports_class_alpha]
+    predictors = [each.with_params(floor=floor) for each in predictors]
     if confidence is not None:
         predictors = _with_confidence(predictors, confidence)
     known = [make_score(each) for each in _listed(scores, score_names)]
     if not predictors or not known:
         raise InputError("There must be at least one method and one score to compare. Got none.")
-    source = as_source(probabilities, labels)
+    source = as_source(probabilities, labels, allow_unknown=True)
+    own_alpha = ClassAlpha.of(alpha, source.class_names, source.n_classes, "compare")
     if n_per_class is not None and not isinstance(n_per_class, int | np.integer):
         names = source.class_names
-        n_per_class = align_classes(n_per_class, names, source.n_classes, "n_per_class")
+        aligned = align_classes(n_per_class, names, source.n_classes, "n_per_class")
+        n_per_class = np.append(aligned, 0)  # no row with an unknown label
     splits: list[IntArray] = []
     candidates: list[Candidate] = []
     all_temperatures = _temperatures(temperature, temperatures, source, from_logits)
@@ -113,12 +127,20 @@ def compare(
         if not splits:
             share: Any = {"calibration_fraction": calibration_fraction, "n_per_class": n_per_class}
             splits = [calibration_split(rows.labels, seed, n, **share) for n in range(n_splits)]
+            if not rows.is_known.all():
+                warn_caller(
+                    f"{int((~rows.is_known).sum())} of {len(rows.labels)} labels are not among the "
+                    "classes; they count as misses."
+                )
             if max(map(len, splits)) == len(rows.labels):
                 raise InputError(f"All {len(rows.labels)} rows calibrate; leave some to test on.")
             note_repeated_rows(source)
         suffix = "" if len(all_temperatures) == 1 else f" at T = {each:g}"
-        candidates += _try_all(rows, predictors, alpha, splits, seed, suffix)
+        candidates += _try_all(rows, predictors, own_alpha, splits, seed, suffix, top)
     n_calibration = int(np.mean([len(split) for split in splits]))
+    level = float(own_alpha.typical)
+    if not own_alpha.is_one:
+        level = fmean(report.alpha for report in candidates[0].reports)
     return Comparison(
         tuple(candidates),
         level,
@@ -126,6 +148,8 @@ def compare(
         n_calibration,
         len(rows.labels) - n_calibration,
         **limits,
+        floor=None if floor is None else float(exact_fraction(floor, "compare", "floor")),
+        top=top,
         confidence=None if confidence is None else float(exact_fraction(confidence, "compare")),
     )
 
@@ -133,10 +157,11 @@ def compare(
 def _try_all(
     rows: ScoredRows,
     predictors: Sequence[BasePredictor],
-    alpha: Alpha,
+    alpha: ClassAlpha,
     splits: Sequence[IntArray],
     seed: int,
     suffix: str,
+    top: int | None,
 ) -> list[Candidate]:
     """Try every method with every score on the same splits; `suffix` ends the score's name."""
     scores, n_splits = list(rows.test_scores), len(splits)
@@ -144,9 +169,11 @@ def _try_all(
     pairs = list(product(zip(scores, _names(scores, "name"), strict=True), methods))
     tests = [other_rows(split, len(rows.labels)) for split in splits]
 
-    def trial(job: tuple[Score, BasePredictor, int]) -> Trial:
+    def trial(job: tuple[Score, BasePredictor, int], **changed: Any) -> Trial:
         score, predictor, number = job
-        fitted = predictor.with_params(alpha=alpha, score=score, random_state=seed + number)
+        predictor = predictor.with_params(**changed)
+        own = alpha.typical if alpha.is_one else alpha
+        fitted = predictor.with_params(alpha=own, score=score, random_state=seed + number)
         rows.calibrate(fitted, score, splits[number])
         return Trial(score, fitted, tests[number])
 
@@ -154,6 +181,12 @@ def _try_all(
     trials = fit_all(trial, jobs)
     reports = [CoverageReport.from_tally(tally, alpha) for tally in rows.tally(trials)]
     found = costs(rows, trials, [report.avg_size for report in reports])
+    at_top = [] if top is None else rows.tally_top(trials, top)
+    cut = [CoverageReport.from_tally(tally, alpha) for tally in at_top]
+    unraised: list[Tally] = []
+    if predictors[0].floor is not None:
+        unraised = rows.tally(fit_all(partial(trial, floor=None), jobs))
+    plain = [CoverageReport.from_tally(tally, alpha) for tally in unraised]
     return [
         Candidate(
             method,
@@ -162,6 +195,8 @@ def _try_all(
             tuple(found[first : first + n_splits]),
             getattr(predictor, "confidence", None) is not None,
             "marginal_coverage" if predictor.targets_average else "macro_coverage",
+            tuple(cut[first : first + n_splits]),
+            tuple(plain[first : first + n_splits]),
         )
         for first, ((_, score), (predictor, method)) in zip(
             range(0, len(trials), n_splits), pairs, strict=True

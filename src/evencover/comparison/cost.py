@@ -5,7 +5,7 @@ the share t of rows whose set it lets the class into, and a row of the class by 
 its set would contain the label: both are labels per row, comparable between scores. The best t is
 the 1 - alpha quantile of v, and the pinball loss targets it:
 
-    cost = AvgSize + 1/alpha * sum over classes of the mean over the class's rows of max(v - t, 0)
+    cost = AvgSize + sum over classes of 1/alpha_y * the mean over the class's rows of max(v - t, 0)
 
 A label that is listed costs 1; a row that is missed costs what it would have taken to contain it. A
 class in every set pays for that with every row, so sets of all K classes cost K, however evenly
@@ -28,7 +28,6 @@ from evencover.comparison.trials import ScoredRows, Trial, random_rows
 from evencover.data.source import Block
 from evencover.engine.blocks import joined, map_source
 from evencover.predictors.rule import BoundScore
-from evencover.quantiles import exact_fraction
 from evencover.randomness import RandomStream, places
 from evencover.threads import map_on_threads, n_threads
 
@@ -53,8 +52,7 @@ def costs(rows: ScoredRows, trials: Sequence[Trial], sizes: Sequence[float]) -> 
             true = rows.test_scores[trials[own[0]].score]
             shares = ListingShares(scoring, sample, keys, rows, true)
             missing[own] = shares.missing([trials[number] for number in own])
-    alphas = [float(exact_fraction(trial.predictor.alpha)) for trial in trials]
-    return (np.array(sizes) + missing / alphas).tolist()
+    return (np.array(sizes) + missing).tolist()
 
 
 def sample_rows(chosen: Array, block: Block, ids: Array | None) -> tuple[Array, Array]:
@@ -86,18 +84,18 @@ class ListingShares:
         def ranks_of(some: slice) -> FloatArray:
             return _kernels.rank_matrix(sample[some], **options).astype(np.float64)
 
-        self.labels = rows.labels
+        self.labels, self.is_known = rows.known_labels, rows.is_known
         scores = _by_class(scores_of, *sample.shape)
         with_ranks = len(rows.true_ranks) > 0
         self.ordered = _sorted(scores.copy() if with_ranks else scores)
-        self.shares = _shares(self.ordered, rows.labels, true)
+        self.shares = _shares(self.ordered, self.labels, true)
         if with_ranks:
             ranks = _by_class(ranks_of, *sample.shape)
             self.scores, self.ranks = scores.T, ranks.T
-            self.rank_shares = _shares(_sorted(ranks.copy()), rows.labels, rows.true_ranks)
+            self.rank_shares = _shares(_sorted(ranks.copy()), self.labels, rows.true_ranks)
 
     def missing(self, trials: Sequence[Trial]) -> list[float]:
-        """For each trial, the sum over classes of the mean over test rows of max(v - t, 0)."""
+        """For each trial, the sum over classes of 1/alpha times the mean of max(v - t, 0)."""
         listed = self._listed([trial.thresholds.upper for trial in trials])
         exact = [n for n, trial in enumerate(trials) if trial.thresholds.lower is not None]
         lower = self._listed([trials[number].thresholds.lower for number in exact])
@@ -120,8 +118,11 @@ class ListingShares:
         if limits.rank_limit is not None:
             inside = (self.scores <= limits.upper) & (self.ranks <= limits.rank_limit)
             listed, wanted = inside.mean(axis=0), np.maximum(wanted, self.rank_shares)
-        counts, sums = _kernels.shortfalls(self.labels, trial.is_test, wanted, listed)
-        return float((sums[counts > 0] / counts[counts > 0]).sum())
+        counts, sums = _kernels.shortfalls(
+            self.labels, trial.is_test & self.is_known, wanted, listed
+        )
+        seen = counts > 0
+        return float((sums[seen] / counts[seen] / trial.predictor.alpha_[seen]).sum())
 
 
 def _by_class(values_of: Callable[[slice], FloatArray], n_rows: int, n_classes: int) -> FloatArray:

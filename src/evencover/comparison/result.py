@@ -15,6 +15,9 @@ from evencover.evaluation.report import CoverageReport
 from evencover.evaluation.statistics import root_and_error, squared_gaps
 from evencover.validation import import_pandas
 
+_TOP = ("marginal_coverage", "undercov_gap")  # shown of sets that are cut
+_ASKED = ("max_size", "min_coverage", "floor", "top")
+
 
 class Difference(NamedTuple):
     """How much larger a candidate's cost is than the best one's, over the same splits."""
@@ -30,6 +33,8 @@ class Candidate:
 
     ``is_confident``: whether it guarantees coverage for one calibration set. ``target`` is the
     coverage that the method targets: of all rows, or the mean over classes ("macro_coverage").
+    ``top_reports`` are those of sets cut to their most probable classes, ``plain_reports`` those
+    without the floor, where asked for.
     """
 
     method: str
@@ -38,6 +43,8 @@ class Candidate:
     costs: tuple[float, ...]
     is_confident: bool = False
     target: str = "marginal_coverage"
+    top_reports: tuple[CoverageReport, ...] = ()
+    plain_reports: tuple[CoverageReport, ...] = ()
 
     @property
     def name(self) -> str:
@@ -65,7 +72,7 @@ class Candidate:
         return float(values.std(ddof=1) / np.sqrt(len(values)))
 
     def _true_gap(self) -> tuple[float, float]:
-        gaps = [squared_gaps(r.class_covered, r.class_counts, r.alpha) for r in self.reports]
+        gaps = [squared_gaps(r.class_covered, r.class_counts, r.alphas) for r in self.reports]
         squares = np.array([np.nan if np.isnan(g).all() else np.nanmean(g) for g in gaps])
         error = float(squares.std(ddof=1) / np.sqrt(len(squares)))
         return root_and_error(float(np.nanmean(squares)), error)
@@ -83,6 +90,8 @@ class Comparison:
         The level, and the number of splits and of rows in each part.
     max_size, min_coverage
         What the advice is restricted to, if anything.
+    floor, top
+        The guaranteed coverage of every class, and the number of classes that sets are cut to.
     confidence
         That of the methods that have one, if it was asked for.
     """
@@ -94,7 +103,15 @@ class Comparison:
     n_test: int
     max_size: float | None = None
     min_coverage: float | None = None
+    floor: float | None = None
+    top: int | None = None
     confidence: float | None = None
+
+    @property
+    def target(self) -> str:
+        """Target coverage in words: of every class, or each class's own."""
+        per_class = self.candidates[0].reports[0].class_alpha is not None
+        return "its target" if per_class else f"{1 - self.alpha:.0%}"
 
     @property
     def n_classes(self) -> int:
@@ -123,8 +140,11 @@ class Comparison:
             counts = candidate.reports[0].class_counts[candidate.reports[0].evaluated]
             test_variance = float((1 / counts).sum()) / len(counts) ** 2
         variance = test_variance * (1 + self.n_test / self.n_calibration)
-        shortfall = 1 - self.alpha - candidate.mean(candidate.target)
-        return bool(shortfall > 2 * np.sqrt(self.alpha * (1 - self.alpha) * variance))
+        target = 1 - self.alpha
+        if candidate.target != "marginal_coverage":
+            target = np.mean([r.class_target[r.evaluated].mean() for r in candidate.reports])
+        shortfall = target - candidate.mean(candidate.target)
+        return bool(shortfall > 2 * np.sqrt(target * (1 - target) * variance))
 
     def lacks_confidence(self, candidate: Candidate) -> bool:
         """Whether it lacks a guarantee for one calibration set that was asked for."""
@@ -210,6 +230,21 @@ class Comparison:
                 f"Sets of all {self.n_classes} classes would cost no more; more calibration rows "
                 "or a better model would help."
             )
+        if self.floor is not None and self.best.plain_reports:
+            plain = float(np.mean([report.avg_size for report in self.best.plain_reports]))
+            added = self.best.mean("avg_size") - plain
+            sentences.append(
+                f"The floor of {self.floor:.0%} adds {added:.2f} labels to the average set "
+                f"({added / max(plain, 1e-9):+.0%})."
+            )
+        if self.top is not None:
+            cut = self.best.top_reports
+            coverage, gap = (np.mean([getattr(r, m) for r in cut]) for m in _TOP)
+            sentences.append(
+                f"Cut to {self.top} labels: coverage {coverage:.1%} instead of "
+                f"{self.best.mean('marginal_coverage'):.1%}, and a mean shortfall of "
+                f"{gap:.1f} points per class; the guarantee does not cover this."
+            )
         for title, other in (("Smallest sets", self.smallest), ("Most even", self.most_even)):
             if pick is not None and other is not None and other is not pick:
                 size = other.mean("avg_size") - pick.mean("avg_size")
@@ -219,7 +254,7 @@ class Comparison:
                     f"classes, {abs(gap):.1f} points {'more' if gap > 0 else 'less'} deviation)."
                 )
         for problem, applies in {
-            f"Coverage significantly below {1 - self.alpha:.0%}": self.covers_too_little,
+            f"Coverage significantly below {self.target}": self.covers_too_little,
             "No guarantee for one calibration set": self.lacks_confidence,
             f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
         }.items():
@@ -241,7 +276,7 @@ class Comparison:
         )
 
     def _no_pick(self) -> str:
-        required = [f"coverage of {1 - self.alpha:.0%}"]
+        required = [f"coverage of {1 - self.alpha:.1%}"]
         if self.max_size is not None:
             required.append(f"sets of at most {self.max_size:g} classes on average")
         if self.min_coverage is not None:
@@ -256,7 +291,7 @@ class Comparison:
     def _size_and_gap(self, candidate: Candidate) -> str:
         return (
             f"average set size {candidate.mean('avg_size'):.1f}; class coverage typically deviates "
-            f"from {1 - self.alpha:.0%} by {candidate.mean('true_gap'):.1f} points"
+            f"from {self.target} by {candidate.mean('true_gap'):.1f} points"
         )
 
     # ---- ways to read it ---------------------------------------------------------------------
@@ -264,7 +299,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         names = ("alpha", "confidence", "n_splits", "n_calibration", "n_test", "noise_floor")
-        numbers = {name: getattr(self, name) for name in (*names, "max_size", "min_coverage")}
+        numbers = {name: getattr(self, name) for name in (*names, *_ASKED)}
         points = {"pick": self.pick, "smallest": self.smallest, "most_even": self.most_even}
         named = {
             name: point and {"method": point.method, "score": point.score}
@@ -280,6 +315,12 @@ class Comparison:
             for name in ("cost", *(metric.name for metric in shown_in("comparison"))):
                 row[name] = candidate.mean(name)
                 row[f"{name}_se"] = candidate.standard_error(name)
+            for name in _TOP if candidate.top_reports else ():
+                values = [getattr(report, name) for report in candidate.top_reports]
+                row[f"{name}_top_{self.top}"] = float(np.mean(values))
+            if candidate.plain_reports:
+                sizes = [report.avg_size for report in candidate.plain_reports]
+                row["avg_size_without_floor"] = float(np.mean(sizes))
             difference = self.difference_to_best(candidate)
             row |= {
                 "cost_above_best": difference.mean,
@@ -322,24 +363,36 @@ class Comparison:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Column titles and cells for people."""
         metrics = shown_in("comparison table")
+        at_top = [] if self.top is None else [f"top {self.top}"]
         cells = [
             [
                 candidate.method.upper(),
                 candidate.score,
                 *(metric.text(candidate.mean(metric.name)) for metric in metrics),
+                *[
+                    f"{np.mean([r.marginal_coverage for r in candidate.top_reports]):.3f}"
+                    for _ in at_top
+                ],
                 f"{candidate.mean('cost'):.1f}",
                 self.note(candidate),
             ]
             for candidate in self.candidates
         ]
-        return ["method", "score", *(metric.title for metric in metrics), "cost", ""], cells
+        return [
+            "method",
+            "score",
+            *(metric.title for metric in metrics),
+            *at_top,
+            "cost",
+            "",
+        ], cells
 
     def heading(self) -> str:
         """What was done, and how to read it."""
         confident = "" if self.confidence is None else f", confidence = {self.confidence:g}"
         return (
             f"{self.n_splits} splits into {self.n_calibration} calibration and {self.n_test} test "
-            f"rows, alpha = {self.alpha:g}{confident}.\n"
+            f"rows, alpha = {self.alpha:.4g}{confident}.\n"
             f"Test noise alone gives a CovGap of {self.noise_floor:.1f} here; a lower one is no "
             "better."
         )

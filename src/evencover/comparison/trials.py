@@ -9,7 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.report import Tally
 from evencover.predictors import BasePredictor
 from evencover.predictors.fitting import require_labels
-from evencover.predictors.rule import BoundScore
+from evencover.predictors.rule import BoundScore, SetRule
 from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, places, random_order
 from evencover.scores import Score
@@ -82,6 +83,8 @@ class ScoredRows:
         self.labels, self.true_ranks, self.coins, *found = joined(
             map_source(source, None, read, joined, executor)
         )
+        self.is_known = self.labels < source.n_classes
+        self.known_labels = np.minimum(self.labels, source.n_classes - 1)
         calibrating = dict(zip(self.scorings, found[::2], strict=True))
         testing = dict(zip(self.scorings, found[1::2], strict=True))
         self.calibration_scores = {score: calibrating[score.base] for score in scores}
@@ -89,7 +92,9 @@ class ScoredRows:
 
     def calibrate(self, predictor: BasePredictor, score: Score, rows: IntArray) -> None:
         """Fit a predictor on some of the rows."""
-        labels, n_classes = self.labels[rows], self.source.n_classes
+        n_classes = self.source.n_classes
+        rows = rows[self.labels[rows] < n_classes]
+        labels = self.labels[rows]
         names = self.source.class_names
         own = score.with_counts(np.bincount(labels, minlength=n_classes), names)
         scores = own.from_base(self.calibration_scores[score][rows], labels)
@@ -107,21 +112,39 @@ class ScoredRows:
             for column, more in zip(counter.never_empty, filled, strict=True):
                 hits = covered[counter.numbers[column]][1]
                 hits += more
-        return [Tally(*pair, sizes[number]) for number, pair in enumerate(covered)]
+        n_unknown = [int((~self.is_known & trial.is_test).sum()) for trial in trials]
+        return [
+            Tally(*pair, sizes[number], n_unknown=n_unknown[number])
+            for number, pair in enumerate(covered)
+        ]
+
+    def tally_top(self, trials: Sequence[Trial], top: int) -> list[Tally]:
+        """Count coverage and sizes of sets cut to their `top` most probable classes."""
+        rules = [
+            SetRule(
+                self.scorings[trial.score.base],
+                trial.thresholds,
+                trial.predictor.allow_empty,
+                self.source.class_names,
+            )
+            for trial in trials
+        ]
+        count = CountTop(rules, [trial.is_test for trial in trials], top)
+        return add_tallies(map_source(self.source, None, count, add_tallies, self.executor))
 
     def _count_covered(self, trials: Sequence[Trial]) -> list[tuple[IntArray, IntArray]]:
         """Count test rows, and those covered, by class (K,), from the true labels' scores."""
         ranks = self.true_ranks if len(self.true_ranks) else None
 
         def by_class(rows: Array) -> IntArray:
-            return np.bincount(self.labels[rows], minlength=self.source.n_classes)
+            return np.bincount(self.labels[rows & self.is_known], minlength=self.source.n_classes)
 
         # Trials on the same split share its array.
         splits = {id(trial.is_test): trial.is_test for trial in trials}
         n_tests = {key: by_class(is_test) for key, is_test in splits.items()}
 
         def count(trial: Trial) -> tuple[IntArray, IntArray]:
-            limits = trial.thresholds.of_classes(self.labels)
+            limits = trial.thresholds.of_classes(self.known_labels)
             hit = _kernels.is_member(self.test_scores[trial.score], limits, self.coins, ranks)
             return n_tests[id(trial.is_test)], by_class(hit & trial.is_test)
 
@@ -145,6 +168,30 @@ class ScoredRows:
         )
         found = map_on_threads(lambda task: task[0].count(*task[1:]), tasks)
         return add_counts(list(each) for each in zip(*[found] * len(counters), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class CountTop:
+    """Count the cut sets of a block for each trial, on its test rows."""
+
+    rules: list[SetRule]
+    tests: list[Array]
+    top: int
+
+    def __call__(self, block: Block, ids: Array | None) -> list[Tally]:
+        """Count one block."""
+        assert block.labels is not None
+        found = []
+        for rule, is_test in zip(self.rules, self.tests, strict=True):
+            sets = rule.sets(block, ids).top(self.top)
+            own = np.flatnonzero(is_test[block.start : block.start + len(block.rows)])
+            found.append(Tally.of(sets[own], block.labels[own]))
+        return found
+
+
+def add_tallies(parts: Iterable[list[Tally]]) -> list[Tally]:
+    """Add up the tallies of each trial over several blocks."""
+    return [reduce(add, of_trial) for of_trial in zip(*parts, strict=True)]
 
 
 def score_true_labels(

@@ -95,7 +95,8 @@ class Sampler:
         self._is_first = self._is_first and not len(rows)
         if labels is None:
             return
-        chosen = np.flatnonzero(_looked_into(rows.shape[1])[labels])
+        looked_into = np.append(_looked_into(rows.shape[1]), False)  # not for unknown labels
+        chosen = np.flatnonzero(looked_into[labels])
         own, labels = rows[chosen, labels[chosen]], labels[chosen]
         if rows.shape[1] <= FEW_CLASSES:
             thin = _mixed(_bits(own)) % ONE_ROW_IN == 0

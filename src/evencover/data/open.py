@@ -272,6 +272,7 @@ def as_source(
     labels_key: str | None = None,
     ids_key: str | None = None,
     complete: bool = True,
+    allow_unknown: bool = False,
 ) -> Source:
     """Read arrays, memory maps, paths and iterables of row blocks alike.
 
@@ -300,10 +301,14 @@ def as_source(
     complete
         Whether every row must have a label where they are joined by id. If not, rows without a
         label are left out, and labels without a row ignored.
+    allow_unknown
+        Whether labels may be names that no class has; they become the index `n_classes`.
     """
     apart = isinstance(labels, str | os.PathLike) or is_frame(labels)
     keys = Keys(probabilities_key, None if apart else labels_key, ids_key)
     source = _open(probabilities, keys)
+    if allow_unknown:
+        source.set_info(allow_unknown=True)
     if class_names is not None:
         names = as_class_names(class_names, source.n_classes)
         source.set_info(class_names=names, numbers_are_names=False)

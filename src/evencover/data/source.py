@@ -38,6 +38,12 @@ class Block(NamedTuple):
     labels: IntArray | None  #: (n,) class indices, if there are any
     source: Source | None  #: None for rows in memory
 
+    @property
+    def known_labels(self) -> IntArray:
+        """The labels, with any class for those that are not among the classes."""
+        assert self.labels is not None
+        return np.minimum(self.labels, self.rows.shape[1] - 1)
+
     def place(self, row: int) -> str:
         """Name a row of this block in messages: its file, and its number there."""
         if self.source is None:
@@ -56,6 +62,7 @@ class SourceInfo:
     name: str = "the input"  #: the name in messages
     has_labels: bool = False  #: whether labels are stored with the rows
     numbers_are_names: bool = False  #: whether integer labels are names of classes
+    allow_unknown: bool = False  #: whether labels may be names that no class has: index n_classes
     may_be_ranked: bool = False  #: whether rows may hold the best classes by rank, as top-k files
     used: Mapping[str, str] = field(default_factory=dict)  #: the use of each column or array
     left_out: Mapping[str, str] = field(default_factory=dict)  #: why others have none
@@ -135,7 +142,12 @@ class Source(ABC):
         parts = self.split()
         start = 0
         for part in parts or ():
-            part.info = replace(part.info, class_names=self.class_names, logits=self.logits)
+            part.info = replace(
+                part.info,
+                class_names=self.class_names,
+                logits=self.logits,
+                allow_unknown=self.info.allow_unknown,
+            )
             part.watch = part._ids = part._label_place = None  # the engine sends the ids
             if isinstance(part.location, Path):  # a worker may run in another folder
                 part.location = part.location.absolute()
@@ -182,11 +194,13 @@ class Source(ABC):
         if self.class_names is None and self.labels.dtype.kind in "UOT":
             return
         checked = self.check_labels(self.labels, self.n_rows)
-        self.labels = checked.astype(np.min_scalar_type(max(0, self.n_classes - 1)))
+        self.labels = checked.astype(np.min_scalar_type(self.n_classes))
         self._labels_checked = True
 
     def check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
         """Turn labels of the rows from `start` on into class indices."""
+        if self._labels_checked and len(labels) == n_rows:
+            return np.asarray(labels, dtype=np.int64)
         place = self._label_place or self.place
         return label_indices(
             labels,
@@ -196,6 +210,7 @@ class Source(ABC):
             f"'labels' of {self.name}",
             lambda row: place(start + row),
             numbers_are_names=self.info.numbers_are_names and not self._labels_checked,
+            allow_unknown=self.info.allow_unknown,
         )
 
     def blocks(self) -> Iterator[Block]:
@@ -335,7 +350,8 @@ class ReorderedSource(Source):
         self.labels = source.labels
         if source.labels is not None and source.labels.dtype.kind in "iu":
             if self.labels_by_name:
-                self.labels = np.argsort(self._order)[source.labels].astype(source.labels.dtype)
+                place = np.append(np.argsort(self._order), self.n_classes)  # the unknown stay last
+                self.labels = place[source.labels].astype(source.labels.dtype)
             elif not self.labels_given:
                 raise self._unclear()
 

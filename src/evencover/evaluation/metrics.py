@@ -15,7 +15,6 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.evaluation import statistics
-from evencover.quantiles import exact_fraction
 from evencover.validation import raise_unknown
 
 Place = Literal["report", "comparison", "comparison table", "study"]
@@ -25,6 +24,8 @@ class CoverageMetrics:
     """The formulas, from counts; those over classes skip classes without test rows."""
 
     alpha: float
+    class_alpha: FloatArray | None
+    n_unknown: int
     class_counts: IntArray
     class_covered: IntArray
     size_counts: IntArray
@@ -38,7 +39,7 @@ class CoverageMetrics:
     @property
     def n_rows(self) -> int:
         """Number of test rows."""
-        return int(self.class_counts.sum())
+        return int(self.class_counts.sum()) + self.n_unknown
 
     @property
     def evaluated(self) -> Array:
@@ -58,7 +59,18 @@ class CoverageMetrics:
 
     @cached_property
     def _gaps(self) -> FloatArray:
-        return 100 * (self.class_coverage[self.evaluated] - (1 - self.alpha))
+        return 100 * (self.class_coverage - self.class_target)[self.evaluated]
+
+    @property
+    def class_target(self) -> FloatArray:
+        """Target coverage of each class (K,)."""
+        own = self.class_alpha
+        return np.full(len(self.class_counts), 1 - self.alpha) if own is None else 1 - own
+
+    @property
+    def alphas(self) -> float | FloatArray:
+        """Target miscoverage: one number, or that of each class (K,)."""
+        return self.alpha if self.class_alpha is None else self.class_alpha
 
     @property
     def size_quantiles(self) -> dict[str, int]:
@@ -74,7 +86,7 @@ class CoverageMetrics:
 
     @cached_property
     def _true_gap(self) -> statistics.TrueGap:
-        return statistics.true_gap(self.class_covered, self.class_counts, self.alpha)
+        return statistics.true_gap(self.class_covered, self.class_counts, self.alphas)
 
     @property
     def true_gap_interval(self) -> tuple[float, float]:
@@ -87,12 +99,12 @@ class CoverageMetrics:
 
         Exact binomial tests of all classes (Benjamini and Hochberg 1995).
         """
-        return statistics.likely_below(self.class_covered, self.class_counts, self.alpha)
+        return statistics.likely_below(self.class_covered, self.class_counts, self.alphas)
 
     @property
     def too_few_to_judge(self) -> Array:
         """Which classes have too few test rows for `likely_below` to name them, if any (K,)."""
-        return statistics.too_few_to_judge(self.likely_below, self.class_counts, self.alpha)
+        return statistics.too_few_to_judge(self.likely_below, self.class_counts, self.alphas)
 
     @property
     def n_undercovered(self) -> int:
@@ -124,7 +136,8 @@ class CoverageMetrics:
     @cached_property
     def covgap_noise_floor(self) -> float:
         """The CovGap expected on this test set from a method with exactly 1 - alpha everywhere."""
-        return statistics.covgap_noise_floor(self.class_counts[self.evaluated], self.alpha)
+        alpha = 1 - self.class_target[self.evaluated]
+        return statistics.covgap_noise_floor(self.class_counts[self.evaluated], alpha)
 
     @property
     def avg_size(self) -> float:
@@ -141,11 +154,9 @@ class CoverageMetrics:
     @property
     def frac_undercovered(self) -> float:
         """Share of classes with coverage <= 1 - alpha - 0.1 (the paper's FracUnderCov)."""
-        # In counts, because 0.9 - 0.1 in floating point would miss a coverage of exactly 0.8.
-        limit = 1 - exact_fraction(self.alpha) - exact_fraction(0.1)
-        pairs = zip(self.class_covered.tolist(), self.class_counts.tolist(), strict=True)
-        up, down = limit.as_integer_ratio()
-        return float(np.mean([hits * down <= n * up for hits, n in pairs if n]))
+        # In counts, with some room: 0.9 - 0.1 in floating point would miss a coverage of 0.8.
+        most = self.class_counts * (self.class_target - 0.1) + 1e-6
+        return float((self.class_covered <= most)[self.evaluated].mean())
 
     @property
     def frac_below_half(self) -> float:
@@ -182,10 +193,10 @@ class Metric:
     name, title
         The attribute of a report and key in JSON; the title for people.
     meaning, formula
-        A phrase in which ``{aim}`` stands for 1 - alpha; the formula, c_y being the coverage of
+        A phrase in which ``{target}`` stands for 1 - alpha; the formula, c_y being the coverage of
         class y.
     better
-        Which values are good: lower or higher ones, those near 1 - alpha ("aim"), or neither.
+        Which values are good: lower or higher ones, those near 1 - alpha ("target"), or neither.
     shown
         Where it is shown, and its position there.
     detail
@@ -197,7 +208,7 @@ class Metric:
     meaning: str
     unit: Literal["points", "share", "classes"]
     digits: int
-    better: Literal["lower", "higher", "aim", "neither"]
+    better: Literal["lower", "higher", "target", "neither"]
     shown: Mapping[Place, int] = field(default_factory=dict)
     formula: str = ""
     detail: Callable[[CoverageMetrics], str] | None = None
@@ -210,15 +221,15 @@ class Metric:
         """Format a value."""
         return f"{value:.{self.digits}f}"
 
-    def say(self, aim: str, report: CoverageMetrics | None = None) -> str:
-        """Describe it; `aim` stands for 1 - alpha."""
+    def describe(self, target: str, report: CoverageMetrics | None = None) -> str:
+        """Describe it; `target` stands for 1 - alpha."""
         if report is not None and self.detail is not None:
             return self.detail(report)
-        return self.meaning.format(aim=aim)
+        return self.meaning.format(target=target)
 
     def loss(self, values: FloatArray, alpha: float) -> FloatArray:
         """Turn values so that the lowest is the best."""
-        if self.better == "aim":
+        if self.better == "target":
             return np.abs(values - (1 - alpha))
         return -values if self.better == "higher" else values
 
@@ -226,7 +237,7 @@ class Metric:
 def _with_interval(report: CoverageMetrics) -> str:
     low, high = report.true_gap_interval
     interval = "" if np.isnan(low) else f"; 95% confidence interval {low:.1f} to {high:.1f}"
-    return f"typical distance of a class's coverage from {1 - report.alpha:g}{interval}"
+    return f"typical deviation of a class from its target coverage{interval}"
 
 
 def _usual_sizes(report: CoverageMetrics) -> str:
@@ -238,23 +249,23 @@ def _usual_sizes(report: CoverageMetrics) -> str:
 # fmt: off
 METRICS: tuple[Metric, ...] = (
     Metric(
-        "marginal_coverage", "coverage", "share of rows whose set holds their label",
-        "share", 3, "aim", {"report": -1, "comparison": 7, "comparison table": 4},
-        detail=lambda report: f"of all rows; the aim is {1 - report.alpha:g}",
+        "marginal_coverage", "coverage", "fraction of examples whose set contains their label",
+        "share", 3, "target", {"report": -1, "comparison": 7, "comparison table": 4},
+        detail=lambda report: f"of all examples; target {1 - report.alpha:.4g}",
     ),
     Metric(
-        "covgap", "CovGap", "mean distance of a class's coverage from {aim}",
+        "covgap", "CovGap", "mean deviation of class coverage from {target}",
         "points", 2, "lower", {"report": 2, "comparison": 1, "comparison table": 2, "study": 1},
         formula="100 · mean over classes of abs(c_y - (1 - alpha))",
     ),
     Metric(
-        "covgap_noise_floor", "noise floor", "CovGap that test noise alone would give",
+        "covgap_noise_floor", "noise floor", "CovGap expected from test noise alone",
         "points", 2, "neither", {"report": 3},
         formula="what to expect of exactly 1 - alpha everywhere, from the size of the test set",
     ),
     Metric(
         "true_gap", "TrueGap",
-        "typical distance of a class's coverage from {aim}, test noise removed",
+        "typical deviation of class coverage from {target}, noise-corrected",
         "points", 2, "lower", {"report": 1, "comparison": 0, "comparison table": 1, "study": 4},
         formula="root of the mean over classes of an unbiased estimate of (c_y - (1 - alpha))²",
         detail=_with_interval,
@@ -265,35 +276,36 @@ METRICS: tuple[Metric, ...] = (
         detail=_usual_sizes,
     ),
     Metric(
-        "frac_undercovered", "FracUnderCov", "share of classes 10 points or more below {aim}",
+        "frac_undercovered", "FracUnderCov", "fraction of classes 10 points or more below {target}",
         "share", 3, "lower", {"report": 4, "comparison": 3, "study": 3},
         formula="c_y <= 1 - alpha - 0.1",
         detail=lambda report: f"{report.n_undercovered} of {report.n_classes_evaluated} classes "
         "are 10 points or more below",
     ),
     Metric(
-        "frac_below_half", "FracBelow50", "share of classes covered less than half of the time",
+        "frac_below_half", "FracBelow50", "fraction of classes with coverage below 50%",
         "share", 3, "lower", {"report": 5, "comparison": 4}, formula="c_y < 1/2",
     ),
     Metric(
-        "macro_coverage", "MacroCov", "mean coverage of a class",
-        "share", 3, "aim", {"report": 7, "comparison": 6}, formula="mean of c_y",
+        "macro_coverage", "MacroCov", "mean coverage over classes",
+        "share", 3, "target", {"report": 7, "comparison": 6}, formula="mean of c_y",
     ),
     Metric(
-        "undercov_gap", "UnderCovGap", "mean shortfall of a class from {aim}",
+        "undercov_gap", "UnderCovGap", "mean shortfall of class coverage from {target}",
         "points", 2, "lower", {"report": 6, "comparison": 5},
         formula="100 · mean over classes of max(0, 1 - alpha - c_y)",
     ),
     Metric(
-        "overcov_gap", "OverCovGap", "mean excess of a class over {aim}", "points", 2, "lower",
+        "overcov_gap", "OverCovGap", "mean excess of class coverage over {target}",
+        "points", 2, "lower",
         formula="100 · mean over classes of max(0, c_y - (1 - alpha))",
     ),
     Metric(
-        "empty_share", "empty", "share of rows whose set is empty",
+        "empty_share", "empty", "fraction of examples with an empty set",
         "share", 3, "neither", {"report": 8, "comparison": 8},
     ),
     Metric(
-        "max_gap", "MaxGap", "largest distance of a class's coverage from {aim}",
+        "max_gap", "MaxGap", "largest deviation of class coverage from {target}",
         "points", 2, "lower", formula="100 · largest abs(c_y - (1 - alpha))",
     ),
 )
@@ -320,14 +332,14 @@ def find_metric(name: str, place: Place) -> Metric:
 
 
 def descriptions(
-    place: Place, aim: str, report: CoverageMetrics | None = None
+    place: Place, target: str, report: CoverageMetrics | None = None
 ) -> list[dict[str, Any]]:
     """Describe the metrics of a page, ready for JSON."""
     return [
         {
             "name": metric.name,
             "title": metric.title[0].upper() + metric.title[1:],
-            "meaning": metric.say(aim, report),
+            "meaning": metric.describe(target, report),
             "unit": metric.unit,
             "digits": metric.digits,
             "better": metric.better,

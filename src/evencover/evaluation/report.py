@@ -15,7 +15,7 @@ from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
 from evencover.evaluation.metrics import CoverageMetrics, shown_in
 from evencover.evaluation.statistics import clopper_pearson
-from evencover.quantiles import Alpha, exact_fraction
+from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
 from evencover.validation import import_pandas, label_indices, whole_number
 
@@ -25,33 +25,39 @@ class Tally(NamedTuple):
 
     ``rows`` and ``covered`` (K,) count test rows, and those whose set holds their label, by class;
     ``sizes`` (K + 1,) counts sets by size; ``size_sums`` (K,) adds them up by the rows' classes,
-    and is None where that was not counted.
+    and is None where that was not counted. Rows whose label is K, not among the classes, are in
+    ``sizes``, and ``n_unknown`` counts them.
     """
 
     rows: IntArray
     covered: IntArray
     sizes: IntArray
     size_sums: IntArray | None = None
+    n_unknown: int = 0
 
     @classmethod
     def zeros(cls, n_classes: int) -> Tally:
         """Return the tally of no rows."""
         lengths = (n_classes, n_classes, n_classes + 1, n_classes)
-        return cls(*(np.zeros(n, dtype=np.int64) for n in lengths))
+        rows, covered, sizes, sums = (np.zeros(n, dtype=np.int64) for n in lengths)
+        return cls(rows, covered, sizes, sums)
 
     @classmethod
     def of(cls, sets: PredictionSets, labels: IntArray) -> Tally:
         """Count one part of the data."""
-        return cls.of_rows(labels, sets.contains(labels), sets.sizes, sets.n_classes)
+        return cls.of_rows(labels, sets.have(labels), sets.sizes, sets.n_classes)
 
     @classmethod
     def of_rows(cls, labels: IntArray, is_covered: Array, sizes: IntArray, n_classes: int) -> Tally:
         """Count rows from whether they are covered and their set sizes."""
+        rows = np.bincount(labels, minlength=n_classes + 1)
+        sums = np.bincount(labels, weights=sizes, minlength=n_classes)
         return cls(
-            np.bincount(labels, minlength=n_classes),
-            np.bincount(labels[is_covered], minlength=n_classes),
+            rows[:n_classes],
+            np.bincount(labels[is_covered], minlength=n_classes)[:n_classes],
             np.bincount(sizes, minlength=n_classes + 1),
-            np.bincount(labels, weights=sizes, minlength=n_classes).astype(np.int64),
+            sums[:n_classes].astype(np.int64),
+            int(rows[n_classes]),
         )
 
     def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
@@ -72,12 +78,6 @@ def total(parts: Iterable[tuple[Tally, Confusions]]) -> tuple[Tally, Confusions]
     return tally, Confusions.total(confusions)
 
 
-def most_confused(counts: tuple[Tally, Confusions]) -> tuple[Tally, Confusions]:
-    """Keep the confusions that a report shows: O(K) numbers in all."""
-    tally, confusions = counts
-    return tally, confusions.most_frequent()
-
-
 class Confusions(NamedTuple):
     """How often class ``first`` is the most probable one in rows of class ``true``, wrongly.
 
@@ -96,7 +96,7 @@ class Confusions(NamedTuple):
     @classmethod
     def of(cls, labels: IntArray, first: IntArray, n_classes: int) -> Confusions:
         """Count the rows whose most probable class is not the true one."""
-        wrong = labels != first
+        wrong = (labels != first) & (labels < n_classes)
         pairs, counts = np.unique(labels[wrong] * n_classes + first[wrong], return_counts=True)
         return cls(pairs, counts, n_classes)
 
@@ -164,7 +164,7 @@ class ClassView(NamedTuple):
 def evaluate(
     sets: PredictionSets,
     labels: Any,
-    alpha: Alpha = 0.1,
+    alpha: Any = 0.1,
     *,
     class_names: Sequence[str] | None = None,
     calibration_counts: Any = None,
@@ -198,7 +198,7 @@ def evaluate(
     if len(sets) == 0:
         raise InputError("There must be at least one row to evaluate. Got none.")
     names = sets.class_names if class_names is None else class_names
-    labels = label_indices(labels, names, sets.n_classes, len(sets))
+    labels = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
     return CoverageReport.from_tally(
         Tally.of(sets, labels),
         alpha,
@@ -212,8 +212,9 @@ def evaluate(
 class CoverageReport(CoverageMetrics):
     """Coverage and set sizes on test rows. Metrics over classes skip those without test rows.
 
-    Gaps are in percentage points, as in the paper. `to_dict` lists every number. ``doubts`` are
-    data warnings: signs that the rows are not like the calibration rows.
+    Gaps are in percentage points, as in the paper. ``alpha`` is the target miscoverage; where
+    classes have their own, ``class_alpha`` (K,), it is the mean over the test rows. `to_dict` lists
+    every number. ``doubts`` are data warnings: signs that the rows differ from the calibration set.
     """
 
     alpha: float
@@ -226,16 +227,24 @@ class CoverageReport(CoverageMetrics):
     thresholds: FloatArray | None = None
     confusions: Confusions | None = None
     size_sums: IntArray | None = None
+    class_alpha: FloatArray | None = None
+    n_unknown: int = 0
+    at_top: CoverageReport | None = None
     doubts: tuple[str, ...] = ()
 
     @classmethod
-    def from_tally(cls, tally: Tally, alpha: Alpha, **about_classes: Any) -> CoverageReport:
+    def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
         """Make a report from counts."""
         for name in ("calibration_counts", "cluster_of_class"):
             if about_classes.get(name) is not None:
                 about_classes[name] = np.asarray(about_classes[name])
-        level = float(exact_fraction(alpha, "evaluate"))
-        about_classes["size_sums"] = tally.size_sums
+        names, n_classes = about_classes.get("class_names"), len(tally.rows)
+        own = ClassAlpha.of(alpha, names, n_classes, "evaluate")
+        level = float(own.typical)
+        if not own.is_one:
+            about_classes["class_alpha"] = own.floats
+            level = float(tally.rows @ own.floats / max(1, tally.rows.sum()))
+        about_classes |= {"size_sums": tally.size_sums, "n_unknown": tally.n_unknown}
         return cls(level, tally.rows, tally.covered, tally.sizes, **about_classes)
 
     @cached_property
@@ -265,7 +274,7 @@ class CoverageReport(CoverageMetrics):
                     int(rows.sum()),
                     float(self.class_covered[members].sum() / rows.sum()),
                     float(coverage.mean()),
-                    float(100 * np.abs(coverage - (1 - self.alpha)).mean()),
+                    float(100 * np.abs(coverage - self.class_target[members]).mean()),
                 )
             )
         return table
@@ -323,9 +332,11 @@ class CoverageReport(CoverageMetrics):
         """Return every number under its attribute's name, ready for JSON (NaN becomes None)."""
         result: dict[str, Any] = {
             "alpha": self.alpha,
+            "class_alpha": None if self.class_alpha is None else self.class_alpha.tolist(),
             "n_rows": self.n_rows,
             "n_classes": self.n_classes,
             "n_classes_evaluated": self.n_classes_evaluated,
+            "n_unknown_labels": self.n_unknown,
             **{name: or_none(value) for name, value in self.metrics().items()},
             "true_gap_interval": [or_none(limit) for limit in self.true_gap_interval],
             "size_quantiles": self.size_quantiles,
@@ -339,6 +350,12 @@ class CoverageReport(CoverageMetrics):
             result["avg_size_over_classes"] = self.avg_size_over_classes
         if self.class_names is not None:
             result["class_names"] = list(self.class_names)
+        if self.at_top is not None:
+            cut = self.at_top
+            result["at_top"] = {
+                **{name: or_none(value) for name, value in cut.metrics().items()},
+                "class_coverage": [or_none(value) for value in cut.class_coverage.tolist()],
+            }
         if self.doubts:
             result["doubts"] = list(self.doubts)
         if self.cluster_of_class is not None:
@@ -350,45 +367,67 @@ class CoverageReport(CoverageMetrics):
 
     def to_frame(self) -> Any:
         """Return one row per class, as a pandas data frame."""
+        return import_pandas().DataFrame(self.class_columns())
+
+    def class_columns(self) -> dict[str, Any]:
+        """Return what is known about the classes, one value per class in each column."""
         columns = {
             "class": np.arange(self.n_classes),
             "test_rows": self.class_counts,
+            "target": self.class_target,
             "coverage": self.class_coverage,
             "coverage_low": self.class_coverage_interval[:, 0],
             "coverage_high": self.class_coverage_interval[:, 1],
             "name": self.class_names,
             "calibration_rows": self.calibration_counts,
             "cluster": self.cluster_of_class,
+            "likely_below": self.likely_below,
+            "coverage_at_top": None if self.at_top is None else self.at_top.class_coverage,
         }
-        known = {name: values for name, values in columns.items() if values is not None}
-        return import_pandas().DataFrame(known)
+        return {name: values for name, values in columns.items() if values is not None}
 
     def summary(self) -> list[tuple[str, str, str]]:
         """List the metrics as (name, value, meaning) for people."""
         rows = [
-            (metric.title, metric.text(metric.of(self)), metric.say("the aim", self))
+            (metric.title, metric.text(metric.of(self)), metric.describe("the target", self))
             for metric in shown_in("report")
         ]
         rows.append(("likely below", str(int(self.likely_below.sum())), self._name_below()))
         few, missing = int(self.too_few_to_judge.sum()), self.n_classes - self.n_classes_evaluated
         if few:
             rows.append(("not judged", str(few), "classes with too few test rows to be named"))
+        if self.n_unknown:
+            unknown = "labels that are not among the classes; counted as misses"
+            rows.append(("unknown", str(self.n_unknown), unknown))
+        if self.at_top is not None:
+            rows.append(self.at_top._cut_summary(self))
         if missing:
             rows.append(("skipped", str(missing), "classes without test rows"))
         return rows
+
+    def _cut_summary(self, whole: CoverageReport) -> tuple[str, str, str]:
+        """Show what cutting the sets to their most probable classes costs in coverage."""
+        most = int(np.flatnonzero(self.size_counts)[-1])
+        fewer = int((self.class_covered < whole.class_covered).sum())
+        return (
+            f"top {most}",
+            f"{self.marginal_coverage:.3f}",
+            f"coverage of sets cut to {most} labels, which no guarantee covers; lower for {fewer} "
+            f"classes; mean size {self.avg_size:.2f}",
+        )
 
     def _name_below(self) -> str:
         """Name the classes that are likely below the target, lowest coverage first."""
         below = np.flatnonzero(self.likely_below)
         if not len(below):
-            return "classes are below the aim by more than chance explains"
+            return "classes are significantly below their target"
         order = below[np.argsort(self.class_coverage[below], kind="stable")]
         names = [self.class_view(int(index)).name for index in order[:3]]
         more = f" and {len(below) - 3} more" if len(below) > 3 else ""
         return f"classes, at most about 1 in 20 by chance: {', '.join(names)}{more}"
 
     def __str__(self) -> str:
-        lines = [f"{self.n_rows} rows, {self.n_classes} classes, alpha = {self.alpha:g}"]
+        lines = [f"{self.n_rows} rows, {self.n_classes} classes, alpha = {self.alpha:.4g}"]
         lines += [f"{name:<13}{value:>9}   {text}" for name, value, text in self.summary()]
         return "\n".join(lines)
 

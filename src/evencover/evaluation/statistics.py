@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.quantiles import exact_fraction
 
 
 def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> FloatArray:
@@ -25,8 +24,10 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> Fl
     return np.stack([low, high], axis=-1)
 
 
-def likely_below(covered: IntArray, counts: IntArray, alpha: float, rate: float = 0.05) -> Array:
+def likely_below(covered: IntArray, counts: IntArray, alpha: Any, rate: float = 0.05) -> Array:
     """Find classes likely covered less than 1 - alpha (K,), false discoveries held at `rate`.
+
+    `alpha` is one number, or one per class (K,), here and below.
 
     Benjamini and Hochberg (1995) on P(Binomial(n, 1 - alpha) <= covered). These p-values are of
     separate rows, so the procedure holds as it stands, and discreteness makes it stricter.
@@ -36,7 +37,7 @@ def likely_below(covered: IntArray, counts: IntArray, alpha: float, rate: float 
     """
     from scipy.special import bdtr
 
-    p = bdtr(covered.astype(float), counts, float(1 - exact_fraction(alpha)))
+    p = bdtr(covered.astype(float), counts, 1 - np.asarray(alpha, dtype=float))
     tested = np.flatnonzero(counts > 0)
     order = tested[np.argsort(p[tested], kind="stable")]
     passes = np.flatnonzero(p[order] <= rate * np.arange(1, len(order) + 1) / max(1, len(order)))
@@ -46,7 +47,7 @@ def likely_below(covered: IntArray, counts: IntArray, alpha: float, rate: float 
     return named
 
 
-def too_few_to_judge(named: Array, counts: IntArray, alpha: float, rate: float = 0.05) -> Array:
+def too_few_to_judge(named: Array, counts: IntArray, alpha: Any, rate: float = 0.05) -> Array:
     """Find classes with so few rows that `likely_below` could not name them at any coverage (K,).
 
     With R of m tested classes `named`, one more is named if its p-value is at most
@@ -55,12 +56,12 @@ def too_few_to_judge(named: Array, counts: IntArray, alpha: float, rate: float =
     >>> too_few_to_judge(np.array([False] * 4), np.array([0, 1, 2, 3]), 0.1).tolist()
     [False, True, False, False]
     """
-    lowest = float(exact_fraction(alpha)) ** counts
+    lowest = np.asarray(alpha, dtype=float) ** counts
     tested = counts > 0
     return tested & (lowest > rate * (named.sum() + 1) / max(1, tested.sum()))
 
 
-def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:
+def covgap_noise_floor(class_counts: IntArray, alpha: Any) -> float:
     """Compute 100 x the mean over classes of E|B/n - (1 - alpha)|, B binomial (n, 1 - alpha).
 
     De Moivre's formula: E|B - np| = 2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1.
@@ -70,12 +71,11 @@ def covgap_noise_floor(class_counts: IntArray, alpha: float) -> float:
     """
     from scipy.special import gammaln
 
-    level = 1 - exact_fraction(alpha)
-    counts, inverse = np.unique(class_counts, return_inverse=True)
-    m = np.array([int(n) * level.numerator // level.denominator + 1 for n in counts], dtype=float)
+    counts, miss = class_counts, np.asarray(alpha, dtype=float)
+    m = np.floor(counts - counts * miss + 1e-9) + 1
     log_binomial = gammaln(counts + 1) - gammaln(m + 1) - gammaln(counts - m + 1)
-    log_term = log_binomial + m * np.log(float(level)) + (counts - m + 1) * np.log(float(1 - level))
-    return float(100 * (2 * m * np.exp(log_term) / counts)[inverse].mean())
+    log_term = log_binomial + m * np.log1p(-miss) + (counts - m + 1) * np.log(miss)
+    return float(100 * (2 * m * np.exp(log_term) / counts).mean())
 
 
 def class_balance(class_counts: IntArray) -> float:
@@ -97,7 +97,7 @@ class TrueGap(NamedTuple):
     n_classes: int
 
 
-def squared_gaps(covered: IntArray, counts: IntArray, alpha: float) -> FloatArray:
+def squared_gaps(covered: IntArray, counts: IntArray, alpha: Any) -> FloatArray:
     """Estimate (coverage - (1 - alpha))^2 of each class (K,) without bias, in squared points.
 
     With k of n rows covered and t = 1 - alpha it is ((k - n t)^2 - k (1 - t)^2 - (n - k) t^2) /
@@ -112,7 +112,7 @@ def squared_gaps(covered: IntArray, counts: IntArray, alpha: float) -> FloatArra
     return np.where(counts >= 2, 1e4 * estimate, np.nan)
 
 
-def true_gap(covered: IntArray, counts: IntArray, alpha: float) -> TrueGap:
+def true_gap(covered: IntArray, counts: IntArray, alpha: Any) -> TrueGap:
     """Estimate the gap from the rows and covered rows of each class.
 
     The interval is Student's t over classes for the mean square m, clipped at 0 before the root.
@@ -127,8 +127,9 @@ def true_gap(covered: IntArray, counts: IntArray, alpha: float) -> TrueGap:
     from scipy.special import stdtrit
 
     squares = squared_gaps(covered, counts, alpha)
-    rows = counts[~np.isnan(squares)].astype(np.float64)
-    squares, n = squares[~np.isnan(squares)], len(rows)
+    known = ~np.isnan(squares)
+    rows, alpha = counts[known].astype(np.float64), np.broadcast_to(alpha, counts.shape)[known]
+    squares, n = squares[known], len(rows)
     if n == 0:
         return TrueGap(np.nan, np.nan, np.nan, 0)
     mean = float(squares.mean())

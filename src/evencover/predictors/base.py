@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -40,7 +41,7 @@ from evencover.predictors.shift_checks import (
 )
 from evencover.predictors.state import kept
 from evencover.predictors.temperature import FIT, fitted_temperature
-from evencover.quantiles import GroupedScores, Thresholds, exact_fraction
+from evencover.quantiles import GroupedScores, Thresholds, check_alpha
 from evencover.randomness import places, row_ids
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
@@ -60,7 +61,8 @@ class BasePredictor(MethodContract):
     ----------
     alpha
         Target miscoverage in (0, 1). Read as the decimal or fraction that was written, so ranks
-        are exact.
+        are exact. Methods that allow it take one per class: a mapping or Series by class, in which
+        "default" stands for the classes that it does not name, or a vector (K,).
     score
         "softmax", "aps", "raps", "saps", "pas", or a `Score`.
     exact
@@ -76,6 +78,11 @@ class BasePredictor(MethodContract):
         which then do not calibrate.
     random_state
         Integer that, with a row's id (or content and place), fixes every random choice.
+    floor
+        Coverage in (0, 1) that every class with enough calibration examples, 1/(1 - floor) - 1,
+        is guaranteed: its threshold is at least CLASSWISE's at that level.
+    strict_floor
+        Always include the classes with too few examples for the floor.
 
     Attributes
     ----------
@@ -134,21 +141,16 @@ class BasePredictor(MethodContract):
             `concurrent.futures` executor, or a `dask.distributed` client. The result is the same.
         """
         self._check_parameters()
-        level = float(1 - exact_fraction(self.alpha))
-        if level < 0.5:
-            warn_caller(
-                f"alpha is {self.alpha}, the share of rows whose class may be missing from its "
-                f"set; for coverage {self.alpha} use alpha={level:g}."
-            )
+        self._warn_of_large_alpha()
         self._check_groups(groups)
-        source = as_source(probabilities, labels, ids=ids, class_names=class_names)
+        given: Any = {"ids": ids, "class_names": class_names, "allow_unknown": True}
+        source = as_source(probabilities, labels, **given)
         require_labels(source, "Calibration")
         self.temperature_, apart = None, None
         if self.temperature == FIT:
             logits = self.from_logits if source.logits is None else source.logits
             self.temperature_, apart = fitted_temperature(source, ids, logits, self.random_state)
-        base = base_rows(self, source, ids, groups, executor)
-        base = base if apart is None else base.take(~apart)
+        base = base_rows(self, source, ids, groups, executor, apart)
         rows = with_scores(self, base, source.n_classes, source.class_names)
         self._fit_rows(rows, source.n_classes, source.class_names)
         if apart is None:
@@ -203,9 +205,41 @@ class BasePredictor(MethodContract):
         self.n_calibration_ = int(self.class_counts_.sum())
         self.score_edges_, self.score_counts_ = bin_scores(rows.scores)
         self.target_prevalence_ = read_target(self)
-        self.limits_ = self._calibrate(rows)
+        self.limits_ = self._with_floor(self._calibrate(rows), rows)
         self._warn_of_few_rows()
         return self
+
+    def _warn_of_large_alpha(self) -> None:
+        """Warn of an alpha that seems to be the coverage."""
+        largest = check_alpha(self.alpha)
+        if largest > 0.5:
+            warn_caller(
+                f"alpha is {largest:g}, the target miscoverage; for coverage {largest:g} use "
+                f"alpha={1 - largest:g}."
+            )
+
+    def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
+        """Raise the thresholds to CLASSWISE's at 1 - floor, of classes with enough rows for it.
+
+        A larger threshold only enlarges sets, so the guarantee of CLASSWISE at that level holds.
+        """
+        self.floor_thresholds_ = None
+        if self.floor is None:
+            return thresholds
+
+        def quantiles(values: FloatArray) -> FloatArray:
+            own = GroupedScores.sort(values, rows.labels, self.n_classes_)
+            found = own.quantiles(self.floor_share)
+            return found if self.strict_floor else np.where(self.below_floor_, -np.inf, found)
+
+        self.floor_thresholds_ = quantiles(rows.scores)
+        ranks = None if rows.ranks is None else quantiles(rows.ranks.astype(np.float64))
+        return self._raised(thresholds, ranks)
+
+    def _raised(self, thresholds: Thresholds, rank_floor: FloatArray | None = None) -> Thresholds:
+        if self.floor_thresholds_ is None:
+            return thresholds
+        return thresholds.at_least(self.floor_thresholds_, rank_floor)
 
     def _warn_of_few_rows(self) -> None:
         """Warn of classes that are in every set, and of classes without rows."""
@@ -214,7 +248,7 @@ class BasePredictor(MethodContract):
         if len(self.thresholds_) == self.n_classes_ and rank_limit is None:
             few = int((np.isinf(self.thresholds_) & ~absent).sum())
         if few:
-            terms = f"alpha = {self.alpha}"
+            terms = f"alpha = {self.class_alpha}"
             if self.confidence is not None:
                 least = self.row_needs().least
                 terms += f" and confidence = {self.confidence}, which takes {least}"
@@ -294,11 +328,42 @@ class BasePredictor(MethodContract):
         rows = rows.take(slice(first_kept, None))
         if first is None:
             warn_of_repeated_ids(rows.ids)
-        names, out_of_fold = self.class_names_ or source.class_names, self.out_of_fold_
-        self._fit_rows(with_scores(self, rows, self.n_classes_, names), self.n_classes_, names)
-        self._keep_rows(rows, by_place=first is not None)
-        self.fingerprints_, self.row_sample_, self.row_sample_limit_ = known
-        self.out_of_fold_ = out_of_fold
+        self.class_names_ = self.class_names_ or source.class_names
+        return self._refit(rows, *known, by_place=first is not None)
+
+    def with_alpha(self, alpha: Any) -> Self:
+        """Return this predictor at another alpha, fitted to the calibration rows that it keeps.
+
+        The result is that of a new `fit` at this alpha on the same rows, bit for bit.
+
+        >>> from evencover import StandardPredictor
+        >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
+        >>> StandardPredictor(alpha=0.5).fit(p, [0, 1, 0, 1]).with_alpha(0.25).thresholds_
+        array([0.625, 0.625])
+        """
+        require_fitted(self)
+        rows, first = self._kept_rows()
+        other = copy(self).set_params(alpha=alpha)
+        other._check_parameters()
+        other._warn_of_large_alpha()
+        known = self.fingerprints_, self.row_sample_, self.row_sample_limit_
+        return other._refit(rows, *known, by_place=first is not None)
+
+    def _refit(
+        self,
+        rows: CalibrationRows,
+        fingerprints: list[list[Any]],
+        row_sample: IntArray | None,
+        row_sample_limit: int | None,
+        *,
+        by_place: bool,
+    ) -> Self:
+        """Fit to rows with base scores; the class names and what is known of the inputs stay."""
+        n_classes, names, out_of_fold = self.n_classes_, self.class_names_, self.out_of_fold_
+        self._fit_rows(with_scores(self, rows, n_classes, names), n_classes, names)
+        self._keep_rows(rows, by_place=by_place)
+        self.fingerprints_, self.out_of_fold_ = fingerprints, out_of_fold
+        self.row_sample_, self.row_sample_limit_ = row_sample, row_sample_limit
         return self
 
     def _known_with(
@@ -397,10 +462,13 @@ class BasePredictor(MethodContract):
         """Set a parameter or fitted attribute, for which a rule is built again."""
         super().__setattr__(name, value)
         vars(self).pop("_few_rule", None)
+        if name in ("alpha", "class_names_", "n_classes_"):
+            vars(self).pop("class_alpha", None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the rule out of copies and pickles."""
-        return {name: value for name, value in vars(self).items() if name != "_few_rule"}
+        """Leave out of copies and pickles what is built when needed."""
+        built = ("_few_rule", "class_alpha")
+        return {name: value for name, value in vars(self).items() if name not in built}
 
     def predict_set(
         self, probabilities: Any, *, ids: Any = None, groups: Any = None, executor: Any = None
@@ -461,16 +529,27 @@ class BasePredictor(MethodContract):
         ids: Any = None,
         groups: Any = None,
         executor: Any = None,
+        top: int | None = None,
     ) -> CoverageReport:
         """Measure coverage and size of the sets on held-out rows, without keeping sets.
 
-        Parameters are those of `fit`. What an executor's workers send back does not grow with
-        the rows.
+        Labels that are not among the classes count as misses. What an executor's workers send back
+        does not grow with the rows.
+
+        Parameters
+        ----------
+        probabilities, labels, ids, groups, executor
+            As in `fit`.
+        top
+            Also measure the coverage of sets that are cut to this many classes (``at_top``).
         """
-        source = align_to_calibration(self, probabilities, labels, ids)
+        source = align_to_calibration(self, probabilities, labels, ids, allow_unknown=True)
         require_labels(source, "Evaluation")
+        if top is not None:
+            whole_number(top, "top", "evaluate", 1)
         rule = self.rule(logits=source.logits, groups=groups)
-        count, finish = partial(count_block, rule, self.score_edges_), EvaluationCounts.abridged
+        count = partial(count_block, rule, self.score_edges_, top)
+        finish = EvaluationCounts.abridged
         counts = fold_source(source, ids, count, merge_counts, finish, executor)
         return self.coverage_report(source, *counts)
 
@@ -480,16 +559,20 @@ class BasePredictor(MethodContract):
         tally: Tally,
         confusions: Confusions,
         histogram: IntArray | None = None,
+        cut: Tally | None = None,
     ) -> CoverageReport:
         """Make the report on rows of a source that have been read and counted."""
-        report = CoverageReport.from_tally(
-            tally,
-            self.alpha,
-            class_names=source.class_names,
-            calibration_counts=self.class_counts_,
-            confusions=confusions,
-            **self._about_classes(),
-        )
+        if not tally.rows.any():
+            raise InputError(
+                f"Labels must be among the {self.n_classes_} classes of the model. Got none that "
+                f"is in {source.name}."
+            )
+        about = {"class_names": source.class_names, "calibration_counts": self.class_counts_}
+        about |= self._about_classes()
+        report = CoverageReport.from_tally(tally, self.class_alpha, confusions=confusions, **about)
+        if cut is not None:
+            at_top = CoverageReport.from_tally(cut, self.class_alpha, **about)
+            report = replace(report, at_top=at_top)
         found = shift_warnings(self, report, source, histogram)
         for warning in found:
             warn_caller(warning)

@@ -9,7 +9,6 @@ import numpy as np
 from evencover.arrays import IntArray
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.groups import Grouping, GroupPredictor
-from evencover.quantiles import exact_fraction
 
 
 class ClasswisePredictor(GroupPredictor):
@@ -52,7 +51,7 @@ class ClasswisePredictor(GroupPredictor):
         return rows.by(own), own, rows
 
     def _cause(self, under: IntArray) -> str:
-        alpha = float(exact_fraction(self.alpha))
+        alpha = float(self.class_alpha.typical)
         typical = int(np.median(self.class_counts_[under]))
         spread = 200 * np.sqrt(alpha * (1 - alpha) / (typical + 2))
         cause = (

@@ -217,7 +217,9 @@ class ClusteredPredictor(GroupPredictor):
     coverage for the classes of a cluster whose score distributions are equal. Proposition 3,
     coverage >= 1 - alpha - epsilon for the classes of a cluster whose score distributions are
     within epsilon of each other in Kolmogorov-Smirnov distance; `guarantee_` estimates it.
-    Classes of the null cluster have no guarantee of their own.
+    Classes of the null cluster have no guarantee of their own. With an alpha per class, each class
+    uses the rank for its own alpha among its cluster's scores, Proposition 3 holds with that
+    alpha, and clusters are found at the median alpha.
 
     Parameters
     ----------
@@ -259,6 +261,10 @@ class ClusteredPredictor(GroupPredictor):
         "of all calibrations; a class is promised as much only as far as its scores are like its "
         "cluster's, and classes with too few rows to join a cluster are promised nothing."
     )
+    class_alpha_guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha is guaranteed to a class up to the distance of its scores from its "
+        "cluster's; classes with too few examples to join a cluster have no guarantee."
+    )
     constraints: ClassVar[dict[str, Check]] = {
         "gamma": unless(("auto",), OPEN_SHARE),
         "n_clusters": unless(("auto",), partial(whole_number, low=1)),
@@ -269,8 +275,13 @@ class ClusteredPredictor(GroupPredictor):
     gamma_: float = kept(float)
     guarantee_: tuple[ClusterGuarantee, ...] = kept(list)
 
+    @property
+    def _alpha(self) -> Fraction:
+        """The alpha that clustering depends on."""
+        return self.class_alpha.typical
+
     def _group(self, rows: CalibrationRows) -> Grouping:
-        gamma, n_clusters = automatic_parameters(self.class_counts_, self.alpha, self.gamma)
+        gamma, n_clusters = automatic_parameters(self.class_counts_, self._alpha, self.gamma)
         if self.n_clusters != "auto":
             n_clusters = int(self.n_clusters)
         clustering, proper = rows.split(floor(gamma * self.n_calibration_), self.random_state)
@@ -287,7 +298,7 @@ class ClusteredPredictor(GroupPredictor):
         n_null = int(((cluster_of_class < 0) & (self.class_counts_ > 0)).sum())
         if self.n_clusters_ and n_null:
             warn_caller(
-                f"{n_null} of {self.n_classes_} classes have fewer than {least_count(self.alpha)} "
+                f"{n_null} of {self.n_classes_} classes have fewer than {least_count(self._alpha)} "
                 "examples for clustering; they use the standard threshold."
             )
         groups, group_of_class = cluster_groups(proper, cluster_of_class)
@@ -301,12 +312,12 @@ class ClusteredPredictor(GroupPredictor):
         if n_clusters < 2:
             return cluster_of_class, f"the number of clusters would be {n_clusters}"
         groups = rows.by(np.arange(self.n_classes_))
-        large = np.flatnonzero(groups.counts >= least_count(self.alpha))
+        large = np.flatnonzero(groups.counts >= least_count(self._alpha))
         if len(large) <= n_clusters:
-            least = least_count(self.alpha)
+            least = least_count(self._alpha)
             found = f"{len(large)} of {self.n_classes_} classes have at least {least} rows for it"
             return cluster_of_class, f"{found}, and {n_clusters} clusters need more"
-        embedding = quantile_embedding(groups, self.alpha)[large]
+        embedding = quantile_embedding(groups, self._alpha)[large]
         n_clusters = min(n_clusters, len(np.unique(embedding, axis=0)))
         if n_clusters < 2:
             return cluster_of_class, "all classes have the same score quantiles"
@@ -360,7 +371,7 @@ class ClusteredPredictor(GroupPredictor):
         counts, null = self.class_counts_[under], self.cluster_of_class_[under] < 0
         sentences = []
         if null.any():
-            enough = ceil(least_count(self.alpha) / max(self.gamma_, 0.01))
+            enough = ceil(least_count(self._alpha) / max(self.gamma_, 0.01))
             sentences.append(
                 f"{some_of(int(null.sum()), counts)} had too few calibration rows to join a "
                 "cluster, and use the threshold of all classes. With about "

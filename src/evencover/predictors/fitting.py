@@ -178,27 +178,46 @@ def score_true_labels(
     assert block.labels is not None
     n_classes = block.rows.shape[1]
     found = [scoring.true_labels(block, ids, calibrating=True)]
-    found.append(block.labels.astype(np.min_scalar_type(n_classes - 1)))
+    found.append(block.labels.astype(np.min_scalar_type(n_classes)))
     if with_ranks:
         found.append(scoring.true_ranks(block).astype(np.min_scalar_type(n_classes)))
     if with_values:
-        found.append(block.rows[np.arange(len(block.rows)), block.labels].astype(np.float64))
+        found.append(block.rows[np.arange(len(block.rows)), block.known_labels].astype(np.float64))
     return tuple(found)
 
 
 def base_rows(
-    method: MethodContract, source: Source, ids: Any, groups: Any, executor: Any
+    method: MethodContract,
+    source: Source,
+    ids: Any,
+    groups: Any,
+    executor: Any,
+    apart: Array | None = None,
 ) -> CalibrationRows:
-    """Read all rows, and bring the base scores of their labels here."""
+    """Read all rows, and bring the base scores of their labels here.
+
+    Rows with labels that are not among the classes, and rows `apart` (N,), are left out.
+    """
     ids = known_ids(source, ids)
     scoring, with_ranks = method.bound_score(source.logits), "ranks" in method.needs
     with_values = "label values" in method.needs and scoring.score.is_random
     score = partial(score_true_labels, scoring, with_ranks, with_values)
     parts = map_source(source, ids, score, joined, executor)
     scores, labels, *more = gathered(parts, source.n_rows)
-    ranks = more.pop(0) if with_ranks else None
+    ranks, values = more.pop(0) if with_ranks else None, more.pop() if with_values else None
+    known = labels < source.n_classes
+    if not known.all():
+        warn_caller(
+            f"{int((~known).sum())} of {len(known)} rows ({(~known).mean():.1%}) have labels that "
+            "are not among the classes; they are left out, so coverage concerns the known classes."
+        )
+        scores, labels = scores[known], labels[known]
+        groups = None if groups is None else to_numpy(groups)
+        some = (None if v is None else v[known] for v in (ids, ranks, groups, values, apart))
+        ids, ranks, groups, values, apart = some
     rows = rows_of_scores(method, scores, labels, source.n_classes, ids, ranks, groups)
-    return rows._replace(label_values=more[0] if with_values else None)
+    rows = rows._replace(label_values=values)
+    return rows if apart is None else rows.take(~apart)
 
 
 def with_scores(
@@ -270,7 +289,12 @@ def require_fitted(predictor: MethodContract) -> None:
 
 
 def align_to_calibration(
-    predictor: MethodContract, probabilities: Any, labels: Any = None, ids: Any = None
+    predictor: MethodContract,
+    probabilities: Any,
+    labels: Any = None,
+    ids: Any = None,
+    *,
+    allow_unknown: bool = False,
 ) -> Source:
     """Open rows as a source with the predictor's classes; the caller's own is left alone.
 
@@ -278,7 +302,7 @@ def align_to_calibration(
     count the classes in that order, too.
     """
     require_fitted(predictor)
-    source = as_source(probabilities)
+    source = as_source(probabilities, allow_unknown=allow_unknown)
     if source.class_names is not None:
         numbers = [str(number) for number in range(predictor.n_classes_)]
         names = predictor.class_names_

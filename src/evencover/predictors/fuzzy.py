@@ -82,13 +82,14 @@ class FuzzyPredictor(BasePredictor):
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         n_held_out = floor(exact_fraction(self.holdout, name="holdout") * self.n_calibration_)
         held_out, learning = rows.split(n_held_out, self.random_state)
+        alpha = self.class_alpha.typical
         limits = weighted_quantiles(
-            learning.scores, learning.labels, self.n_classes_, self.bandwidth, self.alpha
+            learning.scores, learning.labels, self.n_classes_, self.bandwidth, alpha
         )
         self.class_limits_ = np.minimum(limits, make_score(self.score).maximum(self.n_classes_))
         self.held_out_ = np.sort(held_out.scores - self.class_limits_[held_out.labels])
         offsets = GroupedScores.one(self.held_out_).thresholds(
-            self.alpha, exact=self.exact, random_state=self.random_state
+            alpha, exact=self.exact, random_state=self.random_state
         )
         offsets = offsets.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
         lower = None if offsets.lower is None else largest_within(self.class_limits_, offsets.lower)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class GroupPredictor(BasePredictor):
 
     confidence: Alpha | None = None
 
+    supports_class_alpha: ClassVar[bool] = True
     group_scores_: FloatArray = kept(float, "?")
     group_offsets_: IntArray = kept(int, "?")
     group_of_class_: IntArray = kept(int, "K")
@@ -66,12 +67,15 @@ class GroupPredictor(BasePredictor):
         return self._group_thresholds()
 
     def _group_thresholds(self) -> Thresholds:
+        class_alpha, alpha = self.class_alpha, self.class_alpha.typical
         if self.group_weights_ is None:
             options = (self.exact, self.confidence, self.random_state)
-            return self.groups_.thresholds(self.alpha, *options).of_classes(self.group_of_class_)
+            if not class_alpha.is_one:
+                return self.groups_.thresholds(class_alpha, *options, groups=self.group_of_class_)
+            return self.groups_.thresholds(alpha, *options).of_classes(self.group_of_class_)
         limits, own_weights = np.empty(self.n_classes_), class_weights(self)
         for classes, scores, weights in self._weighted_groups():
-            limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], self.alpha)
+            limits[classes] = weighted_thresholds(scores, weights, own_weights[classes], alpha)
         return Thresholds(limits)
 
     def _weighted_groups(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
@@ -92,7 +96,7 @@ class GroupPredictor(BasePredictor):
         if type(self)._calibrate is not GroupPredictor._calibrate:  # a subclass may do otherwise
             return None
         other = copy(self).set_params(exact=exact)
-        other.limits_ = other._group_thresholds()
+        other.limits_ = other._raised(other._group_thresholds())
         return other
 
     def _p_block(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:

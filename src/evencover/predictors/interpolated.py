@@ -71,7 +71,8 @@ class InterpolatedPredictor(BasePredictor):
         own = GroupedScores.sort(rows.scores, rows.labels, self.n_classes_)
         self.own_scores_, self.own_offsets_ = own
         everyone = GroupedScores.one(np.sort(rows.scores))
-        return Thresholds(self._between(own.quantiles(self.alpha), everyone.quantiles(self.alpha)))
+        alpha = self.class_alpha.typical
+        return Thresholds(self._between(own.quantiles(alpha), everyone.quantiles(alpha)))
 
     def _between(self, own: FloatArray, common: FloatArray) -> FloatArray:
         # Rounding may take a score beyond its maximum, but limits must not rise again after it.

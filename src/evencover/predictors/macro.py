@@ -14,7 +14,7 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.explanation import ONE_THRESHOLD
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.state import kept
-from evencover.quantiles import Thresholds, exact_fraction
+from evencover.quantiles import Thresholds
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -65,7 +65,7 @@ class MacroPredictor(BasePredictor):
         order = np.argsort(rows.scores, kind="stable")
         self.pooled_scores_ = rows.scores[order]
         self.tails_ = _tail_weights(rows.labels[order], self.class_counts_)
-        n_inside = int((self.tails_ > float(exact_fraction(self.alpha))).sum())
+        n_inside = int((self.tails_ > float(self.class_alpha.typical)).sum())
         limit = np.append(self.pooled_scores_, np.inf)[n_inside - 1]
         return Thresholds(np.full(self.n_classes_, limit))
 

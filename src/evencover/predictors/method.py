@@ -6,16 +6,35 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from fractions import Fraction
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError
-from evencover.predictors.explanation import CALIBRATION_ROWS, Details, Needs, Sharing, ways_out
+from evencover.predictors.explanation import (
+    CALIBRATION_ROWS,
+    Details,
+    Needs,
+    Sharing,
+    some_names,
+    ways_out,
+)
 from evencover.predictors.rule import BoundScore
 from evencover.predictors.state import Field, kept
 from evencover.predictors.temperature import FIT
-from evencover.quantiles import Alpha, Thresholds, conformal_ranks, exact_fraction
+from evencover.quantiles import (
+    Alpha,
+    ClassAlpha,
+    Thresholds,
+    check_alpha,
+    conformal_ranks,
+    exact_fraction,
+    is_per_class,
+    least_rows,
+)
 from evencover.randomness import check_random_state
 from evencover.scores import Score, make_score
 from evencover.validation import Check, flag, raise_unknown, real_number, unless
@@ -45,13 +64,15 @@ class MethodContract:
     dataclass, too. Fields with ``init=False`` are fitted, or parameters of some methods only.
     """
 
-    alpha: Alpha = 0.1
+    alpha: Alpha | ClassValues = 0.1
     score: Score | str = "softmax"
     exact: bool = False
     allow_empty: bool = True
     from_logits: bool = False
     temperature: float | str = 1.0
     random_state: int = 0
+    floor: Alpha | None = None
+    strict_floor: bool = False
     target_prevalence: ClassValues | None = field(init=False, default=None)
     confidence: Alpha | None = field(init=False, default=None)
 
@@ -68,6 +89,7 @@ class MethodContract:
     row_sample_: IntArray | None = kept(int, "??", optional=True)
     row_sample_limit_: int | None = kept(int, optional=True)
     out_of_fold_: bool = kept(bool, default=False)
+    floor_thresholds_: FloatArray | None = kept(float, "K", optional=True)
 
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the report.
@@ -75,11 +97,13 @@ class MethodContract:
     guarantee: ClassVar[str] = "Nothing is guaranteed."
     # The guarantee with a confidence; {confidence} stands for the probability.
     confident_guarantee: ClassVar[str]
+    # The guarantee with an alpha per class, where that changes more than the number.
+    class_alpha_guarantee: ClassVar[str] = ""
     # Next to scores, labels and ids: "ranks" of the true labels, "row groups" given by the user.
     needs: ClassVar[tuple[str, ...]] = ()
     # One check per parameter: a function of value, name and owner that raises InputError.
     constraints: ClassVar[dict[str, Check]] = {
-        "alpha": in_unit_interval,
+        "alpha": check_alpha,
         "score": lambda score, *_: make_score(score),
         "exact": flag,
         "allow_empty": flag,
@@ -87,6 +111,8 @@ class MethodContract:
         "temperature": unless((FIT,), partial(real_number, low=0, open_low=True)),
         "random_state": lambda value, _, owner: check_random_state(value, owner),
         "confidence": unless((None,), in_unit_interval),
+        "floor": unless((None,), in_unit_interval),
+        "strict_floor": flag,
     }
     # What a fit keeps, if not declared by `kept`; `save` writes it, `load` checks type and shape.
     state: ClassVar[dict[str, Field]] = {}
@@ -97,6 +123,7 @@ class MethodContract:
     # Whether it needs a parameter that only the user can give, so that "all" methods omit it.
     only_if_asked: ClassVar[bool] = False
     supports_exact: ClassVar[bool] = True
+    supports_class_alpha: ClassVar[bool] = False
     # Whether the threshold of a class comes from its own rows alone.
     own_rows_only: ClassVar[bool] = False
     # Where a threshold comes from; `{rows}` stands for the class's calibration rows.
@@ -221,6 +248,16 @@ class MethodContract:
                 f"The 'exact' parameter of {owner} must be False: its coverage does not come from "
                 "one conformal rank. Got True."
             )
+        if is_per_class(self.alpha) and not self.supports_class_alpha:
+            raise InputError(
+                f"The 'alpha' parameter of {owner} must be one number for all classes. Got one per "
+                "class; 'standard', 'classwise', 'clustered', 'pooled' and 'rc3p' take that."
+            )
+        if is_per_class(self.alpha) and self.target_prevalence is not None:
+            raise InputError(
+                f"The 'alpha' parameter of {owner} must be one number for all classes with a "
+                "'target_prevalence'. Got one per class."
+            )
         ways = ["exact"] * self.exact
         ways += [n for n in ("confidence", "target_prevalence") if getattr(self, n) is not None]
         if len(ways) > 1:
@@ -249,20 +286,63 @@ class MethodContract:
         """The guarantee of this predictor, as `info` and the report show it."""
         if self.out_of_fold_:
             return OUT_OF_FOLD
+        alpha, promise = self.class_alpha, self.guarantee
+        if not alpha.is_one:
+            promise = self.class_alpha_guarantee or promise
         if self.confidence is not None:
             share = f"{float(100 * exact_fraction(self.confidence)):g}%"
-            return self.confident_guarantee.replace("{confidence}", share)
-        return self.guarantee + FOR_TARGET * (self.target_prevalence is not None)
+            promise = self.confident_guarantee.replace("{confidence}", share)
+        promise += FOR_TARGET * (self.target_prevalence is not None)
+        if not alpha.is_one:
+            promise += f" Alpha is {alpha}."
+        return f"{promise} {self._floor_guarantee()}" if self.floor is not None else promise
+
+    def _floor_guarantee(self) -> str:
+        """State the floor, and which classes have too few calibration examples for it."""
+        level = f"{float(100 * exact_fraction(self.floor, name='floor')):g}%"
+        few = self.below_floor_
+        if self.strict_floor or not few.any():
+            return f"Every class is guaranteed {level} coverage."
+        return (
+            f"Every class with at least {least_rows(self.floor_share)} calibration examples is "
+            f"guaranteed {level} coverage; {int(few.sum()):,} of {self.n_classes_:,} classes have "
+            f"fewer{some_names(self.class_names_, few)}."
+        )
+
+    @property
+    def floor_share(self) -> Fraction:
+        """The miscoverage that the floor allows each condition of a set: score, and rank if any."""
+        share = 1 - exact_fraction(self.floor, name="floor")
+        return share / 2 if "ranks" in self.needs else share
+
+    @property
+    def below_floor_(self) -> Array:
+        """Which classes have too few calibration examples for the floor (K,)."""
+        if self.floor is None:
+            return np.ones(self.n_classes_, dtype=bool)
+        return self.class_counts_ < least_rows(self.floor_share)
+
+    @cached_property
+    def class_alpha(self) -> ClassAlpha:
+        """The target miscoverage of each class."""
+        owner = type(self).__name__
+        return ClassAlpha.of(self.alpha, self.class_names_, self.n_classes_, owner)
+
+    @property
+    def alpha_(self) -> FloatArray:
+        """The target miscoverage of each class (K,)."""
+        return self.class_alpha.floats
 
     def group_ranks(self, counts: IntArray) -> IntArray:
-        """Return the rank of each group's threshold among its scores; 0 if weights decide."""
-        if self.target_prevalence is not None:
+        """Return the rank of each group's threshold among its scores; 0 if there is no such one."""
+        alpha = self.class_alpha
+        if self.target_prevalence is not None or not alpha.is_one:
             return 0 * counts
-        return conformal_ranks(counts, self.alpha, self.confidence)
+        return conformal_ranks(counts, alpha.typical, self.confidence)
 
     def row_needs(self) -> Needs:
         """Return how many rows a threshold takes."""
-        return Needs.at(self.alpha, self.confidence)
+        return Needs.at(self.class_alpha.typical, self.confidence)
 
     @property
     def score_(self) -> Score:

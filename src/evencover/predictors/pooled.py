@@ -7,7 +7,8 @@
     threshold  = the largest score with level_y(s) <= t
 
 mu_y and sigma_y come from a random-effects model of the classes, c from the method of moments, and
-t is the conformal rank of held-out levels. c = 0 is CLASSWISE; c = inf with shared = 1 is STANDARD.
+t is the conformal rank of held-out levels; with an alpha per class, t_a is that of the classes with
+alpha a. c = 0 is CLASSWISE; c = inf with shared = 1 is STANDARD.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, inf
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from evencover import _kernels
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.errors import InputError
+from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
-from evencover.predictors.explanation import enough_for_classwise
+from evencover.predictors.explanation import enough_for_classwise, some_names
 from evencover.predictors.fitting import (
     N_FOLDS,
     CalibrationRows,
@@ -42,7 +43,7 @@ from evencover.predictors.prevalence import (
     weighted_thresholds,
 )
 from evencover.predictors.state import kept
-from evencover.quantiles import GroupedScores, Thresholds, break_ties, by_group, exact_fraction
+from evencover.quantiles import GroupedScores, Thresholds, break_ties, by_group
 from evencover.randomness import RandomStream, random_order
 from evencover.validation import Check, one_of, real_number, unless
 
@@ -158,7 +159,8 @@ class PooledPredictor(BasePredictor):
     expected_
         (K, 2) mean and spread of each class's normal scores under the prior.
     level_
-        The level t that all classes share; with a target prevalence the largest of theirs.
+        The level t that all classes share; with a target prevalence, or an alpha per class, the
+        largest of theirs.
     """
 
     target_prevalence: ClassValues | None = None
@@ -173,6 +175,12 @@ class PooledPredictor(BasePredictor):
         "is guaranteed with split='holdout', and otherwise close to 1 - alpha."
     )
     needs: ClassVar[tuple[str, ...]] = ("label values",)
+    class_alpha_guarantee: ClassVar[str] = (
+        "Targets coverage of 1 - alpha for every class without guaranteeing it; coverage over the "
+        "classes with the same alpha is guaranteed with split='holdout', and otherwise close to "
+        "1 - alpha."
+    )
+    supports_class_alpha: ClassVar[bool] = True
     missing_class_note: ClassVar[str] = "their thresholds are predicted from the other classes"
     constraints: ClassVar[dict[str, Check]] = {
         "strength": unless(("auto", inf), partial(real_number, low=0)),
@@ -184,7 +192,10 @@ class PooledPredictor(BasePredictor):
     own_places_: IntArray = kept(int, "N")
     own_weight_: FloatArray = kept(float, "K")
     expected_: FloatArray = kept(float, "KP")
+    # by alpha, and once more all of them if an alpha has too few
     calibration_levels_: FloatArray = kept(float, "?")
+    level_offsets_: IntArray = kept(int, "?")
+    level_group_: IntArray = kept(int, "K")
     level_weights_: FloatArray | None = kept(float, "?", optional=True)
     strength_: float = kept(float)
     level_: float = kept(float)
@@ -218,14 +229,14 @@ class PooledPredictor(BasePredictor):
             labels, once = rows.labels[held_out], counts[held_out]
             levels = self._level(labels, place)
         labels, levels = labels[once], levels[once]
-        self.calibration_levels_ = np.sort(levels)
+        self._keep_levels(levels, labels)
         self.level_weights_ = None
         if self.target_prevalence_ is not None:
             self.level_weights_ = sorted_weights(levels, class_weights(self)[labels])
         if self.strength == 0:
-            self.level_ = float(1 - exact_fraction(self.alpha))
+            self.level_ = float(1 - self.class_alpha.values[0])
             return self._own_groups().thresholds(
-                self.alpha, exact=self.exact, random_state=self.random_state
+                self.class_alpha, exact=self.exact, random_state=self.random_state
             )
         shares = None if tie_draws is None else tie_draws[learning]
         return self._thresholds_at(self._class_levels(), shares)
@@ -262,7 +273,7 @@ class PooledPredictor(BasePredictor):
     def _strength(self, prior: FloatArray, labels: IntArray) -> float:
         if self.strength != "auto":
             return float(self.strength)
-        level = 1 - exact_fraction(self.alpha)
+        level = 1 - self.class_alpha.typical
         place = ceil(level * len(prior)) - 1
         is_hit = prior <= np.partition(prior, place)[place]
         hits, n = (np.bincount(labels[some], minlength=self.n_classes_) for some in (is_hit, ...))
@@ -297,15 +308,41 @@ class PooledPredictor(BasePredictor):
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
         return low
 
+    def _keep_levels(self, levels: FloatArray, labels: IntArray) -> None:
+        """Group held-out levels by alpha; classes of an alpha with too few use those of all."""
+        alpha = self.class_alpha
+        self.level_group_ = alpha.of_class
+        groups = GroupedScores.sort(levels, alpha.of_class[labels], len(alpha.values))
+        least = np.ceil(1 / alpha.values - 1 - 1e-9)  # as `least_rows`
+        few = (groups.counts < least)[alpha.of_class]
+        if few.any() and not alpha.is_one:
+            warn_caller(
+                f"{int(few.sum())} of {self.n_classes_} classes"
+                f"{some_names(self.class_names_, few)} have an alpha with too few "
+                "calibration examples together; the level of their thresholds comes from the "
+                "examples of all classes."
+            )
+            self.level_group_ = np.where(few, len(alpha.values), alpha.of_class)
+            groups = GroupedScores(
+                np.concatenate([groups.scores, np.sort(levels)]),
+                np.append(groups.offsets, 2 * len(levels)),
+            )
+        self.calibration_levels_, self.level_offsets_ = groups
+
     def _class_levels(self) -> Thresholds:
-        """Level of each class, or the randomized pair: the same for all without a target."""
-        levels = self.calibration_levels_
+        """Level of each class, or the randomized pair: the same for all of the same alpha."""
+        levels, alpha = self._levels(), self.class_alpha
         if self.level_weights_ is not None:
             own = class_weights(self)
-            return Thresholds(weighted_thresholds(levels, self.level_weights_, own, self.alpha))
-        common = GroupedScores.one(levels)
-        found = common.thresholds(self.alpha, exact=self.exact, random_state=self.random_state)
-        return found.of_classes(np.zeros(self.n_classes_, dtype=np.int64))
+            found = weighted_thresholds(levels.scores, self.level_weights_, own, alpha.typical)
+            return Thresholds(found)
+        options: Any = {"exact": self.exact, "random_state": self.random_state}
+        if not alpha.is_one:
+            return levels.thresholds(alpha, groups=self.level_group_, **options)
+        return levels.thresholds(alpha.typical, **options).of_classes(self.level_group_)
+
+    def _levels(self) -> GroupedScores:
+        return GroupedScores(self.calibration_levels_, self.level_offsets_)
 
     def _thresholds_at(self, levels: Thresholds, shares: FloatArray | None) -> Thresholds:
         """Scores at these levels; `shares` (N,) break ties between the pooled scores."""
@@ -347,12 +384,10 @@ class PooledPredictor(BasePredictor):
             own = class_weights(self)[classes]
             levels, weights = self.calibration_levels_, self.level_weights_
             return weighted_p_values(level, levels, weights, own, own_share)
-        n_levels = len(self.calibration_levels_)
-        at_least = n_levels - np.searchsorted(self.calibration_levels_, level)
-        return np.asarray((at_least + own_share[:, None]) / (n_levels + 1))
+        return _kernels.p_values_of(level, *self._levels(), self.level_group_[classes], own_share)
 
     def _level_rows(self) -> int:
-        return len(self.calibration_levels_)
+        return int(self.level_offsets_[len(self.class_alpha.values)])
 
     # ---- explanation -------------------------------------------------------------------------
 

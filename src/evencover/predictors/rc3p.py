@@ -16,7 +16,7 @@ from evencover.predictors.explanation import CALIBRATION_ROWS
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.rule import BoundScore
 from evencover.predictors.state import kept
-from evencover.quantiles import GroupedScores, Thresholds, conformal_rank, exact_fraction
+from evencover.quantiles import GroupedScores, Thresholds, conformal_rank
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -58,6 +58,7 @@ class RC3PPredictor(BasePredictor):
     )
     needs: ClassVar[tuple[str, ...]] = ("ranks",)
     supports_exact: ClassVar[bool] = False
+    supports_class_alpha: ClassVar[bool] = True
     cause: ClassVar[str] = (
         "Each class has a threshold and a limit on its rank; from few calibration rows the two "
         "together fall short."
@@ -77,13 +78,14 @@ class RC3PPredictor(BasePredictor):
         self.own_scores_, self.own_offsets_ = own
         ranks = GroupedScores.sort(rows.ranks.astype(np.float64), rows.labels, self.n_classes_)
         self.own_ranks_ = ranks.scores.astype(np.int64)
-        alpha = exact_fraction(self.alpha)
+        class_alpha = self.class_alpha
         score_ranks = np.ones(self.n_classes_, dtype=np.int64)
         rank_limits = np.full(self.n_classes_, self.n_classes_)
         for y, n in enumerate(own.counts.tolist()):
             if n == 0:
                 continue
             _, seen = self._own(y)
+            alpha = class_alpha.exact(class_alpha.of_class[y])
             limit = seen[n - ceil(alpha * n)]  # at most ceil(alpha n) - 1 rows are beyond
             n_beyond = n - int(np.searchsorted(seen, limit, side="right"))
             score_ranks[y] = conformal_rank(n, alpha - Fraction(n_beyond, n))

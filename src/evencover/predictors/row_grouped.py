@@ -144,12 +144,18 @@ class RowGroupedPredictor(OverGroups):
         self.group_names_, group_of_row = name_groups(rows.groups, self.n_calibration_, "row")
         return self._fit_groups(rows, group_of_row)
 
+    def _with_floor(self, thresholds: Thresholds, rows: CalibrationRows) -> Thresholds:
+        super()._with_floor(Thresholds(np.empty(self.n_classes_)), rows)
+        return thresholds  # of groups of rows; `rule` raises them for each class
+
     def rule(self, *, logits: bool | None = None, groups: Any = None) -> SetRule:
         """Build the rule for rows of these groups."""
         require_fitted(self)
         self._check_groups(groups)
         of_groups = [
-            self._rule(self.limits_.of_classes(np.full(self.n_classes_, group)), logits)
+            self._rule(
+                self._raised(self.limits_.of_classes(np.full(self.n_classes_, group))), logits
+            )
             for group in range(len(self.group_names_))
         ]
         group_of_row = self._group_of_row(groups)

@@ -81,14 +81,14 @@ class BoundScore:
         draws = self.draws(block, ids, calibrating=calibrating)
         with self.checking(block):
             return _kernels.true_label_scores(
-                self.score.base.kernel, block.rows, draws, block.labels, **self.options
+                self.score.base.kernel, block.rows, draws, block.known_labels, **self.options
             )
 
     def true_ranks(self, block: Block) -> IntArray:
         """Compute ranks of the true labels (n,)."""
         assert block.labels is not None
         with self.checking(block):
-            return _kernels.true_label_ranks(block.rows, block.labels, **self.options)
+            return _kernels.true_label_ranks(block.rows, block.known_labels, **self.options)
 
     def matrix(self, block: Block, draws: Draws) -> FloatArray:
         """Compute scores of every class (n, K)."""
@@ -195,7 +195,7 @@ class SetRule:
         assert block.labels is not None
         kernel, draws = self.scoring.score.base.kernel, self._draws(block, ids)
         return _kernels.set_coverage(
-            kernel, block.rows, draws, block.labels, self.limits, **self._options
+            kernel, block.rows, draws, block.known_labels, self.limits, **self._options
         )
 
     def _draws(self, block: Block, ids: Array | None) -> Draws:

@@ -10,7 +10,7 @@ import numpy as np
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.data.source import Block, Source
 from evencover.errors import warn_caller
-from evencover.evaluation.report import Confusions, CoverageReport, Tally, most_confused, total
+from evencover.evaluation.report import Confusions, CoverageReport, Tally, total
 from evencover.predictors.fitting import is_calibration_data
 from evencover.predictors.method import MethodContract
 from evencover.predictors.rule import SetRule
@@ -45,38 +45,49 @@ class EvaluationCounts(NamedTuple):
     tally: Tally
     confusions: Confusions
     histogram: IntArray | None
+    cut: Tally | None = None
 
     def abridged(self) -> EvaluationCounts:
         """Keep a few confusions of each class, which is all that a report shows."""
-        return EvaluationCounts(*most_confused((self.tally, self.confusions)), self.histogram)
+        return self._replace(confusions=self.confusions.most_frequent())
 
 
 def count_block(
-    rule: SetRule, edges: FloatArray | None, block: Block, ids: Array | None
+    rule: SetRule, edges: FloatArray | None, top: int | None, block: Block, ids: Array | None
 ) -> EvaluationCounts:
-    """Count coverage, sizes and confusions of a block and, of a sample, scores by bin."""
-    counts = rule.tally(block, ids)
-    if edges is None:
-        return EvaluationCounts(*counts, None)
+    """Count coverage, sizes and confusions of a block and, of a sample, scores by bin.
+
+    With `top`, also count the coverage of sets that are cut to so many classes.
+    """
     assert block.labels is not None
+    counts, cut = rule.tally(block, ids), None
+    if top is not None:
+        cut = Tally.of(rule.sets(block, ids).top(top), block.labels)
+    if edges is None:
+        return EvaluationCounts(*counts, None, cut)
     some = slice(None, None, EVERY if len(block.rows) > LARGE else 1)
     labels, ids = block.labels[some], None if ids is None else ids[some]
     block = block._replace(rows=block.rows[some], labels=labels)
-    scores = rule.scoring.score.from_base(rule.scoring.true_labels(block, ids), labels)
-    return EvaluationCounts(*counts, score_histogram(edges, scores))
+    known = labels < block.rows.shape[1]
+    scores = rule.scoring.true_labels(block, ids)[known]
+    scores = rule.scoring.score.from_base(scores, labels[known])
+    return EvaluationCounts(*counts, score_histogram(edges, scores), cut)
 
 
 def merge_counts(parts: Iterable[EvaluationCounts]) -> EvaluationCounts:
     """Add the counts of all parts."""
     histogram: Any = None
+    cut: Tally | None = None
 
     def counts() -> Iterable[tuple[Tally, Confusions]]:
-        nonlocal histogram
+        nonlocal histogram, cut
         for part in parts:
+            if part.cut is not None:
+                cut = part.cut if cut is None else cut + part.cut
             histogram = part.histogram if histogram is None else histogram + part.histogram
             yield part.tally, part.confusions
 
-    return EvaluationCounts(*total(counts()), histogram)
+    return EvaluationCounts(*total(counts()), histogram, cut)
 
 
 def shift_warnings(
@@ -92,6 +103,11 @@ def shift_warnings(
             "it is; evaluate on held-out rows."
         ]
     found, n_rows, depends = [], report.n_rows, method.depends_on_prevalence
+    if report.n_unknown:
+        found.append(
+            f"{report.n_unknown} of {n_rows} labels are not among the model's classes; they count "
+            "as misses."
+        )
     expected, kind = method.class_counts_, "calibration rows"
     target = method.target_prevalence_
     if target is not None:

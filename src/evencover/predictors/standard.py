@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from evencover.predictors.explanation import ONE_THRESHOLD
 from evencover.predictors.fitting import CalibrationRows
 from evencover.predictors.groups import Grouping, GroupPredictor
@@ -16,6 +14,8 @@ from evencover.predictors.method import ClassValues
 @dataclass(kw_only=True, eq=False, repr=False)
 class StandardPredictor(GroupPredictor):
     """One threshold for all classes: the conformal quantile of all calibration scores.
+
+    With an alpha per class, the classes that share an alpha share a threshold.
 
     Guarantee (Vovk et al. 2005): *marginal* coverage, P(Y in C(X)) >= 1 - alpha, for exchangeable
     calibration and test rows; equality with ``exact=True``. No class has a guarantee of its own.
@@ -51,8 +51,12 @@ class StandardPredictor(GroupPredictor):
         "In at least {confidence} of all calibrations, coverage over all rows is at least "
         "1 - alpha; no single class is promised anything."
     )
+    class_alpha_guarantee: ClassVar[str] = (
+        "Coverage of 1 - alpha is guaranteed on average over the examples of the classes with the "
+        "same alpha; no single class has a guarantee."
+    )
     cause: ClassVar[str] = ONE_THRESHOLD
 
     def _group(self, rows: CalibrationRows) -> Grouping:
-        everyone = np.zeros(self.n_classes_, dtype=np.int64)
-        return rows.by(everyone), everyone, rows
+        same_alpha = self.class_alpha.of_class
+        return rows.by(same_alpha), same_alpha, rows

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover.arrays import Array, to_numpy
-from evencover.quantiles import Thresholds
+from evencover.quantiles import Thresholds, is_per_class
 from evencover.scores import Score, make_score
 from evencover.validation import by_class
+
+BY_CLASS = "by class"  # in place of an alpha per class, which is saved as an array
 
 
 class Field(NamedTuple):
@@ -66,7 +68,7 @@ def content_of(predictor: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     # A score by name is the same score: a model that was loaded must not differ from the saved one.
     parameters = {**predictor.get_params(), "score": make_score(predictor.score)}
     for name, value in parameters.items():
-        if not isinstance(value, str):
+        if not isinstance(value, str) and name != "alpha":
             parameters[name] = by_class(value, "parameter") or value
     fitted, arrays = {}, {}
     for name, each in predictor.all_state().items():
@@ -75,6 +77,8 @@ def content_of(predictor: Any) -> tuple[dict[str, Any], dict[str, Array]]:
             fitted[name] = value
         elif value is not None:
             arrays[name] = np.ascontiguousarray(value)
+    if is_per_class(predictor.alpha):
+        parameters["alpha"], arrays["alpha"] = BY_CLASS, predictor.alpha_
     return _plain({"method": predictor.method, "parameters": parameters, "fitted": fitted}), arrays
 
 

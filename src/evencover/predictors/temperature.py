@@ -48,6 +48,7 @@ def fitted_temperature(
     for block in source.blocks():
         assert block.labels is not None
         own = chosen[block.start : block.start + len(block.rows)]
+        own = own & (block.labels < source.n_classes)
         rows.append(block.rows[own].astype(np.float64))
         labels.append(block.labels[own])
     return likeliest_temperature(np.concatenate(rows), np.concatenate(labels)), chosen

@@ -1,0 +1,122 @@
+"""Labels that are not among the model's classes, and sets cut to a few labels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evencover import EvencoverWarning, InputError, StandardPredictor, compare, evaluate
+from evencover.predictors import predictor_class
+
+NAMES = ["ant", "bee", "cat"]
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1, 0.7, 0.5], 600)
+    names = np.array(NAMES, dtype=object)[(p.cumsum(axis=1) < rng.random((600, 1))).sum(axis=1)]
+    return pd.DataFrame(p, columns=NAMES), names
+
+
+def with_unknown(names, every=10):
+    names = names.copy()
+    names[::every] = "wasp"
+    return names
+
+
+@pytest.mark.parametrize("score", ["softmax", "aps"])
+def test_unknown_labels_are_misses(data, score):
+    p, names = data
+    predictor = StandardPredictor(score=score).fit(p[:300], names[:300], ids=np.arange(300))
+    labels, ids = with_unknown(names)[300:], np.arange(300, 600)
+    known = labels != "wasp"
+    with pytest.warns(EvencoverWarning, match="30 of 300"):
+        report = predictor.evaluate(p[300:], labels, ids=ids)
+    alone = predictor.evaluate(p[300:][known], labels[known], ids=ids[known])
+    assert (report.n_unknown, report.n_rows, alone.n_rows) == (30, 300, 270)
+    assert report.class_covered.tolist() == alone.class_covered.tolist()
+    assert report.true_gap == alone.true_gap
+    assert report.marginal_coverage == alone.class_covered.sum() / 300
+    assert report.size_counts.sum() == 300
+    assert "unknown" in str(report)
+    sets = predictor.predict_set(p[300:], ids=ids)
+    direct = evaluate(sets, labels)
+    assert direct.marginal_coverage == report.marginal_coverage
+    assert direct.to_dict()["n_unknown_labels"] == 30
+
+
+def test_calibration_leaves_unknown_labels_out(data):
+    p, names = data
+    labels = with_unknown(names)
+    known = labels != "wasp"
+    for method, options in [
+        ("standard", {}),
+        ("pooled", {}),
+        ("rc3p", {}),
+        ("standard", {"ids": 1}),
+    ]:
+        more = {"ids": np.arange(600)} if options else {}
+        kept = {"ids": np.arange(600)[known]} if options else {}
+        with pytest.warns(EvencoverWarning, match=r"60 of 600 rows \(10.0%\)"):
+            fitted = predictor_class(method)().fit(p, labels, **more)
+        alone = predictor_class(method)().fit(
+            p.to_numpy()[known], labels[known], class_names=NAMES, **kept
+        )
+        assert fitted.thresholds_.tolist() == alone.thresholds_.tolist()
+        assert fitted.n_calibration_ == 540
+
+
+def test_compare_counts_unknown_labels_as_misses(data):
+    p, names = data
+    with pytest.warns(EvencoverWarning, match="60 of 600"):
+        found = compare(p, with_unknown(names), scores=["softmax"], n_splits=3, top=1)
+    for candidate in found.candidates:
+        for report in candidate.reports:
+            assert 15 < report.n_unknown < 45
+            assert report.n_rows == found.n_test
+            assert report.size_counts.sum() == report.n_rows
+    with pytest.warns(EvencoverWarning):
+        few = compare(p, with_unknown(names), n_per_class=dict.fromkeys(NAMES, 20), n_splits=2)
+    assert few.n_calibration == 60
+
+
+def test_only_names_can_be_unknown(data):
+    p, names = data
+    predictor = StandardPredictor().fit(p, names)
+    with pytest.raises(InputError, match="3"):
+        predictor.evaluate(p, np.full(600, 3))
+    with pytest.raises(InputError, match="wasp"):
+        predictor.evaluate(p, np.full(600, "wasp"))
+    with pytest.raises(InputError, match="wasp"):
+        predictor.partial_fit(p, with_unknown(names))
+
+
+@pytest.mark.parametrize("score", ["softmax", "aps"])
+def test_cut_sets_are_measured(data, score):
+    p, names = data
+    predictor = StandardPredictor(score=score, alpha=0.05).fit(p[:300], names[:300])
+    ids = np.arange(300)
+    report = predictor.evaluate(p[300:], names[300:], ids=ids, top=1)
+    sets = predictor.predict_set(p[300:], ids=ids)
+    first = [members[:1] for members in sets.to_lists(names=True)]
+    hits = [label in members for label, members in zip(names[300:], first, strict=True)]
+    assert report.at_top.marginal_coverage == np.mean(hits)
+    assert report.at_top.avg_size <= 1 < report.avg_size
+    assert report.at_top.marginal_coverage < report.marginal_coverage
+    assert "top 1" in str(report)
+    assert report.to_frame()["coverage_at_top"].tolist() == report.at_top.class_coverage.tolist()
+    assert report.to_dict()["at_top"]["marginal_coverage"] == np.mean(hits)
+    with pytest.raises(InputError, match="'top'"):
+        predictor.evaluate(p, names, top=0)
+
+
+def test_compare_measures_cut_sets_and_what_a_floor_adds(data):
+    p, names = data
+    labels = np.array([NAMES.index(name) for name in names])
+    found = compare(p.to_numpy(), labels, scores=["softmax"], n_splits=3, top=1, floor=0.85)
+    (row, *_), (candidate, *_) = found.rows(), found.candidates
+    assert row["marginal_coverage_top_1"] < row["marginal_coverage"]
+    assert row["avg_size_without_floor"] <= row["avg_size"]
+    assert all(report.avg_size <= 1 for report in candidate.top_reports)
+    assert "floor of 85%" in found.reason
+    assert found.to_dict()["top"] == 1
