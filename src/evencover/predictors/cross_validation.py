@@ -36,7 +36,7 @@ def from_cross_val(
     Each row's probabilities come from a model that did not see the row: cross-validation. All of
     them calibrate, where a holdout would leave a part. No theorem covers the model that is fitted
     once more on all rows. Coverage is near 1 - alpha if that model is like those of the folds, and
-    can be far below it if not; see docs/promises.md.
+    can be far below it if not; see docs/howto/stronger_guarantees.md.
 
     Parameters
     ----------
