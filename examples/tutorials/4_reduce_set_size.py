@@ -16,8 +16,8 @@ test = slice(half, None)
 # %%
 # Cause 1: too few calibration examples
 # -------------------------------------
-# CLASSWISE needs nine examples per class to guarantee 90%. With about five, it includes nearly every
-# class in *every* set and warns.
+# CLASSWISE needs nine examples per class to guarantee 90%. With about five, it includes nearly
+# every class in *every* set and warns.
 
 few = slice(5 * len(names))
 classwise = ClasswisePredictor().fit(probabilities[few], labels[few])

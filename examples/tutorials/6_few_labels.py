@@ -59,8 +59,9 @@ for method in methods:
 
 # %%
 # STANDARD pools all examples, so more labels per class do not change its TrueGap. CLASSWISE
-# includes every class below nine examples. POOLED is more even than STANDARD from two examples per
-# class, and improves with each additional one.
+# includes every class below nine examples. POOLED fails with one example per class: use STANDARD
+# there. From two examples per class, POOLED is more even than STANDARD, and it improves with each
+# additional one.
 #
 # Precision of one class
 # ----------------------

@@ -55,10 +55,10 @@ import matplotlib.pyplot as plt
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
 axes[0].plot(range(1, 9), shares, "o-")
-axes[0].axhline(0.9, color="grey", linestyle="--")
+axes[0].axhline(0.9, color="gray", linestyle="--")
 axes[0].set(title="weekly coverage", xlabel="week", ylim=(0.75, 1))
 axes[1].semilogy(range(1, 9), evidence, "o-", color="#D55E00")
-axes[1].axhline(20, color="grey", linestyle="--")
+axes[1].axhline(20, color="gray", linestyle="--")
 axes[1].set_title("cumulative e-value; alarm at 20")
 label = axes[1].set_xlabel("week")
 
