@@ -92,9 +92,9 @@ def _table(title: str, results: Results, sizes: list[int], path: Path) -> str:
 
 
 def _as_csv(markdown: str, path: Path) -> str:
-    """Write the table as CSV, and return the directive that shows it with the note below it."""
+    """Write the table without the data set's name as CSV; return a directive that shows it."""
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")][1:] for line in lines]
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([cells[0], *cells[2:]])
     note = markdown.rpartition("|")[2].strip()
