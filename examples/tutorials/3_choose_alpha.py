@@ -47,8 +47,8 @@ ax.set_xticks(levels, [str(level) for level in levels])
 ax.set_title("Set size grows fast for small alpha")
 
 # %%
-# By set size
-# -----------
+# Choose by set size
+# ------------------
 # A reviewer has time for five labels per example. Choose the smallest alpha whose average set size
 # is within this budget.
 
@@ -57,8 +57,8 @@ alpha = min(level for level, size in zip(levels, sizes, strict=True) if size <= 
 print(f"alpha = {alpha}: average set size {sizes[levels.index(alpha)]:.1f}")
 
 # %%
-# By the cost of a miss
-# ---------------------
+# Choose by the cost of a miss
+# ----------------------------
 # Assume that reviewing a label costs 1 and a miss costs 100. The cost per example is then the set
 # size plus 100 times the miss rate.
 
@@ -69,8 +69,8 @@ for level, cost in zip(levels, costs, strict=True):
     print(f"alpha {level:<5} cost {cost:6.1f}{'   <- lowest' if cost == costs.min() else ''}")
 
 # %%
-# Later, with p-values
-# --------------------
+# Choose later with p-values
+# --------------------------
 # ``predict_p`` returns a *p-value* per class: the smallest alpha at which the class leaves the set.
 # Save the p-values to choose alpha later. A small p-value means that the example would be unusual
 # for this class.

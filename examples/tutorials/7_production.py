@@ -76,8 +76,8 @@ print("labels per class:", np.median(monitor.rows), "  classes in alarm:", len(m
 report = predictor.evaluate(*weeks["week 5"])
 
 # %%
-# Without labels
-# --------------
+# Detect drift without labels
+# ---------------------------
 # Set sizes and predicted classes are available before the labels. They do not measure coverage, but
 # here they change in the first week after the deployment.
 
