@@ -62,3 +62,37 @@ def test_warnings_in_the_troubleshooting_page_exist():
         if not any(re.search(re.escape(each).replace(r"\.\.\.", ".+"), text) for text in known)
     ]
     assert not missing
+
+
+def relative_links(path):
+    """Yield the targets of links to files, and of images."""
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)|src(?:set)?=\"([^\"]+)\"", text):
+        link = "".join(target).partition("#")[0]
+        if link and not link.startswith(("http:", "https:", "mailto:")):
+            yield link
+
+
+def test_links_outside_the_site_lead_to_files():
+    """Sphinx checks those within the site."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("examples/**/*.md"), ROOT / "benchmarks" / "README.md"]
+    broken = {
+        f"{path.relative_to(ROOT)}: {link}"
+        for path in pages
+        for link in relative_links(path)
+        if not (path.parent / link).exists()
+    }
+    assert len(list(relative_links(ROOT / "README.md"))) > 20
+    assert not broken
+
+
+def test_pages_named_in_the_code_exist():
+    folders = ("src", "tests", "scripts", "benchmarks", "examples")
+    named = {
+        (path.relative_to(ROOT).as_posix(), page)
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        for page in re.findall(r"\bdocs/[\w/]+\.(?:md|csv)\b", path.read_text("utf-8"))
+    }
+    assert len(named) > 5
+    assert not {(where, page) for where, page in named if not (ROOT / page).is_file()}

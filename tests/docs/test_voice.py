@@ -22,6 +22,8 @@ PENDING = {SITE / "howto" / "production.md", SITE / "explanations" / "drift.md"}
 FILES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / "examples" / "README.md",
     *(path for path in sorted(SITE.rglob("*.md")) if not GENERATED & set(path.parents)),
     *sorted(ROOT.glob("examples/tutorials/*.py")),
     *sorted(ROOT.glob("examples/studies/*.py")),
