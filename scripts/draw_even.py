@@ -1,4 +1,4 @@
-"""The picture of the front page: coverage of every class, with one threshold for all and pooled.
+"""Draw per-class coverage of STANDARD and POOLED for the front page.
 
 python scripts/draw_even.py          writes docs/images/even_light.svg and even_dark.svg, and a tall
                                      form of both for phones
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def measure(method: Any) -> CoverageReport:
-    """Coverage of each class over many splits, so that luck is small beside the differences."""
+    """Measure per-class coverage over many splits, which averages sampling noise out."""
     rows, labels, _ = load_languages()
     reports = []
     for seed in range(N_SPLITS):
@@ -49,10 +49,10 @@ def measure(method: Any) -> CoverageReport:
 
 
 def draw(found: dict[str, CoverageReport], ink: str, *, tall: bool) -> Any:
-    """Two panels, side by side or one above the other; the least covered classes come first."""
+    """Draw two panels, side by side or stacked, with classes sorted by coverage."""
     titles = {
-        "standard": "one threshold for all (STANDARD)",
-        "pooled": "one for each class (POOLED)",
+        "standard": "one threshold (STANDARD)",
+        "pooled": "one per class (POOLED)",
     }
     plt.rcParams.update({"svg.hashsalt": "evencover", "font.size": 11, "text.color": ink})
     plt.rcParams.update({f"{part}.color": ink for part in ("xtick", "ytick")})
@@ -68,12 +68,12 @@ def draw(found: dict[str, CoverageReport], ink: str, *, tall: bool) -> Any:
         ax.axhline(90, color=ink, linestyle="--", linewidth=1)
         ax.set(title=titles[method], xlim=(-1, len(x)), ylim=(0, 100), xticks=[])
         ax.set_xlabel(
-            f"{len(x)} classes, {away.sum()} of them below 80%;\n"
-            f"{100 * report.marginal_coverage:.0f}% of all rows, {report.avg_size:.1f} labels a set"
+            f"{len(x)} classes, {away.sum()} below 80%;\noverall coverage "
+            f"{100 * report.marginal_coverage:.0f}%, average set size {report.avg_size:.1f}"
         )
         ax.spines[["top", "right"]].set_visible(False)
     for ax in axes if tall else axes[:1]:
-        ax.set_ylabel("rows whose set holds the truth, %")
+        ax.set_ylabel("coverage, %")
     return figure
 
 

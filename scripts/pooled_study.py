@@ -1,4 +1,4 @@
-"""Compare POOLED with other methods on many data sets: the study behind docs/pooled.md.
+"""Compare POOLED with other methods on many data sets: the study behind docs/research/pooled.md.
 
     python scripts/pooled_study.py --development FILE.npz ... --held-out FILE.npz ... -o FOLDER
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-GENERATED = ("_build", "api", "commands", "tutorials", "__pycache__")
+GENERATED = ("_build", "api", "commands", "studies", "tutorials", "__pycache__")
 
 
 def copy_sources(folder):

@@ -1,46 +1,45 @@
 """
-1. First sets
-=============
+1. First prediction sets
+========================
 
-A classifier gives probabilities. This page turns them into *sets* of labels that should hold the
-truth nine times out of ten, checks whether they do, and saves what was learnt for later.
+This tutorial turns the probabilities of a classifier into *prediction sets* with a target coverage
+of 90%, measures their coverage, and saves the model.
 
-The problem: which of 505 languages is a text of about eleven characters written in? The data come
-with the package: the probabilities of a model on 20,200 texts that it was not trained on, and the
-true languages.
+The task is to identify the language of a text of about eleven characters, out of 505 languages. The
+bundled data set contains a model's probabilities for 20,200 held-out texts and the true labels.
 """
 
 from evencover.data import load_languages
 
 probabilities, labels, names = load_languages()
 print(f"{probabilities.shape[0]} rows, {probabilities.shape[1]} classes")
-print(f"the model's first guess is right for {(probabilities.argmax(1) == labels).mean():.0%}")
+print(f"accuracy: {(probabilities.argmax(1) == labels).mean():.0%}")
 
 # %%
-# One guess is wrong for more than a quarter of the texts. Here is one where the model cannot know:
+# The top class is wrong for more than a quarter of the texts. Here is an ambiguous one:
 
 row = 36
 best = probabilities[row].argsort()[::-1][:5]
 for index in best:
     print(f"{names[index]:<32} {probabilities[row, index]:.3f}")
-print("the truth:", names[labels[row]])
+print("true label:", names[labels[row]])
 
 # %%
 # Calibrate
 # ---------
-# Split the rows: one half *calibrates* (it tells how far down the list one has to go), the other
-# half tests. Neither may have trained the model. ``alpha=0.1`` allows one miss in ten.
+# Split the data into a calibration set, which fits the thresholds, and a test set. The model must
+# not have been trained on either. ``alpha=0.1`` sets the target coverage to 90%.
 
 from evencover import PooledPredictor
 
-half = len(labels) // 2  # the rows come in random order, so any half is a fair sample
+half = len(labels) // 2  # the rows are in random order
 calibration, test = slice(None, half), slice(half, None)
 
 predictor = PooledPredictor(alpha=0.1)
 predictor.fit(probabilities[calibration], labels[calibration], class_names=list(names))
 
 # %%
-# That is all there is to learn: one threshold for each class.
+# ``fit`` estimates one threshold per class:
 
 print(predictor.thresholds_[:5].round(4))
 
@@ -52,40 +51,38 @@ sets = predictor.predict_set(probabilities[test])
 sets
 
 # %%
-# The classes of a row, the most probable first:
+# ``to_lists`` returns the classes of each set, the most probable first:
 
 shown = sets[:6].to_lists(names=True)
 for members, truth in zip(shown, labels[test], strict=False):
-    found = "held" if names[truth] in members else "missed"
-    print(f"{names[truth]} is {found} by {' | '.join(members[:3])}{' ...' * (len(members) > 3)}")
+    found = "covered" if names[truth] in members else "missed"
+    print(f"{names[truth]}, {found}: {' | '.join(members[:3])}{' ...' * (len(members) > 3)}")
 
 # %%
-# Sure rows get one label, hard ones more. That is the point: the size of a set tells how sure the
-# model is, in a unit that everybody understands.
+# Easy texts get one label, hard texts more. The size of a set measures the model's uncertainty.
 
 from evencover.plotting import SetSizeDisplay
 
 report = predictor.evaluate(probabilities[test], labels[test])
 display = SetSizeDisplay.from_report(report)
 display.ax_.set_xlim(0, 26)
-display.ax_.set_title("How large the sets are")
+display.ax_.set_title("Set sizes")
 
 # %%
-# Check
-# -----
-# Do the sets hold the truth as often as they should? And for every class, or only on average?
+# Evaluate
+# --------
+# The report contains overall coverage, per-class coverage and set size:
 
 report
 
 # %%
-# *CovGap* is how far a class is from 90% on average, in points. It never shows zero: with 20 test
-# rows a class, luck alone moves its coverage by several points (the *noise floor*). *TrueGap* has
-# that luck removed. :ref:`sphx_glr_tutorials_2_let_down.py` looks at single classes.
+# *CovGap* is the mean distance of per-class coverage from 90%, in points. With 20 test examples per
+# class, sampling noise alone gives several points (the *noise floor*). *TrueGap* is corrected for
+# this noise. :doc:`/metrics` defines all metrics.
 #
-# Keep
-# ----
-# A model file holds the thresholds and how they came about. It contains no code, so it is safe to
-# pass on.
+# Save and load
+# -------------
+# A model file contains the thresholds and the calibration scores, but no code.
 
 import tempfile
 from pathlib import Path
@@ -99,11 +96,11 @@ again = load(model)
 print(f"{model.stat().st_size // 1024} kB;", again.predict_set(probabilities[test]) == sets)
 
 # %%
-# The same from a shell, with a file of probabilities and labels:
+# On the command line, with a file of probabilities and labels:
 #
 # .. code-block:: shell
 #
 #    evencover calibrate CAL.npz -o model.safetensors
 #    evencover predict model.safetensors NEW.npy -o sets.parquet
 #
-# Next: :ref:`sphx_glr_tutorials_2_let_down.py`
+# Next: :ref:`sphx_glr_tutorials_2_undercovered_classes.py`

@@ -2,10 +2,10 @@
 5. Long tails and groups
 ========================
 
-In most real problems a few classes have many rows and most have few. Then the average over rows is
-an average over the large classes, and rare ones are let down without anybody noticing. This page
-makes such a problem from the languages, and shows the methods for it; and what to do when you care
-for *groups* of classes, such as language families.
+In most applications a few classes have many examples and most have few. Overall coverage then
+mostly reflects the frequent classes, and rare classes can be undercovered. This tutorial creates a
+long tail from the languages data, compares methods for it, and calibrates *groups* of classes and
+rows.
 """
 
 import numpy as np
@@ -17,12 +17,11 @@ half = len(labels) // 2
 test = slice(half, None)
 
 # %%
-# A tail
-# ------
-# A model that saw little of a class in training is bad at it, so in real problems rare classes
-# tend to be the hard ones. To get such a tail we rank the languages by how hard they are, with
-# some luck, and let the number of calibration rows fall with the rank, from 20 to two. The test
-# rows stay balanced: we want to see the rare classes.
+# Create a long tail
+# ------------------
+# Rare classes tend to be hard, because the model saw few examples of them. We rank the languages by
+# difficulty, plus random noise, and let the number of calibration examples fall with the rank, from
+# 20 to two. The test set stays balanced.
 
 random = np.random.default_rng(0)
 ease = [probabilities[labels == index, index].mean() for index in range(len(names))]
@@ -34,21 +33,19 @@ for row in range(half):
     if seen[labels[row]] < wanted[labels[row]]:
         seen[labels[row]] += 1
         kept.append(row)
-print(
-    f"{len(kept)} rows; a class has {seen.min()} to {seen.max()}, most have {np.median(seen):.0f}"
-)
+print(f"{len(kept)} examples; {seen.min()} to {seen.max()} per class, median {np.median(seen):.0f}")
 
 # %%
-# What each method does
-# ---------------------
-# *MacroCov* is the mean coverage of a class, which is what a rare class would like you to look at.
+# Compare methods
+# ---------------
+# *MacroCov* is the mean of per-class coverage, so rare classes count as much as frequent ones.
 
 import warnings
 
 from evencover import EvencoverWarning
 from evencover.predictors import make_predictor
 
-warnings.simplefilter("ignore", EvencoverWarning)  # some classes have too few rows: we know
+warnings.simplefilter("ignore", EvencoverWarning)  # some classes have too few examples
 candidates = {
     "standard": make_predictor("standard"),
     "standard, pas": make_predictor("standard", score="pas"),
@@ -60,22 +57,22 @@ candidates = {
     "macro": make_predictor("macro"),
 }
 reports = {}
-print(f"{'':<14} MacroCov  TrueGap  below 50%  labels")
+print(f"{'':<14} MacroCov  TrueGap  below 50%  set size")
 for name, predictor in candidates.items():
     predictor.fit(probabilities[kept], labels[kept])
     report = reports[name] = predictor.evaluate(probabilities[test], labels[test])
     print(
         f"{name:<14} {report.macro_coverage:8.3f}  {report.true_gap:7.1f}"
-        f"  {report.frac_below_half:9.1%}  {report.avg_size:6.1f}"
+        f"  {report.frac_below_half:9.1%}  {report.avg_size:8.1f}"
     )
 
 # %%
-# STANDARD keeps its promise for the rows it was calibrated on, most of which are of easy
-# languages, and lets the others down. MACRO promises the mean over classes, CLASSWISE every
-# class, at the price of sets that hold nearly all languages. The others promise less and sit
-# between: read the table by what you need. :doc:`/methods` says what each one guarantees.
+# STANDARD guarantees coverage for the calibration distribution, which consists mostly of easy
+# languages, and undercovers the others. MACRO guarantees the mean over classes. CLASSWISE
+# guarantees every class, but its sets contain nearly all languages. :doc:`/methods` states all
+# guarantees.
 #
-# Coverage by how much data a class had:
+# Coverage by number of calibration examples:
 
 import matplotlib.pyplot as plt
 
@@ -89,8 +86,9 @@ for ax, name in zip(axes, ("standard", "pooled"), strict=True):
 # %%
 # Groups of classes
 # -----------------
-# Perhaps no single dialect matters, but each *language* does: the kinds of Chinese, or of
-# Quechua, count as one. The group of a class is the part of its name before a comma or bracket.
+# Suppose that coverage matters for each *language* rather than for each dialect: all variants of
+# Chinese or of Quechua form one group. The group is the part of the class name before a comma or
+# bracket.
 
 families = np.array([name.replace("(", ",").split(",")[0].strip() for name in names])
 groups, group_of_class = np.unique(families, return_inverse=True)
@@ -99,9 +97,8 @@ largest = sizes.argsort()[::-1][:5]
 print(f"{len(groups)} groups, the largest: {', '.join(groups[largest])}")
 
 # %%
-# ``GroupedPredictor`` treats each group as if it were a class. With ``over_groups="classwise"``
-# every group is promised 90%, small groups at the price of large sets; with ``"pooled"`` they
-# borrow from the others.
+# ``GroupedPredictor`` treats each group as a class. ``over_groups="classwise"`` guarantees 90% for
+# every group, with large sets for small groups. With ``"pooled"``, small groups borrow from others.
 
 from evencover import GroupedPredictor, StandardPredictor
 
@@ -116,27 +113,24 @@ for predictor in (
     found = {group.group: group.coverage for group in report.by_group(group_of_class, list(groups))}
     shown = ", ".join(f"{group} {found[group]:.2f}" for group in groups[largest])
     over = getattr(predictor, "over_groups", "")
-    print(f"{predictor.method} {over}: {report.avg_size:.1f} labels a set\n  {shown}")
+    print(f"{predictor.method} {over}: set size {report.avg_size:.1f}\n  {shown}")
 
 # %%
 # Groups of rows
 # --------------
-# A hospital, a camera, a customer: here the group belongs to the row, not to its class, and is
-# known when predicting. ``RowGroupedPredictor`` takes it as ``groups=`` of ``fit`` and
-# ``predict_set``. As an example: rows where the model is sure of itself, and rows where it is
-# not.
+# A group can also belong to the row: a hospital, a camera, a customer. It must be known at
+# prediction time. Pass it to ``fit`` and ``predict_set`` of ``RowGroupedPredictor`` as ``groups=``.
+# Here the groups are rows with high and low confidence.
 
 from evencover import RowGroupedPredictor
 
-unsure = np.where(probabilities.max(axis=1) < 0.5, "unsure", "sure")
+confidence = np.where(probabilities.max(axis=1) < 0.5, "low", "high")
 by_row = RowGroupedPredictor()
-by_row.fit(probabilities[calibration], labels[calibration], groups=unsure[calibration])
-sets = by_row.predict_set(probabilities[test], groups=unsure[test])
+by_row.fit(probabilities[calibration], labels[calibration], groups=confidence[calibration])
+sets = by_row.predict_set(probabilities[test], groups=confidence[test])
 plain = StandardPredictor().fit(probabilities[calibration], labels[calibration])
-for who in ("sure", "unsure"):
-    chosen = unsure[test] == who
+for group in ("high", "low"):
+    chosen = confidence[test] == group
     before = plain.predict_set(probabilities[test][chosen]).contains(labels[test][chosen]).mean()
     after = sets.contains(labels[test])[chosen].mean()
-    print(
-        f"{who:<7} {chosen.mean():.0%} of the rows: coverage {before:.3f} before, {after:.3f} now"
-    )
+    print(f"{group:<4} {chosen.mean():.0%} of the rows: standard {before:.3f}, grouped {after:.3f}")

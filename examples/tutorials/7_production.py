@@ -1,9 +1,9 @@
 """
-7. In production
-================
+7. Monitor in production
+========================
 
-Thresholds are learnt once; the world goes on. This page plays a few weeks of production: a
-monitor that may be looked at at any time, an accident, the alarm, and the repair.
+Thresholds are fixed at calibration, but data change. This tutorial simulates eight weeks of
+production: monitoring, a deployment error, the alarm, and recalibration.
 """
 
 import numpy as np
@@ -17,10 +17,10 @@ predictor = PooledPredictor(alpha=0.1)
 predictor.fit(probabilities[calibration], labels[calibration], class_names=list(names))
 
 # %%
-# The weeks
-# ---------
-# Each week brings 1500 rows, some of which get a true label later. In week 5 somebody deploys a
-# "better calibrated" model whose probabilities are sharper, and nobody thinks of the thresholds.
+# Simulate production
+# -------------------
+# Each week has 1500 examples, and their labels arrive later. In week 5 a new model with sharper
+# probabilities is deployed without recalibration.
 
 weeks = {}
 for number in range(1, 9):
@@ -31,12 +31,11 @@ for number in range(1, 9):
     weeks[f"week {number}"] = seen, labels[rows]
 
 # %%
-# Watching
-# --------
-# Testing the coverage after each week in the usual way would raise an alarm sooner or later,
-# whatever happens. A ``CoverageMonitor`` counts evidence in e-values, which hold however often one
-# looks: while every class keeps its promise, the chance that there is *ever* an alarm is at most
-# 5%.
+# Monitor coverage
+# ----------------
+# Repeating an ordinary test every week would eventually raise a false alarm. ``CoverageMonitor``
+# uses e-values, which stay valid however often you check. If every class has its target coverage,
+# the probability that there is *ever* an alarm is at most 5%.
 
 from evencover import CoverageMonitor
 
@@ -56,66 +55,64 @@ import matplotlib.pyplot as plt
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
 axes[0].plot(range(1, 9), shares, "o-")
-axes[0].axhline(0.9, color="grey", linestyle="--")
-axes[0].set(title="coverage in the week", xlabel="week", ylim=(0.75, 1))
+axes[0].axhline(0.9, color="gray", linestyle="--")
+axes[0].set(title="weekly coverage", xlabel="week", ylim=(0.75, 1))
 axes[1].semilogy(range(1, 9), evidence, "o-", color="#D55E00")
-axes[1].axhline(20, color="grey", linestyle="--")
-axes[1].set_title("evidence so far; 20 is an alarm")
+axes[1].axhline(20, color="gray", linestyle="--")
+axes[1].set_title("cumulative e-value; alarm at 20")
 label = axes[1].set_xlabel("week")
 
 # %%
-# Evidence of 20 is an alarm at 5%. The state is small, can be saved (``monitor.save``), and the
-# states of several services add up (``monitor + other``). ``monitor.alarms()`` names single
-# classes, once there is enough evidence against one of them; some 24 labelled rows of a class are
-# not enough to accuse it here, though the whole is clear.
+# An e-value of 20 is an alarm at 5%. Save the state with ``monitor.save``, and add the states of
+# several services (``monitor + other``). ``monitor.alarms()`` returns the classes with enough
+# evidence. Here the overall alarm is significant, but 24 labels per class are too few for an alarm
+# in a single class.
 
-print("rows of a class:", np.median(monitor.rows), "  classes in alarm:", len(monitor.alarms()))
+print("labels per class:", np.median(monitor.rows), "  classes in alarm:", len(monitor.alarms()))
 
 # %%
-# Whoever evaluates the new rows is told at once that they are not like the calibration rows:
+# ``evaluate`` also warns that the new data differ from the calibration data:
 
 report = predictor.evaluate(*weeks["week 5"])
 
 # %%
-# Without labels
-# --------------
-# Labels come late. Set sizes and predicted classes are there at once. They say nothing about
-# coverage, but here they move in the first week of the accident.
+# Detect drift without labels
+# ---------------------------
+# Set sizes and predicted classes are available before the labels. They do not measure coverage, but
+# here they change in the first week after the deployment.
 
 early = CoverageMonitor(predictor)
 early.observe(probabilities[calibration], reference=True)
 early.observe(weeks["week 5"][0])
 for change in early.drift()[:4]:
     if change.drifted:
-        print(f"{change.what}: {change.before:.1%} of the rows before, {change.now:.1%} now")
+        print(f"{change.what}: {change.before:.1%} before, {change.now:.1%} now")
 
 # %%
-# Repair
-# ------
-# The model stays; the thresholds are learnt again, from rows as they come now. ``partial_fit``
-# lets new rows join the calibration, ``window=`` forgets the oldest: the result is, bit for bit,
-# that of ``fit`` on the rows that are kept.
+# Recalibrate
+# -----------
+# Keep the model and fit new thresholds on recent data. ``partial_fit`` adds labeled data to the
+# calibration set, and ``window=`` drops the oldest. The result is bit-identical to ``fit`` on the
+# remaining data.
 
 recent = [weeks[f"week {number}"] for number in (5, 6, 7)]
 for seen, truth in recent:
     predictor.partial_fit(seen, truth, window=sum(len(truth) for _, truth in recent))
 fresh = predictor.evaluate(*weeks["week 8"])
-print(
-    f"{predictor.n_calibration_} rows calibrate; coverage in week 8: {fresh.marginal_coverage:.3f}"
-)
+print(f"{predictor.n_calibration_} calibration rows; week 8 coverage {fresh.marginal_coverage:.3f}")
 
 # %%
-# A new model, a new state: the old evidence was about the old thresholds.
+# Start a new monitor, because the old evidence refers to the old thresholds.
 
 monitor = CoverageMonitor(predictor).update(*weeks["week 8"], period="week 8")
 print("alarm:", monitor.alarm)
 
 # %%
-# In a shell
-# ----------
+# Command line
+# ------------
 # .. code-block:: shell
 #
 #    evencover monitor model.safetensors week5.npz --state watch.json    # exit code 3 is an alarm
 #    evencover update model.safetensors week5.npz -o model2.safetensors
 #
-# What drift is and what can be done: :doc:`/explanations/drift`.
+# :doc:`/explanations/drift` describes kinds of drift and remedies.

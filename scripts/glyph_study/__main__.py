@@ -55,7 +55,7 @@ def main() -> None:
     study.step("long tail", lambda: steps.cut_long_tail(folder, characters))
     study.step("grid", lambda: steps.run_grids(folder, size.n_avg))
     write_page(folder, options.docs)
-    study.tell(f"{folder / 'glyphs.md'} has the tables and pictures")
+    study.tell(f"{folder / 'research' / 'glyphs.md'} has the tables and pictures")
 
 
 if __name__ == "__main__":

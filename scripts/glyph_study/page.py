@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import platform
@@ -24,10 +25,12 @@ SCORES = ("softmax", "aps", "raps")
 
 
 def write_page(folder: Path, docs: Path | None) -> None:
-    """Write ``glyphs.md`` and its pictures into the folder, and into the documentation if asked."""
+    """Write the page with tables and images into the folder, and into `docs` if asked."""
     found, tail = Results.load(folder / "results"), Results.load(folder / "results_tail")
     pictures = folder / "images" / "glyphs"
-    pictures.mkdir(parents=True, exist_ok=True)
+    research = folder / "research"
+    for each in (pictures, research):
+        each.mkdir(parents=True, exist_ok=True)
     draw_curves(found, "glyphs").savefig(pictures / "glyphs.png", dpi=110)
     draw_curves(tail, "glyphs, long tail").savefig(pictures / "long-tail.png", dpi=110)
     sizes = sorted({row["n_avg"] for row in found.records})
@@ -38,22 +41,22 @@ def write_page(folder: Path, docs: Path | None) -> None:
     text = "\n\n".join(
         [
             _beginning(folder, names),
-            _table("The paper's grid", found, sizes),
-            "![CovGap, AvgSize and FracUnderCov](images/glyphs/glyphs.png)",
-            "### Beside what the paper found\n\n" + _orderings(found, sizes),
-            "### The best and the worst characters\n\n"
+            _table("The paper's grid", found, sizes, research / "glyphs.csv"),
+            "![CovGap, AvgSize and FracUnderCov](../images/glyphs/glyphs.png)",
+            "### Comparison with the paper's findings\n\n" + _orderings(found, sizes),
+            "### Coverage of single characters\n\n"
             f"Coverage of each character with STANDARD, softmax, n_avg = {middle}, over all "
             "splits:\n\n"
-            "![Best and worst characters](images/glyphs/best-and-worst.png)\n\n"
+            "![Best and worst characters](../images/glyphs/best-and-worst.png)\n\n"
             + _by_script(names, coverage),
-            _long_tail(tail),
-            "## Fonts that calibration did not see\n\n" + _other_fonts(folder),
+            _long_tail(tail, research / "glyphs_long_tail.csv"),
+            "## New fonts\n\n" + _other_fonts(folder),
             _times(folder),
         ]
     )
-    (folder / "glyphs.md").write_text(text + "\n", encoding="utf-8")
+    (research / "glyphs.md").write_text(text + "\n", encoding="utf-8")
     if docs is not None:
-        shutil.copy(folder / "glyphs.md", docs / "glyphs.md")
+        shutil.copytree(research, docs / "research", dirs_exist_ok=True)
         shutil.copytree(pictures, docs / "images" / "glyphs", dirs_exist_ok=True)
 
 
@@ -68,37 +71,48 @@ def _beginning(folder: Path, names: list[str]) -> str:
         n_rows += len(block.rows)
     return f"""# A study on images: glyphs
 
-Which of {len(names)} characters is this glyph? Characters ({listed})
-are drawn in the open fonts that Debian packages, a little turned, sheared, blurred and noisy, as
-pictures of 32 x 32. Writing styles differ, and some characters look alike in every font (A, Α and
-А), so classes differ much in difficulty. A small residual network learns from {len(TRAINING)}
-packages of fonts ({size["n_training"]} pictures of each character, {size["n_epochs"]} epochs);
-calibration and test rows come from {len(HELD_OUT)} other packages ({size["n_held_out"]} of each
-character). It names {n_right / n_rows:.1%} of the {n_rows} held-out pictures correctly.
+The task is to identify which of {len(names)} characters an image shows: {listed}.
+The images have 32 x 32 pixels and show the characters in the open fonts that Debian packages,
+slightly rotated, sheared, blurred and noisy. Some characters look alike in every font (A, Α and А),
+so classes differ in difficulty.
+
+A small residual network is trained on {len(TRAINING)} font packages ({size["n_training"]} images
+per character, {size["n_epochs"]} epochs). Calibration and test data come from {len(HELD_OUT)} other
+packages ({size["n_held_out"]} images per character). Its accuracy on the {n_rows} held-out images
+is {n_right / n_rows:.1%}.
 
     python scripts/glyph_study -o FOLDER --docs docs
 
-makes everything on this page: fonts, pictures, network, `evencover infer`, `evencover experiment`,
-and the page itself."""
+This command creates everything on this page."""
 
 
-def _table(title: str, results: Results, sizes: list[int]) -> str:
+def _table(title: str, results: Results, sizes: list[int], path: Path) -> str:
     shown = [n for n in sizes if n in (10, 20, 50, 75, 150)] or sizes
-    return f"## {title}\n\n{make_table(results, n_avg=shown).render('markdown')}"
+    return f"## {title}\n\n{_as_csv(make_table(results, n_avg=shown).render('markdown'), path)}"
 
 
-def _long_tail(results: Results) -> str:
+def _as_csv(markdown: str, path: Path) -> str:
+    """Write the table without the data set's name as CSV; return a directive that shows it."""
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")][1:] for line in lines]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([cells[0], *cells[2:]])
+    note = markdown.rpartition("|")[2].strip()
+    return f"```{{csv-table}}\n:file: {path.name}\n:header-rows: 1\n```\n\n{note}"
+
+
+def _long_tail(results: Results, path: Path) -> str:
     sizes = sorted({row["n_avg"] for row in results.records})
     noise = [row["covgap_noise_floor"] for row in results.summary()]
     text = (
-        "The rows of a character follow the square root of its frequency in the Universal "
-        "Declaration of Human Rights in some 530 languages. Most characters have few rows to test "
-        f"on: test noise alone gives a CovGap of {min(noise):.1f} to {max(noise):.1f}, so methods "
-        "are told apart by the TrueGap, which is free of it."
+        "The number of rows of a character is proportional to the square root of its frequency in "
+        "the Universal Declaration of Human Rights in some 530 languages. Most characters have few "
+        f"test examples. The noise floor of CovGap is {min(noise):.1f} to {max(noise):.1f}, so "
+        "compare methods by TrueGap."
     )
     table = make_table(results, n_avg=sizes, metrics=["true_gap", "covgap", "avg_size"])
-    picture = "![The same against n_avg](images/glyphs/long-tail.png)"
-    return f"## A long tail\n\n{text}\n\n{table.render('markdown')}\n\n{picture}"
+    image = "![The same against n_avg](../images/glyphs/long-tail.png)"
+    return f"## Long tail\n\n{text}\n\n{_as_csv(table.render('markdown'), path)}\n\n{image}"
 
 
 def _orderings(results: Results, sizes: list[int]) -> str:
@@ -116,11 +130,11 @@ def _orderings(results: Results, sizes: list[int]) -> str:
         cases = [(score, n) for score in scores for n in sizes]
         good = [case for case in cases if holds(*case)]
         if len(good) == len(cases):
-            return "holds in every case"
+            return "true in every case"
         if not good:
-            return "holds nowhere"
+            return "true in no case"
         bad = [f"{score} at {n}" for score, n in cases if (score, n) not in good]
-        return f"holds in {len(good)} of {len(cases)} cases (not: {', '.join(bad)})"
+        return f"true in {len(good)} of {len(cases)} cases (not: {', '.join(bad)})"
 
     lines = {
         "CLUSTERED has a smaller CovGap than STANDARD": count(
@@ -141,7 +155,7 @@ def _orderings(results: Results, sizes: list[int]) -> str:
             ),
             ("aps",),
         ),
-        "POOLED, which came after the paper, has the smallest TrueGap of the four": count(
+        "POOLED, which is newer than the paper, has the smallest TrueGap of the four": count(
             lambda s, n: (
                 value("true_gap", s, "pooled", n)
                 <= min(value("true_gap", s, other, n) for other in METHODS)
@@ -153,7 +167,7 @@ def _orderings(results: Results, sizes: list[int]) -> str:
 
 def _by_script(names: list[str], coverage: np.ndarray) -> str:
     lines = [
-        "| script | characters | mean coverage | least | below 80% |",
+        "| script | characters | mean coverage | minimum | below 80% |",
         "|---|---:|---:|---:|---:|",
     ]
     for script in SCRIPTS:
@@ -183,16 +197,15 @@ def _other_fonts(folder: Path) -> str:
         found[name] = (report.marginal_coverage, report.avg_size)
     (fonts, size), (chance, other) = found["fonts"], found["rows"]
     return (
-        "Every guarantee needs calibration rows that are like those to come. Split at random,\n"
-        f"STANDARD (softmax, alpha = 0.1) covers {chance:.3f} of the test rows with {other:.2f} "
-        "classes on average;\ncalibrated on every second package of fonts and tested on the "
-        f"others, {fonts:.3f} with {size:.2f}."
+        f"With a random split, STANDARD (softmax, alpha = 0.1) covers {chance:.3f} of the test "
+        f"data with {other:.2f} classes on average. Calibrated on every second font package\nand "
+        f"tested on the others, it covers {fonts:.3f} with {size:.2f}."
     )
 
 
 def _times(folder: Path) -> str:
     seconds = json.loads((folder / "seconds.json").read_text("utf-8"))
-    lines = ["## How long it takes", "", "| step | minutes |", "|---|---:|"]
+    lines = ["## Runtime", "", "| step | minutes |", "|---|---:|"]
     lines += [f"| {name} | {value / 60:.1f} |" for name, value in seconds.items()]
     lines += [f"| **all** | **{sum(seconds.values()) / 60:.1f}** |", ""]
     cores = len(os.sched_getaffinity(0))

@@ -68,7 +68,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     -----
     No theorem covers a model that is fitted once more on all rows (`cv`). Coverage is near
     1 - alpha if it is like the models of the folds, and can be far below if not; `fit` warns if the
-    models differ (docs/promises.md). Without `cv` the predictor has its guarantee in full.
+    models differ (docs/howto/stronger_guarantees.md). Without `cv` the predictor has its guarantee
+    in full.
 
     A scikit-learn ``Pipeline`` hides `predict_set`: put the pipeline inside,
     ``ConformalClassifier(make_pipeline(...))``, not the other way round.

@@ -22,14 +22,14 @@ from evencover.predictors import PREDICTORS
 from evencover.scores import SCORES
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = ("howto", "explanations", "research")  # the others are generated
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
     for path in [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         *sorted(ROOT.glob("docs/*.md")),
-        *sorted(ROOT.glob("docs/howto/*.md")),
-        *sorted(ROOT.glob("docs/explanations/*.md")),
+        *(path for name in FOLDERS for path in sorted(ROOT.glob(f"docs/{name}/*.md"))),
     ]
 }
 N_CLASSES = 20
@@ -111,7 +111,7 @@ def reader_with_a_cluster(text, arrays, monkeypatch):
 
 
 def reader_with_patience(text, arrays, monkeypatch):
-    """The twins have tens of thousands of rows; in the short form, a tenth of their classes."""
+    """Simulated data have tens of thousands of rows; in the short form, a tenth of the classes."""
     if not IS_DEEP:
         monkeypatch.setattr(
             evencover.data, "twin", lambda name, scale=1.0: twin(name, scale=scale / 10)
@@ -155,12 +155,12 @@ def reader_with_a_network(text, arrays, monkeypatch):
 
 PRELUDES = {
     "README.md": reader_with_arrays,
-    "docs/promises.md": reader_with_arrays,
+    "docs/howto/stronger_guarantees.md": reader_with_arrays,
     "docs/files.md": reader_with_files,
-    "docs/cluster.md": reader_with_a_cluster,
+    "docs/howto/cluster.md": reader_with_a_cluster,
     "docs/howto/file.md": reader_with_a_file,
     "docs/howto/network.md": reader_with_a_network,
-    "docs/twins.md": reader_with_patience,
+    "docs/research/simulated_data.md": reader_with_patience,
 }
 
 

@@ -36,5 +36,7 @@ def test_every_command_has_a_page(docs):
 
 
 def test_every_tutorial_has_a_page(docs):
-    scripts = {path.stem for path in (docs.parent / "examples" / "tutorials").glob("*.py")}
-    assert scripts <= {path.stem for path in (docs / "tutorials").glob("*.rst")}
+    for gallery in ("tutorials", "studies"):
+        scripts = {path.stem for path in (docs.parent / "examples" / gallery).glob("*.py")}
+        assert scripts
+        assert scripts <= {path.stem for path in (docs / gallery).glob("*.rst")}

@@ -3,7 +3,6 @@
 import json
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import oracle
@@ -232,23 +231,6 @@ def test_classes_likely_below_the_aim_are_named_lowest_first():
 def test_the_best_value_has_the_lowest_loss(better, best):
     metric = Metric("x", "X", "a number", "share", 3, better)
     assert metric.loss(np.array([0.5, 0.7, 0.91, 1.0]), 0.1).argmin() == best
-
-
-def documented():
-    """The metrics as docs/methods.md lists them."""
-    better = {"target": "near 1 - alpha", "neither": "–"}
-    lines = ["| name | attribute | meaning | unit | better |", "|---|---|---|---|---|"]
-    for metric in METRICS:
-        meaning = ": ".join(part for part in (metric.describe("1 - alpha"), metric.formula) if part)
-        good = better.get(metric.better, metric.better)
-        lines.append(f"| {metric.title} | `{metric.name}` | {meaning} | {metric.unit} | {good} |")
-    return "\n".join(lines)
-
-
-def test_the_documentation_lists_the_metrics():
-    """If this fails, put what `documented` gives into docs/methods.md."""
-    text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
-    assert documented() in text
 
 
 # Bad input --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The one list of metrics: formulas, names, meanings, and where they are shown.
 
 To add one, write its formula as a property of `CoverageMetrics` and its entry in `METRICS`. Report,
-comparison, study, pages, JSON and the table in docs/methods.md follow from the list.
+comparison, study, pages, JSON and the table in docs/metrics.md follow from the list.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def from_cross_val(
 
     Each row's probabilities come from a model that was not fitted on it. No theorem covers the
     model fitted on all rows: coverage is near 1 - alpha if it is like those of the folds, and can
-    be far below it if not; see docs/promises.md.
+    be far below it if not; see docs/howto/stronger_guarantees.md.
 
     Parameters
     ----------

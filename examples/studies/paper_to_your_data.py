@@ -1,10 +1,10 @@
 """
-9. From the paper's tables to your own
-======================================
+From the paper to your data
+===========================
 
-The study of Ding et al. (2023) compares methods on four data sets for calibration sets of many
-sizes. This page runs a small part of it on a simulated twin of one of their data sets, with the
-published numbers beside, and then the same study on other data: the languages, or yours.
+The study of Ding et al. (2023) compares methods on four data sets and several calibration sizes.
+This script runs a small part of it on simulated data, next to the published numbers. It then runs
+the same study on other data.
 """
 
 import tempfile
@@ -17,30 +17,30 @@ folder = tempfile.TemporaryDirectory()
 here = Path(folder.name)
 
 # %%
-# The paper's, small
-# ------------------
-# A *grid* says what is tried. The full one is ``evencover experiment run paper``; this is
-# CIFAR-100 with one score, three calibration sizes and three splits instead of ten.
+# Repeat a part of the paper's study
+# ----------------------------------
+# A ``Grid`` defines a study. ``evencover experiment run paper`` runs the full one. Here we use one
+# data set, one score, three calibration sizes and three splits.
 
 paper = Grid(
     datasets=["cifar-100"],
     scores=["softmax"],
     n_avg=[10, 20, 50],
     repetitions=3,
-    title="A twin of CIFAR-100",
+    title="Simulated CIFAR-100",
 )
 results = run(paper, here / "paper")
 print(make_table(results, n_avg=[10, 50]).render("text"))
 
 # %%
-# ``=`` marks what agrees with the published number within the joint error of both, ``≠`` what
-# does not. The data are a *twin*: simulated rows with the same number of classes and much the
-# same difficulty (:doc:`/twins`); with the authors' own score files the same command uses those.
+# ``=`` marks agreement with the published number within the joint error, ``≠`` disagreement. The
+# data are simulated (:doc:`/research/simulated_data`). With the authors' score files, pass their
+# paths instead.
 #
-# Yours
-# -----
-# A data set is a name, a path, or arrays. A method is a name, or a table with parameters; any
-# method of the package, or one of your own, can take part.
+# Use your data
+# -------------
+# A data set is a name, a path, or arrays. A method is a name, or a dictionary with parameters.
+# Custom methods also work.
 
 from evencover.data import load_languages
 
@@ -57,12 +57,12 @@ results = run(mine, here / "mine")
 print(make_table(results, n_avg=[5, 20]).render("text"))
 
 # %%
-# A run may be stopped or killed at any moment; the same call goes on from there, to the same bytes.
+# You can interrupt a run; the same call resumes it, with bit-identical results.
 #
-# Figures
-# -------
-# ``write_figures(results, folder)`` writes the paper's figures. ``results.summary()`` has every
-# number for your own:
+# Plot results
+# ------------
+# ``write_figures(results, folder)`` writes the paper's figures. ``results.summary()`` returns all
+# numbers for other plots:
 
 import matplotlib.pyplot as plt
 
@@ -76,11 +76,11 @@ for method in dict.fromkeys(row["method"] for row in results.summary()):
         marker="o",
         label=method,
     )
-ax.set(xlabel="calibration rows for each class", ylabel="CovGap in points")
+ax.set(xlabel="calibration examples per class", ylabel="CovGap in points")
 legend = ax.legend()
 
 # %%
-# In a shell, with the grid as a file:
+# On the command line, define the grid in a file:
 #
 # .. code-block:: toml
 #
@@ -96,4 +96,4 @@ legend = ax.legend()
 #    evencover experiment table results/ --format markdown
 #    evencover experiment figures results/ -o figures/
 #
-# More: :doc:`/study`.
+# :doc:`/research/paper_study` describes all settings.

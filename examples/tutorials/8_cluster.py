@@ -1,9 +1,9 @@
 """
-8. A cluster
-============
+8. Run on a cluster
+===================
 
-The same calls work on one core and on many machines, and give the same bytes. This page cuts the
-data into files as a data pipeline would, and calibrates, predicts and evaluates on a dask cluster.
+The same calls work on one core and on many machines, with bit-identical results. This tutorial
+splits the data into files, as a data pipeline would, and uses a dask cluster.
 """
 
 # sphinx_gallery_thumbnail_path = '_static/cluster.svg'
@@ -28,10 +28,10 @@ for part in range(4):
 print(sorted(str(path.relative_to(here)) for path in here.rglob("*.parquet")))
 
 # %%
-# Workers
+# Connect
 # -------
-# On your cluster: ``Client("tcp://scheduler:8786")``. Here it is two workers inside this process,
-# which is enough to see how it goes.
+# On your cluster, use ``Client("tcp://scheduler:8786")``. This tutorial runs two workers in one
+# process.
 
 import logging
 
@@ -44,23 +44,25 @@ client = Client(cluster)
 print(len(client.scheduler_info()["workers"]), "workers")
 
 # %%
-# ``executor=`` is the only thing that changes. Each file goes to a worker, which sends back a
-# score and a label for each row; the rows themselves stay where they are.
+# Calibrate
+# ---------
+# Pass ``executor=``; all else stays the same. Each worker reads a file and returns one score and
+# one label per row.
 
 import numpy as np
 
 from evencover import ClusteredPredictor
 
-pattern = str(here / "calibration" / "*.parquet")
-far = ClusteredPredictor(alpha=0.1).fit(pattern, executor=client)
-near = ClusteredPredictor(alpha=0.1).fit(pattern)
-print("the same bits:", np.array_equal(far.thresholds_, near.thresholds_))
+files = str(here / "calibration" / "*.parquet")
+far = ClusteredPredictor(alpha=0.1).fit(files, executor=client)
+near = ClusteredPredictor(alpha=0.1).fit(files)
+print("bit-identical:", np.array_equal(far.thresholds_, near.thresholds_))
 
 # %%
-# Sets, in a folder
-# -----------------
-# Sets are written by the workers, one file for each part of the input. If the driver is killed
-# halfway, the same call makes only what is missing.
+# Predict
+# -------
+# Each worker writes the sets of one input file. After an interruption, the same call writes only
+# the missing files.
 
 from evencover import predict_to_folder
 
@@ -70,21 +72,22 @@ for row in pq.read_table(here / "sets" / "part-00000.parquet").slice(0, 2).to_py
     print(row)
 
 # %%
-# Evaluate: counts are merged on the workers, and about a hundred bytes a class come back.
+# Evaluate
+# --------
+# Workers merge their counts and return about a hundred bytes per class.
 
 report = far.evaluate(str(here / "new" / "*.parquet"), executor=client)
-print(f"coverage {report.marginal_coverage:.3f}, {report.avg_size:.2f} labels a set")
+print(f"coverage {report.marginal_coverage:.3f}, set size {report.avg_size:.2f}")
 client.close()
 cluster.close()
 
 # %%
-# In a shell
-# ----------
+# Command line
+# ------------
 # .. code-block:: shell
 #
 #    evencover calibrate 'calibration/*.parquet' -o model.safetensors --dask tcp://scheduler:8786
 #    evencover predict   model.safetensors 'new/*.parquet' -o sets --dask tcp://scheduler:8786
 #
-# ``--dask local`` uses this machine's cores as processes. What is moved, what happens when a
-# worker dies, and how far it goes: :doc:`/cluster`. Dask's own connections carry pickled code:
-# use TLS on a network that is not yours alone.
+# ``--dask local`` starts processes on this machine. :doc:`/howto/cluster` covers data transfer,
+# failures and scaling. Dask connections carry pickled code: use TLS on shared networks.

@@ -1,0 +1,122 @@
+"""The directive ``generated``: tables that are written from the code, so that they cannot differ.
+
+```{generated} metrics
+```
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from command_pages import pages
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    heads = list(heads)
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def metrics() -> list[str]:
+    """List the metrics with their formulas."""
+    from evencover.evaluation.metrics import METRICS
+
+    better = {"lower": "lower", "higher": "higher", "neither": "–"}
+    return table(
+        ["name", "attribute", "meaning", "unit", "better"],
+        [
+            [
+                metric.title,
+                f"`{metric.name}`",
+                ": ".join(part for part in (metric.describe("1 - alpha"), metric.formula) if part),
+                metric.unit,
+                better.get(metric.better, "near 1 - alpha"),
+            ]
+            for metric in METRICS
+        ],
+    )
+
+
+def commands() -> list[str]:
+    """List the commands with the first paragraph of their help and a link to their page."""
+
+    def summary(text: str) -> str:
+        prose = (part for part in text.split("\n\n") if not part.startswith(("#", "```")))
+        return next(prose).strip().replace("\n", " ")
+
+    return table(
+        ["command", "purpose"],
+        [[f"[`{name}`](commands/{name}.md)", summary(text)] for name, text in pages()],
+    )
+
+
+def methods() -> list[str]:
+    """List the methods by name, with their summaries."""
+    from evencover.predictors import PREDICTORS
+
+    return table(
+        ["method", "thresholds"],
+        [[f"`{name}`", method.summary] for name, method in PREDICTORS.items()],
+    )
+
+
+def scores() -> list[str]:
+    """List the scores by name, with their summaries."""
+    from evencover.scores import SCORES
+
+    return table(
+        ["score", "definition"], [[f"`{name}`", score.summary] for name, score in SCORES.items()]
+    )
+
+
+def names() -> list[str]:
+    """List the names under which files hold their arrays and columns."""
+    from evencover.data.columns import (
+        ID_KEYS,
+        LABEL_KEYS,
+        LOGIT_KEYS,
+        PREDICTIONS_KEY,
+        PROBABILITY_KEYS,
+        TRAINER_LABELS_KEY,
+    )
+
+    def listed(keys: Iterable[str]) -> str:
+        return ", ".join(f"`{key}`" for key in keys)
+
+    trainer = f"; `{PREDICTIONS_KEY}` next to `{TRAINER_LABELS_KEY}` (Hugging Face)"
+    return table(
+        ["content", "names"],
+        [
+            ["probabilities", listed(PROBABILITY_KEYS)],
+            ["logits", listed(LOGIT_KEYS) + trainer],
+            ["labels", listed(LABEL_KEYS)],
+            ["ids", listed(ID_KEYS)],
+        ],
+    )
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    each.__name__: each for each in (commands, methods, metrics, names, scores)
+}
+
+
+class Generated(Directive):
+    """Insert one of `TABLES`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the table as part of the page."""
+        lines = StringList(TABLES[self.arguments[0]](), source=self.arguments[0])
+        place = nodes.Element()
+        self.state.nested_parse(lines, self.content_offset, place)
+        return place.children
+
+
+def setup(sphinx: Any) -> dict[str, bool]:
+    """Register the directive."""
+    sphinx.add_directive("generated", Generated)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,110 @@
+"""
+4. Reduce set size
+==================
+
+A set of 200 labels is valid but not useful. This tutorial covers five causes of large sets, how to
+diagnose them, and how to fix them.
+"""
+
+from evencover import ClasswisePredictor, PooledPredictor, StandardPredictor
+from evencover.data import load_languages
+
+probabilities, labels, names = load_languages()
+half = len(labels) // 2
+test = slice(half, None)
+
+# %%
+# Cause 1: too few calibration examples
+# -------------------------------------
+# CLASSWISE needs nine examples per class to guarantee 90%. With about five, it includes nearly
+# every class in *every* set and warns.
+
+few = slice(5 * len(names))
+classwise = ClasswisePredictor().fit(probabilities[few], labels[few])
+report = classwise.evaluate(probabilities[test], labels[test])
+print(f"average set size: {report.avg_size:.0f} of {len(names)}")
+
+# %%
+# Methods that share data between classes avoid this problem, without the per-class guarantee:
+
+for predictor in (StandardPredictor(), PooledPredictor()):
+    predictor.fit(probabilities[few], labels[few])
+    found = predictor.evaluate(probabilities[test], labels[test])
+    print(f"{predictor.method:<9} set size {found.avg_size:4.1f}, TrueGap {found.true_gap:.1f}")
+
+# %%
+# Cause 2: the score
+# ------------------
+# ``softmax`` gives the smallest sets on average. ``aps`` is more even but includes many improbable
+# labels; ``raps`` and ``saps`` penalize these. Compare all of them:
+
+from evencover import compare
+
+scores = ["softmax", "aps", "raps", "saps"]
+compare(probabilities, labels, methods=["standard", "pooled"], scores=scores, n_splits=3)
+
+# %%
+# ``max_size=`` restricts the recommendation to small sets:
+
+from textwrap import fill
+
+limited = compare(probabilities, labels, n_splits=3, max_size=3)
+print(fill(limited.reason, 88))
+
+# %%
+# Cause 3: a few hard classes
+# ---------------------------
+# A class with a high threshold is included in many sets of other classes. Count how often each
+# class is included, and how often it is the true label:
+
+import numpy as np
+
+calibration = slice(half)
+pooled = PooledPredictor().fit(probabilities[calibration], labels[calibration])
+sets = pooled.predict_set(probabilities[test])
+included = np.bincount(sets.indices, minlength=len(names))
+true = np.bincount(labels[test], minlength=len(names))
+for index in included.argsort()[::-1][:6]:
+    print(f"{names[index]:<30} in {included[index]:5} sets, true label of {true[index]}")
+
+# %%
+# All classes, sorted by how often they are included:
+
+import matplotlib.pyplot as plt
+
+figure, ax = plt.subplots()
+ax.fill_between(np.arange(len(names)), np.sort(included)[::-1], color="#0072B2", linewidth=0)
+ax.axhline(true.mean(), color="#D55E00", linestyle="--", label="test examples per class")
+ax.set(title="A few classes make sets large", xlabel="classes", ylabel="sets with the class")
+legend = ax.legend()
+
+share = np.sort(included)[::-1][: len(names) // 10].sum() / included.sum()
+print(f"the top 10% of the classes make up {share:.0%} of all set members")
+
+# %%
+# The model finds these classes hard. Add training data, or merge a class with the one it is
+# confused with.
+#
+# Cause 4: hard inputs
+# --------------------
+# A large set correctly shows uncertainty. Send such inputs to a person or a better model, or ask
+# for more information. This is the fraction of inputs with small sets, and their coverage:
+
+sizes = sets.sizes
+for limit in (1, 3, 10):
+    small = sizes <= limit
+    coverage = sets.contains(labels[test])[small].mean()
+    print(f"up to {limit:2} labels: {small.mean():.0%} of the inputs, coverage {coverage:.0%}")
+
+# %%
+# The target of 90% refers to all inputs, not to those with small sets. If you act on small sets
+# only, measure *their* coverage.
+#
+# Cause 5: the model
+# ------------------
+# A better model has the largest effect on set size. An accurate model can also produce empty sets,
+# because it reaches 90% without them. ``allow_empty=False`` replaces an empty set with the top
+# class.
+
+report = pooled.evaluate(probabilities[test], labels[test])
+print(f"empty sets: {report.empty_share:.1%}")

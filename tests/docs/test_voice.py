@@ -1,0 +1,202 @@
+"""The documentation uses the field's terms, American spelling, plain headings and short sentences.
+
+`FILES` lists what is checked. To check the package as well, add its modules there: of a Python
+file, comments and strings count, which includes docstrings, help and messages.
+"""
+
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / "docs"
+GENERATED = {SITE / name for name in ("_build", "api", "commands", "studies", "tutorials")}
+# Rewritten together with the monitoring they describe; remove them from here then.
+PENDING = {SITE / "howto" / "production.md", SITE / "explanations" / "drift.md"}
+FILES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / "examples" / "README.md",
+    *(path for path in sorted(SITE.rglob("*.md")) if not GENERATED & set(path.parents)),
+    *sorted(ROOT.glob("examples/tutorials/*.py")),
+    *sorted(ROOT.glob("examples/studies/*.py")),
+    *sorted(ROOT.glob("examples/*/GALLERY_HEADER.rst")),
+    # *sorted(ROOT.glob("src/evencover/**/*.py")),
+]
+FILES = [path for path in FILES if path not in PENDING]
+ENTRY_PAGES = [
+    ROOT / "README.md",
+    *(SITE / f"{name}.md" for name in ("index", "quickstart", "glossary", "commands")),
+    *(SITE / "howto" / f"{name}.md" for name in ("file", "scikit_learn", "network")),
+    *(SITE / "howto" / f"{name}.md" for name in ("choose_method", "read_report")),
+]
+MOST_WORDS = 40  # of a sentence on an entry page
+
+# A word or phrase of the house -> the term that a practitioner expects.
+GLOSSARY = {
+    r"aim(s|ed)? (at|for|to)|the aim\b|aims": "target coverage, targets",
+    r"promis(e|es|ed|ing)": "guarantee",
+    r"lets? (it |them |others |the others )?down": "undercovered",
+    r"says? (next to )?nothing": "uninformative",
+    r"true gap": "TrueGap, or noise-corrected coverage gap",
+    r"not clear|clearly (below|above|better|worse)": "tied, significantly",
+    r"pick(s|ed)?": "recommended, choose",
+    r"doubts": "data warnings",
+    r"unlike the (others?|calibration|test)": "distribution shift, differ from",
+    r"luck(y|ily)?": "sampling noise",
+    r"own rows": "the class's examples",
+    r"(every|some|any|no)body('s)?|(every|some)one('s)?|whoever": "a role, or nothing",
+    r"rows that (neither )?(calibrat|train|test)\w*": "calibration set, training data, test data",
+    r"95% limits": "confidence interval",
+    r"coins?": "randomization draw",
+    r"calibration day": "calibration time",
+    r"fits? worse": "score shift",
+    r"(mix of classes|class mix)": "class distribution",
+    r"sets? (that )?(hold|holds|held)|holds? (the|their|its) (true )?(label|class)": "contain",
+    r"the truth": "the true label",
+    r"(is|are) in every set": "always included",
+    r"says?|said|tells?|told": "report, print, show, state, raise",
+    r"refus(e|es|ed|al|ing)": "reject",
+    r"(in|into|with|is|as) (a|one) sentence": "error message",
+    r"(its|their|the|other|file|an?|without|by|known) endings?": "extension",
+    r"of one kind|kinds? of (file|input)s?": "format",
+    r"(folder|file)s?,? (or )?(a )?patterns?": "glob",
+    r"(an?|the|its|of|port) address(es)?": "URL or endpoint",
+    r"parts of (the|an?) (input|folder)": "partitions",
+    r"rooms": "subpackages",
+    r"walks? (through|from|you)": "data flow",
+    r"twins?": "simulated data set, or C++ implementation",
+    r"strangers?": "untrusted sources",
+    r"tree of classes|class tree": "hierarchy",
+    r"whole numbers?": "integer",
+    r"number for number": "exact duplicate",
+    r"same bits|bit for bit": "bit-identical",
+    r"learnt": "learned or fitted",
+    r"anew": "again",
+    r"beside": "next to, compared with",
+    r"so many(eth)?|so-manieth": "a number, or nothing",
+    r"cr(y|ies) wolf|photograph|smoke detector|on the nose": "plain words",
+    r"see there": "the name of the page",
+}
+
+
+def prose(path):
+    """Yield the line number and text of what is meant for people; code is left out."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in (tokenize.COMMENT, tokenize.STRING):
+                for number, line in enumerate(token.string.splitlines(), token.start[0]):
+                    yield number, without_code(line)
+        return
+    fence = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = re.match(r"\s*(`{3,}|:{3,})", line)
+        if mark and not fence and mark[1].startswith("`"):
+            fence = mark[1]
+        elif fence:
+            fence = "" if line.strip() == fence else fence
+        elif not (mark or line.startswith(("    ", ":"))):
+            yield number, without_code(line)
+
+
+def without_code(line):
+    """Leave out literals, roles, and the targets of links."""
+    line = re.sub(r"(\{\w+\}|:\w+:)?(`+).+?\2", "CODE", line)
+    return re.sub(r"\]\([^)]*\)|<[^>]*>|https?://\S+", "]", line)
+
+
+def show(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_the_files_exist():
+    assert all(path.is_file() for path in [*FILES, *ENTRY_PAGES, *PENDING])
+    assert len(FILES) > 40
+
+
+@pytest.mark.parametrize("path", FILES, ids=show)
+def test_terms_are_those_of_the_field(path):
+    found = [
+        f"{show(path)}:{number}: {hit[0]!r}; write: {better}"
+        for number, line in prose(path)
+        for pattern, better in GLOSSARY.items()
+        for hit in re.finditer(rf"\b({pattern})\b", line, re.IGNORECASE)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_spelling_is_american():
+    command = [sys.executable, "-m", "codespell_lib", "--builtin", "clear,rare,en-GB_to_en-US"]
+    done = subprocess.run([*command, *FILES], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+def headings(path):
+    """Yield headings: after # in Markdown, underlined elsewhere."""
+    lines = path.read_text("utf-8").splitlines()
+    if path.suffix == ".md":
+        yield from (line.lstrip("# ") for _, line in prose(path) if re.match(r"#+ ", line))
+        return
+    for line, below in pairwise(lines):
+        if re.fullmatch(r"(# )?(={3,}|-{3,})", below):
+            yield line.removeprefix("# ")
+
+
+@pytest.mark.parametrize("path", FILES, ids=show)
+def test_headings_are_nouns_or_imperatives(path):
+    found = [head for head in headings(path) if re.match(r"(\d+\. )?(what|who)", head, re.I)]
+    assert not found
+
+
+def sentences(path):
+    """Yield the sentences of paragraphs and list items; tables are left out."""
+    paragraph = []
+    for _, line in [*prose(path), (0, "")]:
+        starts = re.match(r"\s*([-*] |\d+\. |#|\||: |$)", line)
+        if starts:
+            yield from re.split(r"(?<=[.!?])\s+", " ".join(paragraph))
+            paragraph = []
+        if not re.match(r"\s*(\||#)", line):
+            paragraph.append(line.strip())
+
+
+@pytest.mark.parametrize("path", ENTRY_PAGES, ids=show)
+def test_sentences_of_entry_pages_are_short(path):
+    found = [each for each in sentences(path) if len(each.split()) > MOST_WORDS]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This kind of example; alpha = 0.1; a hold-out set; held-out data; a holdout of 30%.",
+        "The guarantee holds for each class. The tree model. A folder or a glob.",
+        "The null cluster, clear text, the calibration set, one sentence.",
+        "Conformal prediction does not address them. Parts of the code. Mean squared distance.",
+    ],
+)
+def test_legitimate_words_pass(text):
+    for pattern in GLOSSARY:
+        assert not re.search(rf"\b({pattern})\b", text, re.IGNORECASE), pattern
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It aims at coverage",
+        "a class is let down",
+        "Sets that hold it",
+        "`info` says",
+        "bit for bit",
+    ],
+)
+def test_relapses_are_found(text):
+    assert any(re.search(rf"\b({each})\b", text, re.IGNORECASE) for each in GLOSSARY)
