@@ -32,7 +32,7 @@ def serve(model, tmp_path):
 
     clients = []
 
-    def start(path=model, token=TOKEN, state=tmp_path / "watch.json", **limits):
+    def start(path=model, token=TOKEN, state=tmp_path / "watch.db", **limits):
         service = Service(path, state)
         client = TestClient(make_app(service, token=token, limits=Limits(**limits)))
         client.service = service

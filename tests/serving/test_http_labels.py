@@ -31,7 +31,7 @@ def test_labels_are_counted_and_saved_before_the_answer(client, data, fitted, tm
     assert client.get("/v1/coverage").json()["rows"] == 0
     answer = client.post("/v1/labels", json=given, headers=BEARER)
     assert answer.json()["counted"] == 300
-    saved = CoverageMonitor.load(tmp_path / "watch.json", fitted)
+    saved = CoverageMonitor.load(tmp_path / "watch.db", fitted)
     expected = CoverageMonitor(fitted)
     expected.update(data.rows[300:], data.labels[300:], ids=given["ids"])
     assert signed(saved, expected)
@@ -81,7 +81,7 @@ def test_sets_feed_drift_and_the_state_is_saved_in_the_end(serve, data, fitted, 
     client = serve()
     client.post("/v1/sets", json=body(data))
     client.service.save()
-    assert CoverageMonitor.load(tmp_path / "watch.json", fitted).counts.sizes[1].sum() == 300
+    assert CoverageMonitor.load(tmp_path / "watch.db", fitted).counts.sizes[1].sum() == 300
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_a_service_goes_on_where_it_was(serve, data, tmp_path):
 def test_labels_that_cannot_be_written_are_not_counted_and_can_be_sent_again(serve, data, tmp_path):
     folder = tmp_path / "states"
     folder.mkdir()
-    client = serve(state=folder / "watch.json")
+    client = serve(state=folder / "watch.db")
     shutil.rmtree(folder)
     sent = body(data, labels=True)
     answer = client.post("/v1/labels", json=sent, headers=BEARER)
@@ -182,7 +182,7 @@ def test_a_model_that_comes_back_goes_on_with_its_state(serve, data, model, tmp_
     states = {path.name for path in tmp_path.glob("watch*.json")}
     assert len(states) == 2  # no row is in two of them
     client.post("/v1/labels", json=body(data, slice(500, 520), labels=True), headers=BEARER)
-    saved = CoverageMonitor.load(tmp_path / "watch.json", load(model))
+    saved = CoverageMonitor.load(tmp_path / "watch.db", load(model))
     assert saved.rows.sum() == 120
 
 
@@ -203,7 +203,7 @@ def test_labels_that_come_while_a_model_is_replaced_are_kept(serve, data, fitted
     assert service.labels(given)["counted"] == 300
     kept = CoverageMonitor.load(tmp_path / f"watch.{old.monitor.model[:8]}.json", fitted)
     assert kept.rows.sum() == 300
-    assert CoverageMonitor.load(tmp_path / "watch.json", load(model)).rows.sum() == 0
+    assert CoverageMonitor.load(tmp_path / "watch.db", load(model)).rows.sum() == 0
 
 
 def test_many_at_once_are_all_counted(client, data, fitted, tmp_path):
@@ -221,7 +221,7 @@ def test_many_at_once_are_all_counted(client, data, fitted, tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    saved = CoverageMonitor.load(tmp_path / "watch.json", load(tmp_path / "model.safetensors"))
+    saved = CoverageMonitor.load(tmp_path / "watch.db", load(tmp_path / "model.safetensors"))
     expected = CoverageMonitor(fitted)
     expected.update(data.rows[300:], data.labels[300:], ids=body(data)["ids"])
     assert signed(saved, expected)

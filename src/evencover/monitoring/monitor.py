@@ -440,17 +440,21 @@ class CoverageMonitor:
         keys = row_ids(ids, len(sets))
         self.store.add_served(self.about.key, Served(keys, today(), packed(sets), lists, drift))
 
-    def label(self, ids: Any, labels: Any, *, time: Any = None) -> Labels:
+    def label(
+        self, ids: Any, labels: Any, *, time: Any = None, period: str | None = None
+    ) -> Labels:
         """Count labels of rows that were recorded, each against the model that served it.
 
-        A label counts once, in the period in which its row was served or that `time` states (dates,
-        ISO texts or Unix seconds). Labels of unknown ids wait for their row, within the retention.
-        A label that is not among the classes counts as a miss of `overall`.
+        A label counts once, in the period in which its row was served, unless `time` (dates, ISO
+        texts or Unix seconds) or `period` states another. Labels of unknown ids wait
+        for their row, within the retention. A label that is not among the classes counts as a miss
+        of `overall`.
         """
         keys = row_ids(ids, len(ids))
         given = _labels(labels, len(keys))
         self._reject_calibration_ids(keys)
-        return self.store.add_labels(keys, given, _periods(time, len(keys)))
+        periods = _periods(time, len(keys)) if period is None else [str(period)] * len(keys)
+        return self.store.add_labels(keys, given, periods)
 
     def label_rows(
         self, rows: Array, labels: Any, rule: SetRule, *, ids: Any = None, time: Any = None
@@ -532,9 +536,9 @@ class CoverageMonitor:
         self._counts[:, own_classes[named]] = totals[named].T
         periods = [row[4] for own in lists for row in own]
         if self._urn is not None:
-            ranks, counts = (np.where(each == OVERALL, 0, n[each]) for n in self._urn[:2])
+            ranks, known = (np.where(each == OVERALL, 0, n[each]) for n in self._urn[:2])
             before = earlier[:, 3], earlier[:, 2] - earlier[:, 3]
-            change = urn_log_e(later[:, 3], later[:, 2] - later[:, 3], ranks, counts, before)
+            change = urn_log_e(later[:, 3], later[:, 2] - later[:, 3], ranks, known, before)
             log_change, shifted = with_restarts(change, starts)
             self._log_change[own_classes[named]] = log_change[named]
             strongest = np.where(log_change > log_e, shifted, strongest)
@@ -691,7 +695,10 @@ def _periods(time: Any, n_rows: int) -> list[str | None]:
     """Return the dates (UTC) of moments, one per row or one for all; None where there is none."""
     if time is None:
         return [None] * n_rows
-    values = [time] * n_rows if isinstance(time, str | int | float | datetime) else list(time)
+    if isinstance(time, str | int | float | datetime):
+        values = [time] * n_rows
+    else:
+        values = to_numpy(time, "'time'").tolist()
     if len(values) != n_rows:
         raise InputError(
             f"'time' must have one entry per row. Got {len(values)} for {n_rows} rows."

@@ -29,7 +29,9 @@ FORMAT = 1
 OVERALL = -1  # the class of counts of all classes, and of labels that are not among the classes
 BUSY_SECONDS = 10.0  # to wait for another writer
 RETENTION = 90.0  # days
-PRUNE_SECONDS = 600.0
+PRUNE_SECONDS = 60.0
+MOST_IN_MEMORY = 100_000  # served rows without a database
+MEMORY = ":memory:"
 CHUNK = 3000  # rows of an INSERT; SQLite takes 32,766 values
 LOCK = 0x65766E63  # of PostgreSQL's advisory locks, the one of evencover's writers
 
@@ -171,9 +173,9 @@ class Store:
     def __init__(
         self, location: str | os.PathLike[str] | None = None, *, retention: float = RETENTION
     ) -> None:
-        text = ":memory:" if location is None else os.fspath(location)
+        text = MEMORY if location is None else os.fspath(location)
         self.is_postgresql = text.startswith(("postgresql://", "postgres://"))
-        self.name = "memory" if location is None else text
+        self.name = MEMORY if location is None else text
         if self.is_postgresql:  # without user and password
             parts = urlsplit(text)
             self.name = f"postgresql://{parts.hostname or ''}{parts.path}"
@@ -380,6 +382,12 @@ class Store:
     def _prune(self, now: float) -> None:
         for table in ("served", "waiting"):
             self.run(f"DELETE FROM {table} WHERE time < ?", now - 86400 * self.retention)
+        if self.name == MEMORY:
+            self.run(
+                "DELETE FROM served WHERE time < "
+                "(SELECT time FROM served ORDER BY time DESC LIMIT 1 OFFSET ?)",
+                MOST_IN_MEMORY,
+            )
         self._pruned = now
 
     def add_drift(self, model: int, side: int, places: IntArray) -> None:
@@ -398,8 +406,8 @@ class Store:
         """Count labels of served rows, against the models that served them; keep the others."""
         now = time.time()
         given: dict[int, tuple[str | int, str | None]] = {}
-        for key, *about in zip(signed(keys), labels, periods, strict=True):
-            given.setdefault(key, (about[0], about[1]))
+        for key, label, period in zip(signed(keys), labels, periods, strict=True):
+            given.setdefault(key, (label, period))
         with self.transaction():
             counted = self._count_served(given, now)
             rest = [key for key in given if key not in counted]
@@ -517,14 +525,14 @@ class Store:
             "UPDATE models SET version = version + 1 WHERE model = ? RETURNING version", model
         )
         order = np.argsort(classes, kind="stable")
-        classes, values, periods = classes[order], values[order], np.array(periods)[order]
+        classes, values, when = classes[order], values[order], np.array(periods)[order]
         distinct, starts, sizes = np.unique(classes, return_index=True, return_counts=True)
         sql = "SELECT class, CAST(SUM(rows) AS BIGINT) FROM blocks WHERE model = ? AND class"
         seen = dict(self._where_in(sql, distinct.tolist(), model, then="GROUP BY class"))
         before = np.array([seen.get(y, 0) for y in distinct.tolist()], dtype=np.int64)
         earlier = np.cumsum(values[:, 0]) - values[:, 0]
         ordinals = earlier + np.repeat(before - earlier[starts], sizes)
-        names, period = np.unique(periods, return_inverse=True)
+        names, period = np.unique(when, return_inverse=True)
         for table, parts in (("counts", period), ("blocks", block_of(ordinals))):
             keys = np.stack([classes, parts], axis=-1)
             groups, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -538,7 +546,7 @@ class Store:
                 self._insert(table, rows, ADD_COUNTS)
             else:
                 rows = [
-                    (model, y, b, *own, str(periods[at]), version)
+                    (model, y, b, *own, str(when[at]), version)
                     for (y, b), own, at in zip(groups.tolist(), sums.tolist(), first, strict=True)
                 ]
                 self._insert(table, rows, ADD_BLOCKS)
