@@ -650,7 +650,9 @@ class CoverageMonitor:
         groups = [delays[classes == y] for y in np.unique(classes)]
         groups = [group for group in groups if len(group) >= FEWEST]
         warnings = []
-        if len(groups) > 1 and kruskal(*groups).pvalue < DELAY_LEVEL:
+        with np.errstate(invalid="ignore"):  # nan if all delays are the same
+            differ = len(groups) > 1 and kruskal(*groups).pvalue < DELAY_LEVEL
+        if differ:
             warnings.append(
                 "Labels of some classes arrive later than those of others: evidence about "
                 "recent periods is biased until all labels have arrived."

@@ -372,7 +372,8 @@ class Store:
                     "SELECT id, label, period FROM waiting WHERE id", sorted(added)
                 )
                 if early:
-                    labels = {key: (json.loads(text), period) for key, text, period in early}
+                    found = {key: (json.loads(text), period) for key, text, period in early}
+                    labels = {key: found[key] for key in keys if key in found}
                     self._count_served(labels, now, {model})
                     self._where_in("DELETE FROM waiting WHERE id", [*labels])
             if now - self._pruned > PRUNE_SECONDS:
