@@ -1,7 +1,9 @@
 """A service on data of five classes, and clients of it."""
 
+import signal
+
 import pytest
-from serving.service import NAMES, TOKEN, K
+from serving.service import NAMES, TOKEN, K, Server
 
 from evencover import ClasswisePredictor, save
 
@@ -47,3 +49,22 @@ def serve(model, tmp_path):
 @pytest.fixture
 def client(serve):
     return serve()
+
+
+@pytest.fixture
+def folder(model):
+    return model.parent
+
+
+@pytest.fixture
+def start(folder):
+    """Servers in processes of their own, which end with the test."""
+    servers = []
+
+    def begin(*options):
+        servers.append(Server(folder, "--state", "watch.json", *options))
+        return servers[-1]
+
+    yield begin
+    for server in servers:
+        server.end(signal.SIGKILL)

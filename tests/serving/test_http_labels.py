@@ -13,7 +13,7 @@ for library in ("starlette", "uvicorn", "prometheus_client", "httpx", "pyarrow")
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-from evencover.serving.http import read_rows  # noqa: E402
+from evencover.serving.http import Limits, read_rows  # noqa: E402
 
 
 def signed(saved, expected):
@@ -119,7 +119,7 @@ def test_sets_are_answered_while_a_state_is_written(client, data, monkeypatch):
 
     monkeypatch.setattr(CoverageMonitor, "save", slowly)
     content = json.dumps(body(data, labels=True)).encode()
-    given = read_rows(content, "application/json", max_rows=300, with_labels=True)
+    given = read_rows(content, "application/json", Limits(), with_labels=True)
     sender = threading.Thread(target=client.service.labels, args=(given,))
     sender.start()
     assert writing.wait(20)
@@ -199,7 +199,7 @@ def test_labels_that_come_while_a_model_is_replaced_are_kept(serve, data, fitted
 
     service._counted = slowly
     content = json.dumps(body(data, labels=True)).encode()
-    given = read_rows(content, "application/json", max_rows=300, with_labels=True)
+    given = read_rows(content, "application/json", Limits(), with_labels=True)
     assert service.labels(given)["counted"] == 300
     kept = CoverageMonitor.load(tmp_path / f"watch.{old.monitor.model[:8]}.json", fitted)
     assert kept.rows.sum() == 300
@@ -214,7 +214,7 @@ def test_many_at_once_are_all_counted(client, data, fitted, tmp_path):
 
     def _rows(given):
         content = json.dumps(given).encode()
-        return read_rows(content, "application/json", max_rows=100, with_labels=True)
+        return read_rows(content, "application/json", Limits(), with_labels=True)
 
     threads = [threading.Thread(target=send, args=(start,)) for start in range(300, 600, 50)]
     for thread in threads:
