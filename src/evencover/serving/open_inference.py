@@ -143,7 +143,8 @@ def _read_tensor(tensor: Any, data: Any, *, is_rows: bool) -> Any:
     values: Any
     if datatype == "BYTES":
         values = _read_texts(data) if isinstance(data, bytes) else data
-        values = values if isinstance(values, list) else None
+        is_text = isinstance(values, list) and all(isinstance(each, str) for each in values)
+        values = values if is_text else None
     elif isinstance(data, bytes):
         values = np.frombuffer(data, dtype) if len(data) == n_values * dtype.itemsize else None
     else:
