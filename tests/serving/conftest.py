@@ -34,9 +34,10 @@ def serve(model, tmp_path):
 
     clients = []
 
-    def start(path=model, token=TOKEN, state=tmp_path / "watch.json", **limits):
+    def start(path=model, token=TOKEN, state=tmp_path / "watch.json", watch=False, **limits):
         service = Service(path, state)
-        client = TestClient(make_app(service, token=token, limits=Limits(**limits)))
+        app = make_app(service, token=token, limits=Limits(**limits), watch=watch)
+        client = TestClient(app)
         client.service = service
         clients.append(client.__enter__())
         return client

@@ -37,11 +37,19 @@ class Server:
         self.port = int(line.rpartition(":")[2])
 
     def ask(self, method, path, content=None):
+        """Send JSON; return the status and the answer."""
+        sent = None if content is None else json.dumps(content)
+        return self._request(method, path, sent, "application/json")
+
+    def post(self, path, content, content_type):
+        """Send bytes; return the status and the answer."""
+        return self._request("POST", path, content, content_type)
+
+    def _request(self, method, path, content, content_type):
         connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
-            headers = {"content-type": "application/json", "authorization": f"Bearer {TOKEN}"}
-            sent = None if content is None else json.dumps(content)
-            connection.request(method, path, sent, headers)
+            headers = {"content-type": content_type, **BEARER}
+            connection.request(method, path, content, headers)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:
