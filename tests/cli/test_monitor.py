@@ -12,9 +12,9 @@ from evencover.output.atomic import only_writer
 
 @pytest.fixture
 def watch(run, model):
-    """Count a file in the state watch.json."""
+    """Count a file in the state watch.db."""
 
-    def command(*arguments, state="watch.json"):
+    def command(*arguments, state="watch.db"):
         return run("monitor", model, *arguments, "--state", state)
 
     return command
@@ -38,7 +38,7 @@ def test_a_kept_promise_exits_with_0_and_a_broken_one_with_3(folder, data, model
     assert "600 labelled rows" in result.out
     assert watch("--quiet-alarms").code == 0
     shown = json.loads(watch("--json", "--quiet-alarms").out)
-    monitor = CoverageMonitor.load("watch.json", load(model))
+    monitor = CoverageMonitor.load("watch.db", load(model))
     assert shown["rows"] == monitor.rows.sum() == 600
     assert sorted(each["index"] for each in shown["classes"]) == list(range(K))
     assert [c["index"] for c in shown["classes"] if c["alarm"]] == sorted(
@@ -59,20 +59,20 @@ def test_the_page_shows_periods_classes_and_since_when(folder, data, watch):
 
 def test_the_second_writer_of_a_state_is_refused(folder, watch):
     """Else it would write over what the first has counted meanwhile."""
-    with only_writer(folder / "watch.json"):
+    with only_writer(folder / "watch.db"):
         assert "must have one writer at a time" in refused(watch("test.npz"))
     succeeded(watch("test.npz"))
-    assert not list(folder.glob(".watch.json*"))
+    assert not list(folder.glob(".watch.db*"))
 
 
 def test_a_look_at_a_state_writes_nothing(folder, watch):
     """Else the state of a service could be replaced by what it was a moment ago."""
     succeeded(watch("test.npz"))
-    with only_writer(folder / "watch.json"):
-        before = (folder / "watch.json").stat().st_ino
+    with only_writer(folder / "watch.db"):
+        before = (folder / "watch.db").stat().st_ino
         succeeded(watch("--report", "page.html"))
-        assert (folder / "watch.json").stat().st_ino == before
-    assert not (folder / "watch.json.before").exists()
+        assert (folder / "watch.db").stat().st_ino == before
+    assert not (folder / "watch.db.before").exists()
 
 
 def test_the_same_file_is_counted_once(watch):
@@ -83,7 +83,7 @@ def test_the_same_file_is_counted_once(watch):
 
 def test_a_file_without_labels_is_counted_once(watch):
     def n_observed(result):
-        return sum(CoverageMonitor.load("watch.json", load("model.safetensors")).counts.sizes[1])
+        return sum(CoverageMonitor.load("watch.db", load("model.safetensors")).counts.sizes[1])
 
     once = n_observed(succeeded(watch("new.npy")))
     again = succeeded(watch("new.npy"))
@@ -133,7 +133,7 @@ def test_labels_that_come_later_join_by_id(folder, data, watch, model):
     expected = CoverageMonitor(load(model))
     known = np.sort(later)
     expected.update(rows[known], labels[known], ids=ids[known])
-    found = CoverageMonitor.load("watch.json", load(model))
+    found = CoverageMonitor.load("watch.db", load(model))
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.covered, expected.covered)
 
@@ -151,13 +151,13 @@ def test_rows_without_labels_tell_of_drift_only(folder, data, watch):
 
 def test_bad_input_is_one_sentence_and_the_state_stays(folder, data, watch, model):
     succeeded(watch("test.npz"))
-    before = (folder / "watch.json").read_bytes()
+    before = (folder / "watch.db").read_bytes()
     assert "'false_alarm' must be 0.05, as in" in refused(watch("new.npy", "--false-alarm", "0.1"))
-    assert "does not exist" in refused(watch("new.npy", state="nowhere/watch.json"))
+    assert "does not exist" in refused(watch("new.npy", state="nowhere/watch.db"))
     assert "Cannot read" in refused(watch("none.npz"))
     (folder / "cut.json").write_bytes(before[:-9])
     assert "damaged" in refused(watch("new.npy", state="cut.json"))
-    assert (folder / "watch.json").read_bytes() == before
+    assert (folder / "watch.db").read_bytes() == before
 
 
 # Update -----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def serve(model, tmp_path):
 
     clients = []
 
-    def start(path=model, token=TOKEN, state=tmp_path / "watch.json", watch=False, **limits):
+    def start(path=model, token=TOKEN, state=tmp_path / "watch.db", watch=False, **limits):
         service = Service(path, state)
         app = make_app(service, token=token, limits=Limits(**limits), watch=watch)
         client = TestClient(app)
@@ -63,7 +63,7 @@ def start(folder):
     servers = []
 
     def begin(*options):
-        servers.append(Server(folder, "--state", "watch.json", *options))
+        servers.append(Server(folder, "--state", "watch.db", *options))
         return servers[-1]
 
     yield begin

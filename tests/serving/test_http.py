@@ -161,10 +161,10 @@ def test_malformed_bodies_are_refused_and_change_nothing(serve, content, status)
         refused = client.post("/v1/labels", content=content, headers=headers)
         assert refused.status_code in (400, 422)
     assert client.get("/v1/coverage").json()["rows"] == 0
-    assert client.service.now.monitor.counts.sizes.sum() == 0
+    assert client.service.store.read("SELECT * FROM drift") == []
 
 
-@pytest.mark.parametrize("labels", [[9], [-1], ["nobody"], [None], [[0]], [0.5], ["\ud800"]])
+@pytest.mark.parametrize("labels", [[None], [[0]], [0.5], ["\ud800"]])
 def test_bad_labels_are_refused(client, data, labels):
     given = body(data, slice(300, 301)) | {"labels": labels}
     content = json.dumps(given).encode()
@@ -172,7 +172,7 @@ def test_bad_labels_are_refused(client, data, labels):
     answer = client.post("/v1/labels", content=content, headers=headers)
     assert answer.status_code == 422
     assert client.get("/v1/coverage").json()["rows"] == 0
-    assert not client.service.now.counted
+    assert client.service.store.read("SELECT * FROM labeled") == []
 
 
 def test_broken_arrow_is_refused(client, data):

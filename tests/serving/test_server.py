@@ -56,7 +56,7 @@ def test_what_was_acknowledged_survives_a_kill(folder, data, start):
         assert (status, found["counted"]) == (200, 30)
         acknowledged += 30
         server.end(signal.SIGKILL)
-        saved = CoverageMonitor.load(folder / "watch.json", load(folder / "model.safetensors"))
+        saved = CoverageMonitor.load(folder / "watch.db", load(folder / "model.safetensors"))
         assert saved.rows.sum() == acknowledged
 
 
@@ -78,8 +78,8 @@ def test_a_kill_while_labels_come_in_loses_none_that_was_acknowledged(folder, da
                 acknowledged += 2
         killer.join()
         server.end(signal.SIGKILL)
-        if (folder / "watch.json").exists():
-            saved = CoverageMonitor.load(folder / "watch.json", model)
+        if (folder / "watch.db").exists():
+            saved = CoverageMonitor.load(folder / "watch.db", model)
             least = int(saved.rows.sum())
         assert before + acknowledged <= least <= before + acknowledged + 2
 
@@ -89,7 +89,7 @@ def test_ctrl_c_ends_it_and_keeps_the_state(folder, data, start):
     server.ask("POST", "/v1/sets", {"rows": data.rows[:5].tolist()})
     errors = server.end(signal.SIGINT)
     assert "Traceback" not in errors
-    assert sum(json.loads((folder / "watch.json").read_text())["counts"]["sizes"][1]) == 5
+    assert sum(json.loads((folder / "watch.db").read_text())["counts"]["sizes"][1]) == 5
 
 
 def test_a_new_model_drops_no_request(folder, data, start):
@@ -187,7 +187,7 @@ def test_its_state_is_shown_but_not_written_by_others(folder, data, start):
     server = start()
     server.ask("POST", "/v1/labels", labelled(data, 0, 30))
     np.savez(folder / "more.npz", probs=data.rows[30:60], labels=data.labels[30:60])
-    monitor = ("monitor", "model.safetensors", "--state", "watch.json", "--quiet-alarms")
+    monitor = ("monitor", "model.safetensors", "--state", "watch.db", "--quiet-alarms")
     assert "30 labelled rows" in evencover(folder, *monitor).stdout
     refused = evencover(folder, *monitor[:2], "more.npz", *monitor[2:])
     assert refused.returncode == 2
@@ -204,7 +204,7 @@ def test_states_of_services_merge_once(folder, data, start):
     """On the next day they have grown: what they had before must not count again."""
     server = start()
     server.ask("POST", "/v1/labels", labelled(data, 0, 30))
-    merge = ("monitor", "model.safetensors", "--quiet-alarms", "--merge", "watch.json", "--state")
+    merge = ("monitor", "model.safetensors", "--quiet-alarms", "--merge", "watch.db", "--state")
     assert "30 labelled rows" in evencover(folder, *merge, "day 1.json").stdout
     server.ask("POST", "/v1/labels", labelled(data, 30, 40))
     again = evencover(folder, *merge, "day 1.json")
@@ -245,7 +245,7 @@ def test_the_description_holds_for_whatever_is_sent(folder, data, start, token):
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "Selected: 7/7" in done.stdout, done.stdout
+    assert "Selected: 8/8" in done.stdout, done.stdout
     assert server.is_up()
     counted = server.ask("GET", "/v1/coverage")[1]["rows"]
     assert not counted or token  # with it, a row of probabilities may be made by chance

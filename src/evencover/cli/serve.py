@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import os
 import socket
-from contextlib import nullcontext
 from dataclasses import astuple
 from pathlib import Path
 
 from evencover.cli.console import note
-from evencover.cli.options import FalseAlarm, ModelFile, Switch, Tolerance
+from evencover.cli.options import FalseAlarm, ModelFile, Retention, Switch, Tolerance, open_state
 from evencover.errors import InputError
-from evencover.output.atomic import only_writer, refuse_existing
 
 TOKEN = "EVENCOVER_TOKEN"
 MAX_HEAD = 2**16  # bytes of a request's head
@@ -24,7 +22,8 @@ def run(
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
-    state: Path | None = None,
+    state: str | None = None,
+    retention: Retention = None,
     token_file: Path | None = None,
     watch: Switch = False,
     false_alarm: FalseAlarm = None,
@@ -48,7 +47,7 @@ def run(
     port
         The port to listen at; 0 takes any that is free.
     state
-        Where the monitor's counts are kept (JSON); without it they are lost when the service ends.
+        Database for served rows and labels, a SQLite file or postgresql://...; else in memory.
     token_file
         File with the token that whoever sends labels must have; or the environment variable
         EVENCOVER_TOKEN. Without a token no labels are taken.
@@ -77,39 +76,37 @@ def run(
         raise InputError("Limits must be above 0, and the port from 0 to 65535.")
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     options = {name: value for name, value in asked.items() if value is not None}
-    # Nobody else may write to the state while the service counts.
-    lock = nullcontext() if state is None else only_writer(refuse_existing(state, force=True))
-    with lock:
-        app = make_app(
-            Service(model, state, **options),
-            token=_token(token_file),
-            limits=limits,
-            watch=watch,
-            note=note,
-        )
-        config = uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            log_level="warning",
-            access_log=False,
-            http="h11",  # httptools reads request heads of any size
-            h11_max_incomplete_event_size=MAX_HEAD,
-            ws="none",
-            limit_concurrency=max_connections,
-            timeout_keep_alive=max(1, int(timeout)),
-            timeout_graceful_shutdown=max(1, int(timeout)),
-            server_header=False,
-        )
-        listening = _listening(host, port, timeout)
-        print(f"evencover: http://{host}:{listening.getsockname()[1]}", flush=True)
-        server = uvicorn.Server(config)
-        try:
-            server.run(sockets=[listening])
-        except BaseException as stop:  # asked to end, and done: uvicorn raises the signal once more
-            if isinstance(stop, Exception) or not server.should_exit:
-                raise
-    note("stopped" if state is None else f"stopped; the state is in {state}")
+    store = open_state(state, retention)
+    app = make_app(
+        Service(model, store, **options),
+        token=_token(token_file),
+        limits=limits,
+        watch=watch,
+        note=note,
+    )
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        http="h11",  # httptools reads request heads of any size
+        h11_max_incomplete_event_size=MAX_HEAD,
+        ws="none",
+        limit_concurrency=max_connections,
+        timeout_keep_alive=max(1, int(timeout)),
+        timeout_graceful_shutdown=max(1, int(timeout)),
+        server_header=False,
+    )
+    listening = _listening(host, port, timeout)
+    print(f"evencover: http://{host}:{listening.getsockname()[1]}", flush=True)
+    server = uvicorn.Server(config)
+    try:
+        server.run(sockets=[listening])
+    except BaseException as stop:  # asked to end, and done: uvicorn raises the signal once more
+        if isinstance(stop, Exception) or not server.should_exit:
+            raise
+    note("stopped" if state is None else f"stopped; the state is in {store.name}")
 
 
 def _listening(host: str, port: int, timeout: float) -> socket.socket:
