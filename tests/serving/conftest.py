@@ -1,7 +1,9 @@
 """A service on data of five classes, and clients of it."""
 
+import signal
+
 import pytest
-from serving.service import NAMES, TOKEN, K
+from serving.service import NAMES, TOKEN, K, Server
 
 from evencover import ClasswisePredictor, save
 
@@ -32,9 +34,10 @@ def serve(model, tmp_path):
 
     clients = []
 
-    def start(path=model, token=TOKEN, state=tmp_path / "watch.db", **limits):
+    def start(path=model, token=TOKEN, state=tmp_path / "watch.db", watch=False, **limits):
         service = Service(path, state)
-        client = TestClient(make_app(service, token=token, limits=Limits(**limits)))
+        app = make_app(service, token=token, limits=Limits(**limits), watch=watch)
+        client = TestClient(app)
         client.service = service
         clients.append(client.__enter__())
         return client
@@ -47,3 +50,22 @@ def serve(model, tmp_path):
 @pytest.fixture
 def client(serve):
     return serve()
+
+
+@pytest.fixture
+def folder(model):
+    return model.parent
+
+
+@pytest.fixture
+def start(folder):
+    """Servers in processes of their own, which end with the test."""
+    servers = []
+
+    def begin(*options):
+        servers.append(Server(folder, "--state", "watch.db", *options))
+        return servers[-1]
+
+    yield begin
+    for server in servers:
+        server.end(signal.SIGKILL)

@@ -10,12 +10,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 
 import numpy as np
 import pytest
 from cli.running import command, environment
 from depth import size
+from serving.service import TOKEN
 
 from evencover import ClasswisePredictor, CoverageMonitor, StandardPredictor, save
 
@@ -23,7 +24,7 @@ for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-K, TOKEN = 4, "open sesame"
+K = 4
 
 
 @pytest.fixture(scope="module")
@@ -35,57 +36,6 @@ def data(simulate):
 def folder(data, tmp_path):
     save(ClasswisePredictor(score="aps").fit(*data), tmp_path / "model.safetensors")
     return tmp_path
-
-
-class Server:
-    """The command in a process of its own, on a free port of this machine."""
-
-    def __init__(self, folder, *options):
-        self.folder = folder
-        self.process = subprocess.Popen(
-            command("serve", "model.safetensors", "--port", 0, "--state", "watch.db", *options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env=environment(EVENCOVER_TOKEN=TOKEN),
-        )
-        line = self.process.stdout.readline()
-        assert line.startswith("evencover: http://127.0.0.1:"), self.process.stderr.read()
-        self.port = int(line.rpartition(":")[2])
-
-    def ask(self, method, path, content=None):
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
-        try:
-            headers = {"content-type": "application/json", "authorization": f"Bearer {TOKEN}"}
-            sent = None if content is None else json.dumps(content)
-            connection.request(method, path, sent, headers)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
-
-    def is_up(self):
-        return self.ask("GET", "/healthz")[0] == 200
-
-    def end(self, with_signal=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(with_signal)
-        _, errors = self.process.communicate(timeout=20)
-        return errors
-
-
-@pytest.fixture
-def start(folder):
-    servers = []
-
-    def begin(*options):
-        servers.append(Server(folder, *options))
-        return servers[-1]
-
-    yield begin
-    for server in servers:
-        server.end(signal.SIGKILL)
 
 
 def labelled(data, start, stop):
@@ -295,7 +245,7 @@ def test_the_description_holds_for_whatever_is_sent(folder, data, start, token):
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "Selected: 7/7" in done.stdout, done.stdout
+    assert "Selected: 8/8" in done.stdout, done.stdout
     assert server.is_up()
     counted = server.ask("GET", "/v1/coverage")[1]["rows"]
     assert not counted or token  # with it, a row of probabilities may be made by chance

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import struct
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import evencover
-from evencover.arrays import Array, import_pyarrow, matrix_from_arrow
-from evencover.errors import InputError, needs
+from evencover.arrays import Array, import_pyarrow, is_list, matrix_from_arrow
+from evencover.errors import InputError, needs, one_line
 from evencover.monitoring import CoverageMonitor, Store, coverage_table, summary
 from evencover.monitoring.monitor import SIZE_EDGES
 from evencover.monitoring.store import StoreError
@@ -28,16 +29,24 @@ from evencover.predictors.base import BasePredictor
 from evencover.predictors.rule import SetRule
 from evencover.predictors.state import digest
 from evencover.report.page import watch_html
+from evencover.serving import open_inference
 from evencover.sets import PredictionSets
 from evencover.validation import are_json_numbers, parse_json
 
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
 FIELDS = ("rows", "ids", "groups", "labels", "time")
 CACHE_SECONDS = 1.0  # for a summary, which takes longer to make than to ask for
-INLINE_BYTES = 1 << 15  # a body up to this size is not worth a thread
 RELOAD_SECONDS = 2.0
+MAX_TEXT = 1000  # characters of an id, label, group or time
+MAX_SCHEMA = 2**16  # bytes of an Arrow schema
 
-Answer = tuple[bytes, str]  # the body and its content type
+
+class Answer(NamedTuple):
+    """The body of a response with its content type and other headers."""
+
+    body: bytes
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 # Requests -----------------------------------------------------------------------------------------
@@ -53,11 +62,39 @@ class RequestError(InputError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest body (bytes), the most rows, and the seconds in which a body must arrive."""
+    """Limits of a service.
+
+    Parameters
+    ----------
+    body
+        The largest body in bytes, as it is sent and after it is unpacked.
+    rows, values
+        The most rows, and the most rows x classes, of a request.
+    seconds
+        The time in which a body must arrive.
+    requests
+        The most requests with a body at once.
+    """
 
     body: int = 16 * 2**20
     rows: int = 10_000
+    values: int = 4 * 2**20
     seconds: float = 10.0
+    requests: int = 100
+
+    def check_rows(self, n_rows: int, n_classes: int = 0) -> None:
+        """Raise InputError if there are no rows, or too many."""
+        if not 1 <= n_rows <= self.rows:
+            message = f"There must be 1 to {self.rows} rows. Got {n_rows}."
+            raise RequestError(413 if n_rows else 422, message)
+        if n_rows * n_classes > self.values:
+            message = f"Rows x classes must be at most {self.values}. Got {n_rows} x {n_classes}."
+            raise RequestError(413, message)
+
+    def check_bytes(self, n_bytes: int) -> None:
+        """Raise InputError if a body is too large."""
+        if n_bytes > self.body:
+            raise RequestError(413, f"The body must have at most {self.body} bytes.")
 
 
 @dataclass(frozen=True)
@@ -74,89 +111,204 @@ class Rows:
         return len(self.labels or () if self.rows is None else self.rows)
 
 
-def read_rows(body: bytes, content_type: str, *, max_rows: int, with_labels: bool) -> Rows:
+def read_rows(body: bytes, content_type: str, limits: Limits, *, with_labels: bool) -> Rows:
     """Read the rows in a body; raise InputError if they are not as they must be."""
     content_type = content_type.partition(";")[0].strip().lower()
     if content_type not in (JSON, ARROW):
         message = f"The content type must be {JSON} or {ARROW}. Got {content_type!r}."
         raise RequestError(415, message)
-    found = _read_arrow(body) if content_type == ARROW else _read_json(body)
     allowed = FIELDS if with_labels else FIELDS[:3]
-    for name, values in found.items():
-        if name not in allowed:
-            raise InputError(
-                f"The body may contain {', '.join(map(repr, allowed))}. Got {name!r}; send "
-                "probabilities or logits, as the model was calibrated with, as 'rows'."
-            )
-        if name != "rows" and not _are_ids(values):
-            raise InputError(f"{name!r} must be texts, or integers of 64 bits.")
-    needed = ["labels", *(["ids"] if "rows" not in found else [])] if with_labels else ["rows"]
+    found = (_read_arrow if content_type == ARROW else _read_lists)(body, allowed, limits)
+    needed = ["rows"]
+    if with_labels:
+        needed = ["labels"] if "rows" in found else ["labels", "ids"]
     for name in needed:
         if name not in found:
             raise InputError(f"The body must contain {name!r}, one entry per row.")
-    rows = _matrix(found.pop("rows"), max_rows) if "rows" in found else None
-    n_rows = len(found["labels"] if rows is None else rows)
-    if not 1 <= n_rows <= max_rows:
-        message = f"There must be 1 to {max_rows} rows. Got {n_rows}."
-        raise RequestError(413 if n_rows else 422, message)
+    return check_columns(found, limits)
+
+
+def check_columns(found: dict[str, Any], limits: Limits) -> Rows:
+    """Check a matrix of rows, if there is one, and the lists that came with it."""
+    rows = found.pop("rows", None)
+    n_rows, n_classes = (len(found["labels"]), 0) if rows is None else rows.shape
+    limits.check_rows(n_rows, n_classes)
     for name, values in found.items():
         if len(values) != n_rows:
             raise InputError(
                 f"{name!r} must have one entry per row. Got {len(values)} for {n_rows}."
             )
+        if not _are_ids(values):
+            raise InputError(
+                f"{name!r} must be texts of at most {MAX_TEXT} characters, or integers of 64 bits."
+            )
     return Rows(rows, **found)
 
 
-def _read_json(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object."""
     try:
         content = parse_json(body, "the body")
     except InputError:
         raise
     except (ValueError, RecursionError):
         raise RequestError(400, "The body is not JSON.") from None
-    if not isinstance(content, dict) or not all(isinstance(v, list) for v in content.values()):
-        raise InputError("The body must be an object of lists, such as 'rows'.")
+    if not isinstance(content, dict):
+        raise InputError("The body must be a JSON object.")
     return content
 
 
-def _read_arrow(body: bytes) -> dict[str, Any]:
-    pa = import_pyarrow()
-    try:
-        with pa.ipc.open_stream(body) as stream:
-            table = stream.read_all()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, MemoryError):
-        raise RequestError(400, "The body is not an Arrow stream.") from None
-    if len(set(table.column_names)) < table.num_columns:
-        raise InputError("Every column of the body must be there once.")
-    return {n: table[n] if n == "rows" else table[n].to_pylist() for n in table.column_names}
+def _read_lists(body: bytes, allowed: Sequence[str], limits: Limits) -> dict[str, Any]:
+    content = read_object(body)
+    _check_names(list(content), allowed)
+    if not all(isinstance(values, list) for values in content.values()):
+        raise InputError("The body must be an object of lists, such as 'rows'.")
+    if "rows" in content:
+        content["rows"] = _matrix(content["rows"], limits)
+    return content
+
+
+def _check_names(names: list[str], allowed: Sequence[str]) -> None:
+    for name in names:
+        if name not in allowed:
+            raise InputError(
+                f"The body may contain {', '.join(map(repr, allowed))}. Got {name[:100]!r}; send "
+                "probabilities or logits, as the model was calibrated with, as 'rows'."
+            )
 
 
 def _are_ids(values: list[Any]) -> bool:
-    """Check for texts, or integers of 64 bits."""
+    """Check for short texts, or integers of 64 bits; NumPy would pad all texts to the longest."""
     if all(type(value) is int for value in values):
         return all(-(2**63) <= value < 2**63 for value in values)
     try:  # half a surrogate pair is no text
         "".join(values).encode()
     except (TypeError, UnicodeEncodeError):
         return False
-    return True
+    return max(map(len, values)) <= MAX_TEXT
 
 
-def _matrix(values: Any, max_rows: int) -> Array:
+def _matrix(values: list[Any], limits: Limits) -> Array:
     """Return rows of numbers; the rule checks the numbers themselves."""
-    if not 1 <= len(values) <= max_rows:
-        message = f"There must be 1 to {max_rows} rows. Got {len(values)}."
-        raise RequestError(413 if len(values) else 422, message)
+    limits.check_rows(len(values))
     rows = np.empty(0)
-    if not isinstance(values, list):
-        rows = matrix_from_arrow(values, "the body")
-    elif all(isinstance(row, list) and are_json_numbers(row) for row in values):
+    if all(isinstance(row, list) and are_json_numbers(row) for row in values):
         with suppress(ValueError, OverflowError):  # lists of several lengths, huge integers
             rows = np.array(values)
     if rows.ndim != 2 or rows.dtype.kind not in "fiu":
         raise InputError("'rows' must have one list of numbers per row, all of one length.")
     return rows
+
+
+# Arrow --------------------------------------------------------------------------------------------
+
+
+def _read_arrow(body: bytes, allowed: Sequence[str], limits: Limits) -> dict[str, Any]:
+    """Read an Arrow stream, after its columns, row counts and unpacked sizes were checked.
+
+    A few bytes can claim any number of rows (nulls, runs) or unpack to gigabytes.
+    """
+    pa = import_pyarrow()
+    n_rows = n_bytes = 0
+    batches = []
+    try:
+        messages = pa.ipc.MessageReader.open_stream(body)
+        schema = _schema(messages.read_next_message(), allowed)
+        for message in messages:
+            if message.type != "record batch":
+                raise InputError("The Arrow stream must contain record batches only.")
+            more_rows, more_bytes = _batch_size(message)
+            n_rows += max(more_rows, 1)  # so that empty batches have a limit
+            n_bytes += more_bytes
+            limits.check_rows(n_rows)
+            limits.check_bytes(n_bytes)
+            if more_rows:
+                batches.append(pa.ipc.read_record_batch(message, schema))
+        table = pa.Table.from_batches(batches, schema)
+        for column in table.columns:
+            if _is_view(column.type):  # views may share their text
+                limits.check_bytes(sum(map(_viewed_bytes, column.chunks)))
+        table.validate(full=True)
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, MemoryError, StopIteration, struct.error):
+        raise RequestError(400, "The body is not an Arrow stream.") from None
+    limits.check_rows(len(table))
+    return {
+        name: matrix_from_arrow(table[name], "the body")
+        if name == "rows"
+        else table[name].to_pylist()
+        for name in table.column_names
+    }
+
+
+def _schema(message: Any, allowed: Sequence[str]) -> Any:
+    """Return the schema of a stream; raise InputError unless it has plain columns of `allowed`."""
+    pa = import_pyarrow()
+    if message.metadata.size > MAX_SCHEMA:
+        raise RequestError(413, f"The Arrow schema must have at most {MAX_SCHEMA} bytes.")
+    schema = pa.ipc.read_schema(message)
+    _check_names(schema.names, allowed)
+    if len(set(schema.names)) < len(schema.names):
+        raise InputError("Every column of the body must be there once.")
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if name == "rows":
+            inner, expected = kind.value_type if is_list(kind) else pa.null(), "lists of numbers"
+            is_known = pa.types.is_floating(inner) or pa.types.is_integer(inner)
+        else:
+            is_known, expected = _is_text(kind) or pa.types.is_integer(kind), "texts or integers"
+        if not is_known:
+            raise InputError(f"{name!r} must be {expected}. Got {str(kind)[:100]}.")
+    return schema
+
+
+def _is_text(kind: Any) -> bool:
+    types = import_pyarrow().types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or _is_view(kind))
+
+
+def _is_view(kind: Any) -> bool:
+    return bool(import_pyarrow().types.is_string_view(kind))
+
+
+def _viewed_bytes(chunk: Any) -> int:
+    """Sum the lengths of an array of string views, each the first 4 of 16 bytes."""
+    views = chunk.buffers()[1]
+    return 0 if views is None else int(np.frombuffer(views, "<i4")[::4].sum(dtype=np.int64))
+
+
+def _batch_size(message: Any) -> tuple[int, int]:
+    """Return the rows of a record batch, and the bytes of its buffers once unpacked.
+
+    pyarrow has neither without unpacking. The header is a FlatBuffers table that pyarrow has
+    verified: RecordBatch {length, nodes, buffers, compression}, the third field of Message.
+    """
+    head, body = bytes(message.metadata), memoryview(message.body or b"")
+
+    def number(form: str, place: int) -> int:
+        return int(struct.unpack_from(form, head, place)[0])
+
+    def field(table: int, index: int) -> int:
+        """Return the place of a field, 0 if it is absent."""
+        fields = table - number("<i", table)
+        place = 4 + 2 * index
+        offset = number("<H", fields + place) if place < number("<H", fields) else 0
+        return table + offset if offset else 0
+
+    def follow(place: int) -> int:
+        return place + number("<I", place)
+
+    batch = follow(field(follow(0), 2))
+    length, buffers, compression = (field(batch, index) for index in (0, 2, 3))
+    n_rows = number("<q", length) if length else 0
+    start = follow(buffers) if buffers else 0
+    places = np.frombuffer(head, "<i8", 2 * number("<I", start) if start else 0, start + 4)
+    n_bytes = 0
+    for offset, size in places.reshape(-1, 2).tolist():
+        # A compressed buffer begins with its length once unpacked, or with -1 if it is as it was.
+        unpacked = int.from_bytes(body[offset : offset + 8], "little", signed=True) if size else 0
+        n_bytes += unpacked if compression and unpacked >= 0 else size
+    return n_rows, n_bytes
 
 
 # OpenAPI ------------------------------------------------------------------------------------------
@@ -281,6 +433,7 @@ class Service:
         self.store = state if isinstance(state, Store) else Store(state)
         self._cache: dict[str, tuple[float, Any]] = {}
         self._computing = threading.Lock()
+        self.problem: str | None = None  # why the last task in the background failed
         self.now = self._load(load(self.model))
 
     def sets(self, given: Rows) -> tuple[PredictionSets, str]:
@@ -447,7 +600,7 @@ class Metrics:
                     max(each["e_value"], each["change_e_value"] or 0)
                 )
                 self.class_coverage.labels(str(each["class"])).set(each["coverage"])
-        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+        return Answer(generate_latest(self.registry), CONTENT_TYPE_LATEST)
 
 
 TESTS = {"below_target": "promise", "overall": "overall", "score_shift": "change"}
@@ -476,37 +629,88 @@ def make_app(
     from starlette.routing import Route
 
     limits, metrics = limits or Limits(), Metrics()
+    slots = asyncio.Semaphore(limits.requests)
+
+    async def with_body(request: Any, function: Callable[[bytes, Any], Any]) -> Any:
+        """Call a function with the body and the headers, on a thread: other requests go on."""
+        if slots.locked():
+            raise RequestError(503, "Too many requests at once; try again.")
+        async with slots:
+            body = await _body(request, limits)
+            return await asyncio.to_thread(function, body, request.headers)
 
     async def sets(request: Any) -> Answer:
-        given = await _rows(request, limits, with_labels=False)
-        arrow = ARROW in request.headers.get("accept", "")
-        found: Answer = await asyncio.to_thread(_sets_answer, service, given, metrics, arrow)
-        return found
+        def answer(body: bytes, headers: Any) -> Answer:
+            content_type = headers.get("content-type", "")
+            given = read_rows(body, content_type, limits, with_labels=False)
+            found = service.sets(given)
+            metrics.count(found[0])
+            return _arrow(*found) if ARROW in headers.get("accept", "") else _sets(*found)
+
+        return await with_body(request, answer)
 
     async def labels(request: Any) -> Answer:
+        def answer(body: bytes, headers: Any) -> Answer:
+            content_type = headers.get("content-type", "")
+            return _json(service.labels(read_rows(body, content_type, limits, with_labels=True)))
+
         _check_token(request.headers.get("authorization", ""), token)
-        given = await _rows(request, limits, with_labels=True)
-        return _json(await asyncio.to_thread(service.labels, given))
+        return await with_body(request, answer)
+
+    async def infer(request: Any) -> Answer:
+        def answer(body: bytes, headers: Any) -> Answer:
+            about = _named(request, service)
+            length = headers.get(open_inference.HEAD_LENGTH, str(len(body)))
+            head = int(length) if length.isdecimal() and len(length) < 20 else len(body) + 1
+            if head > len(body):
+                raise RequestError(400, f"{open_inference.HEAD_LENGTH} must be within the body.")
+            columns, wanted = open_inference.read(read_object(body[:head]), body[head:], about)
+            given = check_columns(columns, limits)
+            found, model = service.sets(given)
+            metrics.count(found)
+            content, start = open_inference.write(found, wanted, about["name"], model)
+            if start is None:
+                return Answer(content, JSON)
+            start_header = (open_inference.HEAD_LENGTH, str(start))
+            return Answer(content, "application/octet-stream", (start_header,))
+
+        return await with_body(request, answer)
+
+    async def server(request: Any) -> Answer:
+        return _json(open_inference.SERVER | {"version": evencover.__version__})
+
+    async def live(request: Any) -> Answer:
+        return _json({"live": True})
+
+    async def ready(request: Any) -> Answer:
+        return _json({"ready": True})
+
+    async def named(request: Any) -> Answer:
+        return _json(open_inference.metadata(_named(request, service)))
+
+    async def named_ready(request: Any) -> Answer:
+        return _json({"name": _named(request, service)["name"], "ready": True})
 
     async def coverage(request: Any) -> Answer:
         return _json(await asyncio.to_thread(service.coverage))
 
     async def table(request: Any) -> Answer:
         text = await asyncio.to_thread(service.table)
-        return text.encode("utf-8", "replace"), "text/csv; charset=utf-8"
+        return Answer(text.encode("utf-8", "replace"), "text/csv; charset=utf-8")
 
     async def model(request: Any) -> Answer:
         return _json(service.describe())
 
     async def healthz(request: Any) -> Answer:
-        return _json({"status": "ok", "model": service.now.monitor.model})
+        status = {"status": "ok"} if service.problem is None else {"status": "degraded"}
+        return _json(status | {"model": service.now.monitor.model, "problem": service.problem})
 
     async def prometheus(request: Any) -> Answer:
         return await asyncio.to_thread(metrics.text, service)
 
     async def page(request: Any) -> Answer:
         text = await asyncio.to_thread(service.page)
-        return text.encode("utf-8", "replace"), "text/html; charset=utf-8"
+        return Answer(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
 
     async def description(request: Any) -> Answer:
         return _json(openapi(service.describe(), limits))
@@ -532,7 +736,13 @@ def make_app(
         "/metrics": ("GET", prometheus),
         "/openapi.json": ("GET", description),
         "/": ("GET", page),
+        "/v2": ("GET", server),
+        "/v2/health/live": ("GET", live),
+        "/v2/health/ready": ("GET", ready),
     }
+    for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+        endpoints |= {path: ("GET", named), f"{path}/ready": ("GET", named_ready)}
+        endpoints[f"{path}/infer"] = ("POST", infer)
     routes = [
         Route(path, _endpoint(path, function, metrics), methods=[method])
         for path, (method, function) in endpoints.items()
@@ -550,55 +760,56 @@ def _endpoint(
     async def endpoint(request: Any) -> Any:
         begun, status = time.perf_counter(), 500
         try:
-            content, content_type = await function(request)
+            answer = await function(request)
             status = 200
         except InputError as error:
             status = getattr(error, "status", 422)
-            content, content_type = _json({"error": " ".join(str(error).split())})
+            answer = _json({"error": " ".join(str(error).split())})
         except ClientDisconnect:
-            status, (content, content_type) = 400, _json({"error": "The client went away."})
+            status, answer = 400, _json({"error": "The client went away."})
         finally:
             metrics.requests.labels(path, status).inc()
             metrics.seconds.labels(path).observe(time.perf_counter() - begun)
         # A rejected body may not have been read to its end: the connection cannot be used again.
-        headers = {"connection": "close"} if status in (408, 413) else None
-        return Response(content, status, headers=headers, media_type=content_type)
+        headers = {"connection": "close"} if status in (408, 413) else dict(answer.headers)
+        return Response(answer.body, status, headers=headers, media_type=answer.content_type)
 
     return endpoint
 
 
-async def _run(n_bytes: int, work: Callable[[], Any]) -> Any:
-    """Do small work at once, and large work on a thread, so that other requests need not wait."""
-    return work() if n_bytes <= INLINE_BYTES else await asyncio.to_thread(work)
-
-
-async def _rows(request: Any, limits: Limits, *, with_labels: bool) -> Rows:
-    too_large = RequestError(413, f"The body must have at most {limits.body} bytes.")
+async def _body(request: Any, limits: Limits) -> bytes:
+    """Receive a body, in time and as large as it may be."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise RequestError(415, "The body must not have a content encoding.")
     length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > limits.body:
-        raise too_large
+    limits.check_bytes(int(length) if length.isdecimal() else 0)
     body = bytearray()
     try:
         async with asyncio.timeout(limits.seconds):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > limits.body:
-                    raise too_large
+                limits.check_bytes(len(body))
     except TimeoutError:
         raise RequestError(408, f"The body must arrive in {limits.seconds:g} seconds.") from None
-    given, content_type = bytes(body), request.headers.get("content-type", "")
-    options: Any = {"max_rows": limits.rows, "with_labels": with_labels}
-    rows: Rows = await _run(len(body), lambda: read_rows(given, content_type, **options))
-    return rows
+    return bytes(body)
 
 
-def _sets_answer(service: Service, given: Rows, metrics: Metrics, arrow: bool) -> Answer:
-    sets, model = service.sets(given)
-    metrics.count(sets)
-    if not arrow:
-        names = {} if sets.class_names is None else {"names": sets.to_lists(names=True)}
-        sizes = sets.sizes.tolist()
-        return _json({"sets": sets.to_lists(), **names, "sizes": sizes, "model": model})
+def _named(request: Any, service: Service) -> dict[str, Any]:
+    """Describe the model that a path of the Open Inference Protocol names; 404 for any other."""
+    about = service.describe() | {"name": service.model.stem}
+    asked = request.path_params
+    if asked["name"] != about["name"] or asked.get("version", about["model"]) != about["model"]:
+        raise RequestError(404, f"The model must be {about['name']!r}, version {about['model']!r}.")
+    return about
+
+
+def _sets(sets: PredictionSets, model: str) -> Answer:
+    names = {} if sets.class_names is None else {"names": sets.to_lists(names=True)}
+    sizes = sets.sizes.tolist()
+    return _json({"sets": sets.to_lists(), **names, "sizes": sizes, "model": model})
+
+
+def _arrow(sets: PredictionSets, model: str) -> Answer:
     pa = import_pyarrow()
     classes, starts = pa.array(sets.indices, pa.int32()), pa.array(sets.indptr, pa.int32())
     members = pa.ListArray.from_arrays(starts, classes)
@@ -607,7 +818,7 @@ def _sets_answer(service: Service, given: Rows, metrics: Metrics, arrow: bool) -
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return bytes(sink.getvalue()), ARROW
+    return Answer(bytes(sink.getvalue()), ARROW)
 
 
 def _check_token(given: str, token: str | None) -> None:
@@ -621,17 +832,22 @@ def _check_token(given: str, token: str | None) -> None:
 async def _maintain(
     service: Service, metrics: Metrics, *, watch: bool, note: Callable[[str], None]
 ) -> None:
-    """Reload a changed model."""
+    """Reload a changed model.
+
+    After an error the service keeps the model it has, and tries again; `/healthz` shows the error.
+    """
     while watch:
         await asyncio.sleep(RELOAD_SECONDS)
         try:
             if await asyncio.to_thread(service.reload):
                 metrics.reloads.inc()
                 note(f"loaded a new model: {service.now.monitor.model}")
-        except InputError as error:  # a file half written, a full disk: go on with what is loaded
+            service.problem = None
+        except Exception as error:  # a file half written, a full disk, no permission
             metrics.failures.inc()
-            note(str(error))
+            service.problem = one_line(error)
+            note(service.problem)
 
 
 def _json(value: Any) -> Answer:
-    return json.dumps(value, allow_nan=False).encode(), JSON
+    return Answer(json.dumps(value, allow_nan=False).encode(), JSON)
