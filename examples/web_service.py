@@ -34,7 +34,7 @@ def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     classifier = LogisticRegression(max_iter=5000).fit(train, y_train)
     predictor = ClasswisePredictor(alpha=0.1).fit(classifier.predict_proba(cal), y_cal)
     save(predictor, folder / "model.safetensors", force=True)
-    service = Service(folder / "model.safetensors", folder / "watch.json")
+    service = Service(folder / "model.safetensors", folder / "watch.db")
 
     async def classify(request: Any) -> Any:
         """From pixels to sets: what a user of the service sees."""
