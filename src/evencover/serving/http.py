@@ -434,7 +434,7 @@ class Service:
         self._cache: dict[str, tuple[float, Any]] = {}
         self._computing = threading.Lock()
         self.problem: str | None = None  # why the last task in the background failed
-        self.now = self._load(load(self.model))
+        self.now = self._load(self._stamp(), load(self.model))
 
     def sets(self, given: Rows) -> tuple[PredictionSets, str]:
         """Return the sets of rows, the most probable class first, and the model's digest."""
@@ -511,14 +511,14 @@ class Service:
         if digest(predictor) == self.now.monitor.model:
             self.now.stamp = stamp
             return False
-        self.now = self._load(predictor)
+        self.now = self._load(stamp, predictor)
         self._cache.clear()
         return True
 
-    def _load(self, predictor: BasePredictor) -> Loaded:
+    def _load(self, stamp: tuple[int, int, int], predictor: BasePredictor) -> Loaded:
         monitor = CoverageMonitor(predictor, store=self.store, name=self.model.name, **self.options)
         needs_groups = "row groups" in predictor.needs
-        return Loaded(predictor, monitor, self._stamp(), None if needs_groups else predictor.rule())
+        return Loaded(predictor, monitor, stamp, None if needs_groups else predictor.rule())
 
     def _stamp(self) -> tuple[int, int, int]:
         try:
