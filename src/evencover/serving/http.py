@@ -245,6 +245,8 @@ def _read_arrow(body: bytes, allowed: Sequence[str], limits: Limits) -> dict[str
 def _schema(message: Any, allowed: Sequence[str]) -> Any:
     """Return the schema of a stream; raise InputError unless it has plain columns of `allowed`."""
     pa = import_pyarrow()
+    if message.type != "schema":  # pyarrow takes its word for it, and crashes
+        raise RequestError(400, "The Arrow stream must begin with a schema.")
     if message.metadata.size > MAX_SCHEMA:
         raise RequestError(413, f"The Arrow schema must have at most {MAX_SCHEMA} bytes.")
     schema = pa.ipc.read_schema(message)
