@@ -64,8 +64,8 @@ axes[1].set_title("evidence so far; 20 is an alarm")
 label = axes[1].set_xlabel("week")
 
 # %%
-# Evidence of 20 is an alarm at 5%. The state is small, can be saved (``monitor.save``), and the
-# states of several services add up (``monitor + other``). ``monitor.alarms()`` names single
+# Evidence of 20 is an alarm at 5%. ``CoverageMonitor(predictor, store="watch.db")`` keeps the state
+# in a database, which several services may share. ``monitor.alarms()`` names single
 # classes, once there is enough evidence against one of them; some 24 labelled rows of a class are
 # not enough to accuse it here, though the whole is clear.
 
@@ -115,7 +115,7 @@ print("alarm:", monitor.alarm)
 # ----------
 # .. code-block:: shell
 #
-#    evencover monitor model.safetensors week5.npz --state watch.json    # exit code 3 is an alarm
+#    evencover monitor model.safetensors week5.npz --state watch.db    # exit code 3 is an alarm
 #    evencover update model.safetensors week5.npz -o model2.safetensors
 #
 # What drift is and what can be done: :doc:`/explanations/drift`.
