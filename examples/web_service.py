@@ -21,7 +21,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from evencover import ClasswisePredictor, save
-from evencover.serving.http import Rows, Service, make_app
+from evencover.serving.http import Service, make_app
+from evencover.serving.requests import Rows
 
 TOKEN = "for the example only"
 

@@ -23,7 +23,13 @@ pytestmark = [
 import pyarrow as pa  # noqa: E402
 
 from evencover.serving import http  # noqa: E402
-from evencover.serving.http import ARROW, JSON, Limits, RequestError, read_rows  # noqa: E402
+from evencover.serving.requests import (  # noqa: E402
+    ARROW,
+    JSON,
+    Limits,
+    RequestError,
+    read_rows,
+)
 
 
 def stream(table, compression=None):

@@ -12,7 +12,7 @@ for library in ("starlette", "uvicorn", "prometheus_client", "httpx", "pyarrow")
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-from evencover.serving.http import ARROW  # noqa: E402
+from evencover.serving.requests import ARROW  # noqa: E402
 
 # Sets -------------------------------------------------------------------------------------------
 
