@@ -30,7 +30,8 @@ def serve(model, tmp_path):
     """A client of a service with a state, a token and limits."""
     from starlette.testclient import TestClient
 
-    from evencover.serving.http import Limits, Service, make_app
+    from evencover.serving.http import Service, make_app
+    from evencover.serving.requests import Limits
 
     clients = []
 

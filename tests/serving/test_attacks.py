@@ -8,7 +8,10 @@ import time
 
 import numpy as np
 import pytest
+from depth import size
 from serving.service import BEARER, K, body
+
+from evencover import InputError
 
 for library in ("starlette", "uvicorn", "prometheus_client", "httpx", "pyarrow"):
     pytest.importorskip(library)
@@ -20,7 +23,13 @@ pytestmark = [
 import pyarrow as pa  # noqa: E402
 
 from evencover.serving import http  # noqa: E402
-from evencover.serving.http import ARROW, JSON, Limits, RequestError, read_rows  # noqa: E402
+from evencover.serving.requests import (  # noqa: E402
+    ARROW,
+    JSON,
+    Limits,
+    RequestError,
+    read_rows,
+)
 
 
 def stream(table, compression=None):
@@ -118,6 +127,40 @@ def test_small_bodies_that_stand_for_large_ones_cost_little(start):
     assert server.is_up()
 
 
+def arrow_bodies(n_rows=50):
+    """Streams of all kinds that are read."""
+    lists = [[1 / K] * K] * n_rows
+    numbers = (matrix(n_rows), pa.array(lists), pa.array(lists, pa.large_list(pa.float32())))
+    texts = ["a text that is not short"] * n_rows
+    kinds = (pa.string(), pa.large_string(), pa.string_view())
+    for rows in numbers:
+        for ids in (pa.array(range(n_rows)), *(pa.array(texts, kind) for kind in kinds)):
+            for compression in (None, "lz4", "zstd"):
+                yield stream(pa.table({"rows": rows, "ids": ids}), compression)
+
+
+def test_damaged_arrow_bodies_are_read_or_rejected():
+    """pyarrow crashes if it is handed another message as a schema."""
+    bodies = [*arrow_bodies()]
+    for content in bodies:
+        assert len(read_rows(content, ARROW, Limits(), with_labels=False)) == 50
+    alone = pa.record_batch({"rows": matrix(1)}).serialize().to_pybytes()
+    with pytest.raises(RequestError):
+        read_rows(alone, ARROW, Limits(), with_labels=False)
+    rng = np.random.default_rng(0)
+    n_read = n_rejected = 0
+    for _ in range(size(short=3000, deep=300_000)):
+        damaged = bytearray(bodies[rng.integers(len(bodies))])
+        for place in rng.integers(0, len(damaged), rng.integers(1, 6)):
+            damaged[place] = rng.choice([0, 1, 127, 128, 255, int(rng.integers(256))])
+        try:
+            assert len(read_rows(bytes(damaged), ARROW, Limits(), with_labels=False)) <= 10_000
+            n_read += 1
+        except InputError:
+            n_rejected += 1
+    assert min(n_read, n_rejected) > 100
+
+
 def test_compressed_bodies_and_views_of_texts_are_read(client, data, fitted):
     ids = [f"a long name of row {n}" for n in range(300)]
     rows = pa.FixedSizeListArray.from_arrays(pa.array(data.rows[300:].ravel()), K)
@@ -146,9 +189,9 @@ def test_polars_can_send_rows(client, data, fitted):
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_limits_of_rows_values_and_unpacked_bytes(compression):
     one = stream(pa.table({"rows": matrix(10), "ids": list(range(10))}), compression)
-    size = 10 * (4 * K + 8)
-    read_rows(one, ARROW, Limits(size, 10, 10 * K), with_labels=False)
-    for limits in (Limits(size - 1), Limits(rows=9), Limits(values=10 * K - 1)):
+    n_bytes = 10 * (4 * K + 8)
+    read_rows(one, ARROW, Limits(n_bytes, 10, 10 * K), with_labels=False)
+    for limits in (Limits(n_bytes - 1), Limits(rows=9), Limits(values=10 * K - 1)):
         with pytest.raises(RequestError) as error:
             read_rows(one, ARROW, limits, with_labels=False)
         assert error.value.status == 413

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from depth import size
 from serving.service import BEARER, NAMES, K, body
 
 from evencover import ClasswisePredictor, RowGroupedPredictor, save
@@ -13,7 +12,7 @@ for library in ("starlette", "uvicorn", "prometheus_client", "httpx", "pyarrow")
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-from evencover.serving.http import ARROW  # noqa: E402
+from evencover.serving.requests import ARROW  # noqa: E402
 
 # Sets -------------------------------------------------------------------------------------------
 
@@ -189,7 +188,7 @@ def test_broken_arrow_is_refused(client, data):
     for cut in range(0, len(whole), 37):
         refused = client.post("/v1/sets", content=whole[:cut], headers=headers)
         assert refused.status_code in (400, 422)
-    for _ in range(size(short=40, deep=10_000)):
+    for _ in range(40):
         spoilt = bytearray(whole)
         for place in rng.integers(0, len(whole), 3):
             spoilt[place] = rng.integers(0, 256)

@@ -266,7 +266,7 @@ def test_many_at_once_on_two_services_are_all_counted_once(serve, data, fitted, 
             counted.append(answer["counted"])
 
     def _known(content):
-        from evencover.serving.http import Rows
+        from evencover.serving.requests import Rows
 
         return Rows(None, ids=content["ids"], labels=content["labels"])
 
@@ -288,7 +288,8 @@ def test_many_at_once_on_two_services_are_all_counted_once(serve, data, fitted, 
 
 
 def test_a_store_may_be_handed_over(model, data):
-    from evencover.serving.http import Rows, Service
+    from evencover.serving.http import Service
+    from evencover.serving.requests import Rows
 
     service = Service(model, Store(retention=1))
     service.sets(Rows(data.rows[300:310], list(range(10))))

@@ -1,9 +1,11 @@
 """The Open Inference Protocol v2: Triton's client against a server, and bad requests."""
 
 import json
+import random
 
 import numpy as np
 import pytest
+from depth import size
 from serving.service import K
 
 from evencover import ClasswisePredictor, RowGroupedPredictor, save
@@ -230,18 +232,50 @@ def test_bad_requests_are_rejected(client, content):
     assert set(answer.json()) == {"error"}
 
 
-def binary(parts, size, tail, name="ids"):
+VALUES = [None, True, -1, 0, 1, 2**70, 0.5, "", "ids", "BYTES", "labels", [], [1], [[]], {}]
+
+
+def spoiled(value, rng):
+    """The same value with one of its parts replaced, removed or repeated."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        name = rng.choice([*value])
+        if rng.random() < 0.1:
+            return {key: value[key] for key in value if key != name}
+        return value | {name: spoiled(value[name], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        place = rng.randrange(len(value))
+        if rng.random() < 0.1:
+            return value + value[place:]
+        return [*value[:place], spoiled(value[place], rng), *value[place + 1 :]]
+    return rng.choice(VALUES)
+
+
+def test_spoiled_requests_are_answered_or_rejected(client):
+    rng = random.Random(0)
+    output = {"name": "classes", "parameters": {"binary_data": False}}
+    more = {"id": "x", "outputs": [output], "parameters": {"binary_data_output": True}}
+    whole = {"inputs": [*GOOD["inputs"], IDS | {"parameters": {}}], **more}
+    found = set()
+    for _ in range(size(short=300, deep=20_000)):
+        content = spoiled(whole, rng)
+        answer = client.post(INFER, content=json.dumps(content))
+        assert answer.status_code in (200, 413, 422)
+        found.add(answer.status_code)
+    assert found >= {200, 422}
+
+
+def binary(n_bytes, tail):
     """A request whose `ids` follow its head."""
-    ids = {k: v for k, v in IDS.items() if k != "data"} | {"name": name}
-    content = {"inputs": [*GOOD["inputs"], ids | {"parameters": {"binary_data_size": size}}]}
-    head = json.dumps(content | parts).encode()
+    ids = {key: IDS[key] for key in ("name", "shape", "datatype")}
+    ids["parameters"] = {"binary_data_size": n_bytes}
+    head = json.dumps({"inputs": [*GOOD["inputs"], ids]}).encode()
     return head + tail, {"inference-header-content-length": str(len(head))}
 
 
 def test_binary_texts(client):
-    good, head = binary({}, 6, b"\x02\0\0\0ab")
+    good, head = binary(6, b"\x02\0\0\0ab")
     assert client.post(INFER, content=good, headers=head).status_code == 200
-    for size, tail in [
+    for n_bytes, tail in [
         (5, b"\x01\0\0\0ab"),  # a byte more than the inputs use
         (6, b"\x09\0\0\0ab"),
         (6, b"\x01\0\0\0ab"),
@@ -252,7 +286,7 @@ def test_binary_texts(client):
         (0, b""),
         (7, b"\x02\0\0\0ab"),
     ]:
-        content, headers = binary({}, size, tail)
+        content, headers = binary(n_bytes, tail)
         assert client.post(INFER, content=content, headers=headers).status_code == 422
     for length in ("-1", "1e3", "", "9" * 30, str(len(good) + 1)):
         headers = {"inference-header-content-length": length}

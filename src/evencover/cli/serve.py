@@ -66,7 +66,8 @@ def run(
     max_connections
         Most open connections; further requests get status 503.
     """
-    from evencover.serving.http import Limits, Service, make_app, require_extra
+    from evencover.serving.http import Service, make_app, require_extra
+    from evencover.serving.requests import Limits
 
     require_extra()
     import uvicorn

@@ -16,6 +16,14 @@ import numpy as np
 
 from evencover.arrays import Array
 from evencover.errors import InputError
+from evencover.serving.requests import (
+    JSON,
+    Limits,
+    RequestError,
+    Rows,
+    check_columns,
+    read_object,
+)
 from evencover.sets import PredictionSets
 from evencover.validation import are_json_numbers
 
@@ -56,12 +64,20 @@ class Wanted:
     outputs: dict[str, bool]
 
 
-def read(content: Any, tail: bytes, about: dict[str, Any]) -> tuple[dict[str, Any], Wanted]:
+def read(
+    body: bytes, head_length: str | None, about: dict[str, Any], limits: Limits
+) -> tuple[Rows, Wanted]:
     """Return the rows, ids and groups of a request, and the outputs that it asks for."""
+    length = str(len(body)) if head_length is None else head_length
+    n_head = int(length) if length.isdecimal() and len(length) < 20 else len(body) + 1
+    if n_head > len(body):
+        raise RequestError(400, f"{HEAD_LENGTH} must be within the body.")
+    content, tail = read_object(body[:n_head]), body[n_head:]
     identity = content.get("id")
     if identity is not None and not isinstance(identity, str):
         raise InputError("'id' must be a text.")
-    found, start = {}, 0
+    found: dict[str, Any] = {}
+    start = 0
     for tensor in _objects(content, "inputs"):
         name = tensor.get("name")
         if name not in (about["reads"], "ids", "groups") or name in found:
@@ -84,7 +100,7 @@ def read(content: Any, tail: bytes, about: dict[str, Any]) -> tuple[dict[str, An
     if about["reads"] not in found:
         raise InputError(f"The inputs must contain {about['reads']!r}.")
     found["rows"] = found.pop(about["reads"])
-    return found, Wanted(identity, _wanted(content))
+    return check_columns(found, limits), Wanted(identity, _wanted(content))
 
 
 def _wanted(content: Any) -> dict[str, bool]:
@@ -187,8 +203,8 @@ def _read_texts(data: bytes) -> list[str] | None:
 
 def write(
     sets: PredictionSets, wanted: Wanted, name: str, version: str
-) -> tuple[bytes, int | None]:
-    """Return the body of a response, and the length of its head if binary data follow.
+) -> tuple[bytes, str, tuple[tuple[str, str], ...]]:
+    """Return the body of a response, its content type and its headers.
 
     As in the ONNX export, `classes` (N, K) lists the most probable class first, then -1.
     `labels` (N, K) are the names of these classes (indices, if they have none), then empty.
@@ -207,7 +223,10 @@ def write(
         tensors.append(tensor)
     head = {"model_name": name, "model_version": version, "outputs": tensors}
     text = json.dumps(head | ({} if wanted.id is None else {"id": wanted.id})).encode()
-    return b"".join([text, *tail]), len(text) if tail else None
+    if not tail:
+        return text, JSON, ()
+    length = (HEAD_LENGTH, str(len(text)))
+    return b"".join([text, *tail]), "application/octet-stream", (length,)
 
 
 def _classes(sets: PredictionSets) -> Array:
