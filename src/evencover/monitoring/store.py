@@ -132,6 +132,13 @@ class Judged(NamedTuple):
     delays: Sequence[float | None] | None = None
     labels: Sequence[str | int] | None = None  # as given, to name unknown ones
 
+    def take(self, places: list[int]) -> Judged:
+        """Return the rows at some places, without keys and delays."""
+        within = None if self.within is None else self.within[places]
+        periods = [self.periods[place] for place in places]
+        labels = None if self.labels is None else [self.labels[place] for place in places]
+        return Judged(self.classes[places], self.covered[places], within, periods, labels=labels)
+
 
 def pack(classes: Array, n_classes: int) -> bytes:
     """Return a set as bytes: a list of classes, or a bit for every class if that is shorter."""
@@ -393,13 +400,13 @@ class Store:
 
     def add_drift(self, model: int, side: int, places: IntArray) -> None:
         """Count set sizes and top classes of rows that are not recorded."""
-        with self.transaction():
+        with self.transaction(durable=False):
             self._add_drift(model, side, places)
 
     def _add_drift(self, model: int, side: int, places: IntArray) -> None:
         found, times = np.unique(places, return_counts=True)
         rows = [(model, side, p, n) for p, n in zip(found.tolist(), times.tolist(), strict=True)]
-        self._insert("drift", rows, ADD.format(key="model, side, place", table="drift"))
+        self._insert("drift", rows, ADD_DRIFT)
 
     def add_labels(
         self, keys: Array, labels: Sequence[str | int], periods: Sequence[str | None]
@@ -466,49 +473,35 @@ class Store:
 
     def _count(self, model: int, judged: Judged) -> set[int]:
         """Count rows within a transaction; return the keys of those that were new."""
-        classes, covered, within, periods = judged[:4]
         new: set[int] = set()
         if judged.keys is not None:
-            now, keys = time.time(), signed(judged.keys)
-            n_rows = len(keys)
-            is_within = [None] * n_rows if within is None else within.astype(int).tolist()
+            keys, n_rows = signed(judged.keys), len(judged.keys)
+            unknown = [None] * n_rows
+            is_within = unknown if judged.within is None else judged.within.astype(int).tolist()
             rows = zip(
-                *(keys, [model] * n_rows, [now] * n_rows, periods, classes.tolist()),
-                *(covered.astype(int).tolist(), is_within, judged.delays or [None] * n_rows),
+                *(keys, [model] * n_rows, [time.time()] * n_rows, judged.periods),
+                *(judged.classes.tolist(), judged.covered.astype(int).tolist(), is_within),
+                judged.delays or unknown,
                 strict=True,
             )
             added = self._insert("labeled", first_of_each(rows), "DO NOTHING RETURNING id")
             new = {key for (key,) in added}
             first = {key: place for place, key in reversed([*enumerate(keys)])}
-            kept = np.array(sorted(first[key] for key in new), dtype=np.int64)
-            classes, covered = classes[kept], covered[kept]
-            within = None if within is None else within[kept]
-            periods = [periods[place] for place in kept]
-            if judged.labels is not None:
-                judged = judged._replace(labels=[judged.labels[place] for place in kept])
-        if len(classes):
-            unnamed = [
-                printable(str(x))
-                for x, y in zip(judged.labels or (), classes, strict=False)
-                if y < 0
-            ]
-            texts, times = np.unique(np.array(unnamed, dtype=object), return_counts=True)
-            self._insert(
-                "unknown",
-                [(model, text, n) for text, n in zip(texts, times.tolist(), strict=True)],
-                ADD.format(key="model, label", table="unknown"),
-            )
-            table = np.stack([np.ones_like(classes), covered], axis=-1).astype(np.int64)
-            scored = np.zeros_like(table)
-            if within is not None:
-                scored = np.stack([np.ones_like(classes), within], axis=-1).astype(np.int64)
-            named = classes >= 0
-            both = np.concatenate([classes[named], np.full(len(classes), OVERALL)])
-            values = np.concatenate([table, scored], axis=-1)
-            of_named = [period for period, is_named in zip(periods, named, strict=True) if is_named]
-            self._add_counts(
-                model, both, np.concatenate([values[named], values]), [*of_named, *periods]
-            )
+            judged = judged.take(sorted(first[key] for key in new))
+        classes, n_rows = judged.classes, len(judged.classes)
+        if not n_rows:
+            return new
+        for label, y in zip(judged.labels or (), classes.tolist(), strict=False):
+            if y == OVERALL:
+                self._insert("unknown", [(model, printable(str(label)), 1)], ADD_UNKNOWN)
+        is_scored = np.full(n_rows, judged.within is not None)
+        within = is_scored if judged.within is None else judged.within
+        values = np.stack([np.ones(n_rows), judged.covered, is_scored, within], axis=-1)
+        named = np.flatnonzero(classes != OVERALL)
+        places = np.append(named, np.arange(n_rows))
+        both = np.append(classes[named], np.full(n_rows, OVERALL))
+        periods = [judged.periods[place] for place in places.tolist()]
+        self._add_counts(model, both, values[places].astype(np.int64), periods)
         return new
 
     def add_counts(self, model: int, classes: IntArray, counts: IntArray, period: str) -> None:
@@ -603,6 +596,8 @@ class Store:
 
 
 ADD = "({key}) DO UPDATE SET rows = {table}.rows + excluded.rows"
+ADD_DRIFT = ADD.format(key="model, side, place", table="drift")
+ADD_UNKNOWN = ADD.format(key="model, label", table="unknown")
 ADD_COUNTS = (
     ADD.format(key="model, class, period", table="counts")
     + ", covered = counts.covered + excluded.covered"
