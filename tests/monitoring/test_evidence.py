@@ -14,6 +14,7 @@ from evencover.monitoring.evidence import (
     log_mean_e,
     raised,
     rank_test,
+    ranks_within,
     shortfall_log_e,
     urn_log_e,
 )
@@ -208,3 +209,18 @@ def test_what_came_before_a_restart_is_no_evidence_of_a_shift():
             gain[knows] += chance * exp(urn_log_e(*given, earlier)[0])
     assert sum(fair.values()) == pytest.approx(1)
     assert gain[True] <= 1 < gain[False]
+
+
+def test_delays_that_change_over_time_with_coverage_are_no_difference():
+    """Both have a trend over 20 days, and are independent within each: p-values stay uniform."""
+    rng = np.random.default_rng(9)
+    p_values, naive = [], []
+    for _ in range(200):
+        day = rng.integers(0, 20, 600)
+        covered = (rng.random(600) < 0.95 - 0.02 * day).astype(int)
+        delay = rng.exponential(1 + 0.2 * day)
+        p_values.append(rank_test(covered, ranks_within(day, delay), 10))
+        naive.append(rank_test(covered, delay, 10))
+    assert np.mean(np.array(p_values) < 0.05) < 0.1
+    assert np.mean(np.array(p_values) < 0.5) == pytest.approx(0.5, abs=0.12)
+    assert np.mean(np.array(naive) < 0.05) > 0.5

@@ -217,6 +217,24 @@ def _upper_limit(hits: IntArray, misses: IntArray, level: float) -> FloatArray:
     return high
 
 
+def ranks_within(strata: Array, values: FloatArray) -> FloatArray:
+    """Return the rank of each value in its stratum, ties at their mean, from -1/2 to 1/2.
+
+    >>> ranks_within(np.array([0, 0, 0, 1, 1]), np.array([5.0, 1, 5, 9, 9])).round(2).tolist()
+    [0.17, -0.33, 0.17, 0.0, 0.0]
+    """
+    _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
+    order = np.lexsort((values, stratum))
+    in_order = np.stack([stratum, values], axis=-1)[order]
+    is_new = np.append(True, (in_order[1:] != in_order[:-1]).any(axis=1))
+    first = np.flatnonzero(is_new)
+    middle = (first + np.append(first[1:], len(values)) - 1) / 2
+    place = np.empty(len(values))
+    place[order] = middle[np.cumsum(is_new) - 1]
+    start = np.cumsum(sizes) - sizes
+    return (place - start[stratum] + 0.5) / sizes[stratum] - 0.5
+
+
 def rank_test(groups: IntArray, values: Array, fewest: int) -> float:
     """Return the p-value of "the values of all groups come alike" (Kruskal and Wallis 1952).
 

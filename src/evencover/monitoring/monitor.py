@@ -25,6 +25,7 @@ from evencover.monitoring.evidence import (
     log_mean_e,
     raised,
     rank_test,
+    ranks_within,
     shortfall_log_e,
     since_restarts,
     urn_log_e,
@@ -643,13 +644,15 @@ class CoverageMonitor:
         """Warn if delays of labels differ between classes, or between hits and misses.
 
         Rank tests (Kruskal-Wallis, Mann-Whitney) of the latest 10,000 labels of served rows, at
-        level 0.001 each, over classes with 10 labels or more. Where they differ, the labels of a
+        level 0.001 each, over classes with 10 labels or more. Delays are ranked within periods, so
+        that delays and coverage may both change over time. Where they differ, the labels of a
         period are not a random sample of it until all have arrived.
         """
-        found = [each for each in self.store.delays(self.about.key, LATEST) if each[2] is not None]
+        found = self.store.delays(self.about.key, LATEST)
         if not found:
             return []
-        classes, covered, delays = (np.array(column) for column in zip(*found, strict=True))
+        classes, covered, periods, delays = (np.array(each) for each in zip(*found, strict=True))
+        delays = ranks_within(periods, delays)
         warnings = []
         if rank_test(classes, delays, FEWEST) < DELAY_LEVEL:
             warnings.append(

@@ -584,11 +584,13 @@ class Store:
         return dict(self.read(sql, model, most))
 
     def delays(self, model: int, most: int) -> list[tuple[Any, ...]]:
-        """Return (class, covered, delay) of the latest labels of rows that were served here."""
-        return self.read(
-            "SELECT class, covered, delay FROM labeled WHERE model = ? ORDER BY time DESC LIMIT ?",
+        """Return (class, covered, period, delay) of the latest labels, those by id."""
+        found = self.read(
+            "SELECT class, covered, period, delay FROM labeled WHERE model = ? "
+            "ORDER BY time DESC LIMIT ?",
             *(model, most),
         )
+        return [each for each in found if each[3] is not None]
 
     def waiting(self) -> int:
         """Return the number of labels that wait for their row."""
