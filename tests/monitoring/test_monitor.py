@@ -359,3 +359,32 @@ def test_bad_labels_are_rejected(predictor, given, name):
     with pytest.raises(InputError, match=f"'{name}'"):
         monitor.label(given[0], given[1], time=given[2] if len(given) > 2 else None)
     assert monitor.store.waiting() == 0
+
+
+# ---- an alpha per class --------------------------------------------------------------------------
+
+
+def test_every_class_is_held_to_its_own_target():
+    rng = np.random.default_rng(2)
+    p = rng.dirichlet([1, 1, 1], 900)
+    labels = (p.cumsum(axis=1) < rng.random((900, 1))).sum(axis=1)
+    alpha = {"ant": 0.01, "default": 0.3}
+    names = ["ant", "bee", "cat"]
+    predictor = ClasswisePredictor(alpha=alpha).fit(p[:600], labels[:600], class_names=names)
+    monitor = CoverageMonitor(predictor, tolerance=0.02)
+    assert monitor.targets.round(6).tolist() == [0.97, 0.68, 0.68]
+    assert len(monitor.update(p[600:], labels[600:]).alarms()) == 0
+    monitor.update_counts([0, 1, 2], [80, 80, 80], [100, 100, 100])
+    assert monitor.alarms().tolist() == [0]
+
+
+def test_labels_outside_the_classes_are_misses_of_the_whole():
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet([1, 1, 1], 300)
+    names = np.array(["ant", "bee", "cat"], dtype=object)
+    labels = names[(p.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)]
+    predictor = ClasswisePredictor().fit(p[:200], labels[:200], class_names=names.tolist())
+    monitor = CoverageMonitor(predictor).update(p[200:], np.r_[labels[200:290], ["wasp"] * 10])
+    n_rows, n_covered = monitor.totals
+    assert (n_rows, monitor.rows.sum()) == (100, 90)
+    assert n_covered == monitor.covered.sum()

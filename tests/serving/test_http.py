@@ -66,6 +66,20 @@ def test_one_row_at_a_time_with_ids_is_all_at_once(client, data):
     assert alone == together
 
 
+def test_an_alpha_per_class_and_a_floor(data, serve, tmp_path):
+    alpha = {NAMES[0]: 0.02, "default": 0.3}
+    own = ClasswisePredictor(alpha=alpha, floor=0.8, score="aps")
+    own.fit(data.rows[:300], data.labels[:300], class_names=NAMES)
+    save(own, tmp_path / "own.safetensors")
+    client = serve(tmp_path / "own.safetensors", state=None)
+    given = body(data)
+    sets = own.predict_set(data.rows[300:], ids=given["ids"])
+    assert client.post("/v1/sets", json=given).json()["sets"] == sets.to_lists()
+    about = client.get("/v1/model").json()
+    assert "0.02" in about["alpha"]
+    assert "80%" in about["guarantee"]
+
+
 def test_groups_of_rows(data, serve, tmp_path):
     sites = np.array(["north", "south"])[np.arange(300) % 2]
     by_site = RowGroupedPredictor().fit(data.rows[:300], data.labels[:300], groups=sites)

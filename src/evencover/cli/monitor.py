@@ -158,7 +158,7 @@ def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None
 def _show(monitor: CoverageMonitor, found: dict[str, Any], top: int) -> None:
     print_text(
         f"{found['rows']:,} labeled rows, coverage {_share(found['coverage'])}; target "
-        f"{found['target']:.4g} for every class (alpha {monitor.predictor.alpha}, tolerance "
+        f"{found['target_text']} (alpha {monitor.predictor.class_alpha}, tolerance "
         f"{monitor.tolerance:g}); a class is in alarm from an e-value of "
         f"{found['alarm_level']['class']:.4g} on"
     )

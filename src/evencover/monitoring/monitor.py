@@ -134,20 +134,25 @@ class Urn(NamedTuple):
         own = predictor.own_scores()
         if own is None:
             return None
-        ranks = np.minimum(conformal_ranks(own.counts, predictor.alpha), own.counts)
+        ranks = np.minimum(conformal_ranks(own.counts, predictor.class_alpha), own.counts)
         return cls(ranks, own.counts, own.at_ranks(ranks))
 
 
 def judge_block(
     rule: SetRule, urn: Urn | None, by_content: bool, block: Block, ids: Array | None
 ) -> tuple[IntArray, Array, Array | None, Array | None]:
-    """Return labels, whether sets contain them, whether they are within the urn, and row keys."""
+    """Return labels, whether sets contain them, whether they are within the urn, and row keys.
+
+    A label that is not among the classes is `OVERALL`, and a miss.
+    """
     assert block.labels is not None
-    labels = block.labels
-    _, is_covered, _ = rule.coverage(block, ids)
+    known, n_classes = block.known_labels, block.rows.shape[1]
+    labels = np.where(block.labels < n_classes, block.labels, OVERALL)
+    is_covered = rule.coverage(block, ids)[1] & (labels != OVERALL)
     is_within = None
     if urn is not None:
-        is_within = rule.scoring.true_labels(block, ids) <= urn.limits[labels]
+        is_within = rule.scoring.true_labels(block, ids) <= urn.limits[known]
+        is_within &= labels != OVERALL
     keys = content_keys(block.rows, labels) if ids is None and by_content else ids
     return labels, is_covered, is_within, keys
 
@@ -265,18 +270,18 @@ class CoverageMonitor:
         )
         least = 0.02 if tolerance is None else tolerance
         least = real_number(least, "tolerance", "CoverageMonitor", 0)
-        coverage = float(1 - exact_fraction(predictor.alpha))
-        if coverage <= least:
+        coverage = 1 - predictor.alpha_
+        if coverage.min() <= least:
             raise InputError(
                 "The 'tolerance' parameter of CoverageMonitor must be below 1 - alpha, "
-                f"{coverage:g} here. Got {tolerance!r} instead."
+                f"{coverage.min():g} here. Got {tolerance!r} instead."
             )
         self.store = store if isinstance(store, Store) else Store(store)
         n_classes = predictor.n_classes_
         self.about = self.store.add_model(
             About(
                 *(self.model, name, n_classes, predictor.class_names_),
-                *(float(level), least, np.full(n_classes, coverage - least)),
+                *(float(level), least, coverage - least),
             )
         )
         self.false_alarm, self.tolerance = self.about.false_alarm, self.about.tolerance
@@ -493,7 +498,7 @@ class CoverageMonitor:
                 "'predictor' must stay as it was when its monitor was made. Got one that was "
                 "calibrated since; make a new CoverageMonitor of it."
             )
-        return align_to_calibration(self.predictor, probabilities, labels, ids)
+        return align_to_calibration(self.predictor, probabilities, labels, ids, allow_unknown=True)
 
     def _urn_is_coverage(self) -> IntArray:
         """Return the classes in which a row is covered just if its score is within the urn."""

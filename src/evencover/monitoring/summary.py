@@ -59,6 +59,7 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
         "false_alarm": monitor.false_alarm,
         "tolerance": monitor.tolerance,
         "target": float(monitor.targets.min()),
+        "target_text": _target(monitor, "for every class"),
         "alarm": monitor.alarm,
         "alarm_level": {"one": 1 / monitor.false_alarm, "class": monitor.alarm_level()},
         "promise": {**monitor.any_class()._asdict(), "says": _below(monitor, len(alarms))},
@@ -88,8 +89,15 @@ def coverage_table(monitor: CoverageMonitor) -> str:
     return text.getvalue()
 
 
+def _target(monitor: CoverageMonitor, whose: str = "") -> str:
+    """Name the target coverage: of all classes, or the lowest and the highest."""
+    low, high = f"{monitor.targets.min():.4g}", f"{monitor.targets.max():.4g}"
+    return f"{low} {whose}".strip() if low == high else f"{low} to {high}, by class"
+
+
 def _below(monitor: CoverageMonitor, n_alarms: int) -> str:
-    target = f"{monitor.targets.min():.4g}"
+    same = monitor.targets.min() == monitor.targets.max()
+    target = _target(monitor) if same else "its target"
     if n_alarms:
         whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
         return f"ALARM: {whose} likely covered less than {target}."

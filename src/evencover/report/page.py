@@ -177,8 +177,8 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
             f"{again}<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
-            f"<p>{found['rows']:,} labeled rows; the target coverage of every class is "
-            f"{found['target']:.4g} (alpha {escape(str(monitor.predictor.alpha))}, "
+            f"<p>{found['rows']:,} labeled examples; target coverage "
+            f"{found['target_text']} (alpha {escape(str(monitor.predictor.class_alpha))}, "
             f"tolerance {monitor.tolerance:g}).</p>",
             *tests,
             *(f'<p class="alarm">{escape(sentence)}</p>' for sentence in found["warnings"]),

@@ -213,7 +213,7 @@ class Service:
             "file": self.model.name,
             "method": predictor.method,
             "score": predictor.score_.name,
-            "alpha": str(predictor.alpha),
+            "alpha": str(predictor.class_alpha),
             "exact": predictor.exact,
             "reads": "logits" if predictor.from_logits else "probabilities",
             "guarantee": predictor.promise,
