@@ -13,6 +13,7 @@ from evencover.monitoring.evidence import (
     difference_log_e,
     log_mean_e,
     raised,
+    rank_test,
     shortfall_log_e,
     urn_log_e,
 )
@@ -168,3 +169,42 @@ def test_limits_are_the_promises_that_no_bet_refuses():
                 assert shortfall_log_e(own[[y]], other[[y]], outside)[0] >= log(20)
             if 0 < inside < 1:
                 assert shortfall_log_e(own[[y]], other[[y]], inside)[0] < log(20)
+
+
+@pytest.mark.parametrize("n_groups", [2, 5])
+@pytest.mark.parametrize("ties", [1, 7])
+def test_the_rank_test_is_that_of_scipy(n_groups, ties):
+    from scipy.stats import kruskal
+
+    rng = np.random.default_rng(n_groups)
+    groups = rng.integers(0, n_groups, 80)
+    values = (rng.normal(size=80) + 0.3 * groups).round(2) // (0.1 * ties)
+    expected = kruskal(*(values[groups == g] for g in range(n_groups))).pvalue
+    assert rank_test(groups, values, 1) == pytest.approx(expected)
+    some = np.append(groups, 99), np.append(values, 1e9)
+    assert rank_test(*some, 2) == pytest.approx(expected)
+    assert rank_test(groups, np.ones(80), 1) == 1
+
+
+def test_what_came_before_a_restart_is_no_evidence_of_a_shift():
+    """In the history of all labels the bet after a restart is fair, however one stops.
+
+    Calibration scores and ten new ones are exchangeable. Stop at once after six labels if they
+    were good, and else go on to ten: what an unlucky calibration needs. Fresh urns alone gain.
+    """
+    rank, n, before, after = 9, 9, 6, 4
+    gain = {False: 0.0, True: 0.0}
+    fair = {}
+    for sequence in product([False, True], repeat=before + after):
+        hits = sum(sequence)
+        fair[sequence] = float(drawn(hits, before + after - hits, Fraction(rank), n + 1))
+    for sequence, chance in fair.items():
+        early, late = sum(sequence[:before]), sum(sequence[before:])
+        goes_on = early <= before - 2
+        late, n_late = (late, after) if goes_on else (0, 0)
+        given = (counts(late), counts(n_late - late), counts(rank), counts(n))
+        for knows in gain:
+            earlier = (counts(early), counts(before - early)) if knows else None
+            gain[knows] += chance * exp(urn_log_e(*given, earlier)[0])
+    assert sum(fair.values()) == pytest.approx(1)
+    assert gain[True] <= 1 < gain[False]

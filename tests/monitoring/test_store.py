@@ -185,6 +185,15 @@ def test_models_share_a_state_without_sharing_counts(predictor, data, location):
     assert [int(each.rows.sum()) for each in both] == [300, 500]
 
 
+def test_unknown_labels_may_be_any_text(predictor, data, location):
+    monitor = CoverageMonitor(predictor, store=location, name="\udcff.safetensors")
+    monitor.observe(data.rows[400:403], ids=ids(400, 403))
+    labels = ["\0", "\ud800", "a'; DROP TABLE labeled; --"]
+    assert monitor.label(ids(400, 403), labels).counted == 3
+    assert sum(monitor.store.unknown(monitor.about.key).values()) == 3
+    assert monitor.totals == (3, 0)
+
+
 @pytest.mark.parametrize("n_classes", [2, 9, 300, 70_000])
 def test_packed_sets_hold_their_classes(n_classes):
     rng = np.random.default_rng(n_classes)

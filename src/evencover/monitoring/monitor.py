@@ -24,6 +24,7 @@ from evencover.monitoring.evidence import (
     e_values,
     log_mean_e,
     raised,
+    rank_test,
     shortfall_log_e,
     since_restarts,
     urn_log_e,
@@ -286,6 +287,10 @@ class CoverageMonitor:
                 )
         self.targets = self.about.targets
         self._urn = Urn.of(predictor)
+        kept = predictor.kept_ids_  # without ids, the place of the first row only
+        if kept is None or len(kept) != predictor.n_calibration_ or len(kept) == 1:
+            kept = np.empty(0, dtype=np.int64)
+        self._calibration_ids = np.sort(kept)
         self._version, self._blocks = 0, dict[int, list[list[int]]]()
         self._log_e, self._log_change = np.zeros(n_classes), np.zeros(n_classes)
         self._counts = np.zeros((4, n_classes), dtype=np.int64)
@@ -350,10 +355,10 @@ class CoverageMonitor:
         return keys
 
     def _reject_calibration_ids(self, keys: Array) -> None:
-        kept = self.predictor.kept_ids_
-        if kept is None or len(kept) != self.predictor.n_calibration_ or len(kept) < 2:
-            return  # rows without ids are known by their places
-        n_calibrated = int(np.isin(keys.astype(np.uint64).view(np.int64), kept).sum())
+        own = self._calibration_ids
+        keys = keys.astype(np.uint64, copy=False).view(np.int64)
+        place = np.minimum(np.searchsorted(own, keys), len(own) - 1)
+        n_calibrated = int((own[place] == keys).sum()) if len(own) else 0
         if n_calibrated:
             raise InputError(
                 f"'ids' must be those of rows that did not calibrate the model. Got {n_calibrated} "
@@ -642,24 +647,16 @@ class CoverageMonitor:
         period are not a random sample of it until all have arrived.
         """
         found = [each for each in self.store.delays(self.about.key, LATEST) if each[2] is not None]
-        if len(found) < 2 * FEWEST:
+        if not found:
             return []
-        from scipy.stats import kruskal, mannwhitneyu
-
         classes, covered, delays = (np.array(column) for column in zip(*found, strict=True))
-        groups = [delays[classes == y] for y in np.unique(classes)]
-        groups = [group for group in groups if len(group) >= FEWEST]
         warnings = []
-        with np.errstate(invalid="ignore"):  # nan if all delays are the same
-            differ = len(groups) > 1 and kruskal(*groups).pvalue < DELAY_LEVEL
-        if differ:
+        if rank_test(classes, delays, FEWEST) < DELAY_LEVEL:
             warnings.append(
                 "Labels of some classes arrive later than those of others: evidence about "
                 "recent periods is biased until all labels have arrived."
             )
-        hits, misses = delays[covered == 1], delays[covered == 0]
-        is_enough = min(len(hits), len(misses)) >= FEWEST
-        if is_enough and mannwhitneyu(hits, misses).pvalue < DELAY_LEVEL:
+        if rank_test(covered, delays, FEWEST) < DELAY_LEVEL:
             warnings.append(
                 "Labels of misses and of hits arrive with different delays: the level of the tests "
                 "does not hold."

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
-from evencover.errors import InputError, needs, one_line
+from evencover.errors import InputError, needs, one_line, printable
 from evencover.monitoring.evidence import block_of
 
 FORMAT = 1
@@ -329,7 +329,7 @@ class Store:
         """Register a model, and return what the state knows of it: the levels of its first time."""
         names = None if about.class_names is None else json.dumps(list(about.class_names))
         row = (
-            *(about.key, about.digest, about.name, time.time(), about.n_classes, names),
+            *(about.key, about.digest, printable(about.name), time.time(), about.n_classes, names),
             *(about.false_alarm, about.tolerance, about.targets.astype("<f8").tobytes(), 0),
         )
         with self.transaction():
@@ -487,7 +487,11 @@ class Store:
             if judged.labels is not None:
                 judged = judged._replace(labels=[judged.labels[place] for place in kept])
         if len(classes):
-            unnamed = [str(x) for x, y in zip(judged.labels or (), classes, strict=False) if y < 0]
+            unnamed = [
+                printable(str(x))
+                for x, y in zip(judged.labels or (), classes, strict=False)
+                if y < 0
+            ]
             texts, times = np.unique(np.array(unnamed, dtype=object), return_counts=True)
             self._insert(
                 "unknown",

@@ -10,7 +10,7 @@ from evencover.monitoring.evidence import e_values
 from evencover.monitoring.monitor import CoverageMonitor
 from evencover.monitoring.store import OVERALL
 
-STRONGEST = 20  # classes whose periods are included
+STRONGEST = 20  # classes whose periods are included, and fractions compared for drift
 
 
 def summary(monitor: CoverageMonitor) -> dict[str, Any]:
@@ -51,6 +51,8 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
     for each in classes[:STRONGEST]:
         each["periods"] = history.get(each["index"], [])
     total, hits = monitor.totals
+    drift = monitor.drift()
+    drift = drift[: max(STRONGEST, sum(each.drifted for each in drift))]
     return {
         "rows": total,
         "coverage": hits / total if total else None,
@@ -65,7 +67,7 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
         "warnings": monitor.label_delay(),
         "waiting": monitor.store.waiting(),
         "unknown_labels": monitor.store.unknown(monitor.about.key),
-        "drift": [each._asdict() for each in monitor.drift()],
+        "drift": [each._asdict() for each in drift],
         "periods": history[OVERALL],
         "classes": classes,
     }
