@@ -361,6 +361,8 @@ def make_app(
     """Make the application; `watch` reloads a changed model, `note` gets messages on the way."""
     require_extra()
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.responses import JSONResponse
     from starlette.routing import Route
 
     limits, metrics = limits or Limits(), Metrics()
@@ -474,7 +476,15 @@ def make_app(
         Route(path, _endpoint(path, function, metrics), methods=[method])
         for path, (method, function) in endpoints.items()
     ]
-    return Starlette(routes=routes, lifespan=lifespan)
+
+    def failed(request: Any, error: Any) -> Any:
+        """Answer requests for other paths or methods, and those that fail, with JSON as well."""
+        status = getattr(error, "status_code", 500)
+        message = getattr(error, "detail", "The service failed.")
+        return JSONResponse({"error": message}, status, getattr(error, "headers", None))
+
+    handlers: Any = {HTTPException: failed, Exception: failed}
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
 
 
 def _endpoint(
