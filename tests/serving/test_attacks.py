@@ -5,6 +5,8 @@ import os
 import socket
 import sys
 import time
+from contextlib import closing
+from http.client import HTTPConnection
 
 import numpy as np
 import pytest
@@ -40,8 +42,8 @@ def stream(table, compression=None):
     return bytes(sink.getvalue())
 
 
-def matrix(n_rows, dtype=np.float32):
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.full(n_rows * K, 1 / K, dtype)), K)
+def matrix(n_rows):
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.full(n_rows * K, 1 / K, np.float32)), K)
 
 
 def nulls():
@@ -65,6 +67,17 @@ def empty_lists():
 
 def many_rows_compressed():
     return stream(pa.table({"rows": matrix(10_000_000)}), "zstd")
+
+
+def compressed_by_metadata():
+    """As version 4 of the format could state it: each buffer begins with its length."""
+    rows = pa.FixedSizeListArray.from_arrays(pa.array([2**33] * K), K)
+    batch = pa.record_batch({"rows": rows})
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch, {"ARROW:experimental_compression": "zstd"})
+    return bytes(sink.getvalue())
 
 
 def long_texts_compressed():
@@ -103,6 +116,7 @@ HOSTILE = [
     runs,
     empty_lists,
     many_rows_compressed,
+    compressed_by_metadata,
     long_texts_compressed,
     repeated_dictionary,
     repeated_views,
@@ -137,6 +151,12 @@ def arrow_bodies(n_rows=50):
         for ids in (pa.array(range(n_rows)), *(pa.array(texts, kind) for kind in kinds)):
             for compression in (None, "lz4", "zstd"):
                 yield stream(pa.table({"rows": rows, "ids": ids}), compression)
+
+
+def test_compression_is_not_hidden_in_metadata():
+    """pyarrow would take 8 GB for it."""
+    with pytest.raises(InputError, match="metadata"):
+        read_rows(compressed_by_metadata(), ARROW, Limits(), with_labels=False)
 
 
 def test_damaged_arrow_bodies_are_read_or_rejected():
@@ -255,6 +275,18 @@ def test_requests_beyond_the_limit_are_told_to_try_again(start, data):
         each.close()
     time.sleep(0.5)
     assert server.ask("POST", "/v1/sets", given)[0] == 200
+
+
+def test_connections_beyond_the_limit_are_told_to_try_again(start):
+    server = start("--max-connections", "5")
+    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 503
+    for each in held:
+        each.close()
+    time.sleep(0.5)
+    assert server.is_up()
 
 
 def test_encoded_bodies_are_rejected(client, data):

@@ -222,5 +222,16 @@ def test_limits(serve, data):
 
     assert client.post("/v1/sets", content=stream()).status_code == 413
     assert client.post("/v1/sets", content=b"x", headers={"content-type": "a/b"}).status_code == 415
-    assert client.get("/v1/sets").status_code == 405
-    assert client.get("/nowhere").status_code == 404
+    for status, path in ((405, "/v1/sets"), (404, "/nowhere"), (404, "/v2/repository/index")):
+        answer = client.get(path)
+        assert answer.status_code == status
+        assert set(answer.json()) == {"error"}
+
+
+def test_failures_show_nothing_of_the_inside(client, data, monkeypatch):
+    from starlette.testclient import TestClient
+
+    monkeypatch.setattr(client.service, "sets", lambda given: 1 / 0)
+    answer = TestClient(client.app, raise_server_exceptions=False).post("/v1/sets", json=body(data))
+    assert answer.status_code == 500
+    assert "division" not in answer.json()["error"]

@@ -147,6 +147,23 @@ def test_its_state_is_shared_with_the_command_line(folder, data, start):
     assert "30 labeled rows" in evencover(folder, *monitor).stdout
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--port", value) for value in ("-1", "65536")),
+        *(("--timeout", value) for value in ("0", "nan", "inf", "1e9")),
+        *((f"--max-{name}", "0") for name in ("body", "rows", "values", "requests", "connections")),
+    ],
+)
+def test_limits_are_checked(folder, capsys, option, value):
+    from evencover.cli import main
+
+    with pytest.raises(SystemExit) as stop:
+        main(["serve", str(folder / "model.safetensors"), f"{option}={value}"])
+    assert stop.value.code == 2
+    assert option[:6] in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken_is_one_sentence(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import socket
-from dataclasses import astuple
 from pathlib import Path
 
 from evencover.cli.console import note
@@ -43,16 +42,16 @@ def run(
     Parameters
     ----------
     host
-        The address to listen at; by default this machine only.
+        Address to listen on; the default is reachable from this machine only.
     port
-        The port to listen at; 0 takes any that is free.
+        Port to listen on; 0 takes any free port.
     state
         Database for served rows and labels, a SQLite file or postgresql://...; else in memory.
     token_file
-        File with the token that whoever sends labels must have; or the environment variable
-        EVENCOVER_TOKEN. Without a token no labels are taken.
+        File with the token that clients need to send labels; or set EVENCOVER_TOKEN. Without a
+        token the service rejects labels.
     watch
-        Pick up a new model when the file changes, without dropping a request.
+        Load a new model when the file changes, without dropping a request.
     max_body
         Largest body of a request in bytes, as sent and unpacked.
     max_rows
@@ -60,7 +59,7 @@ def run(
     max_values
         Most rows x classes in a request.
     timeout
-        Seconds in which a body must arrive, and after which an idle or unread connection closes.
+        Seconds until a body must have arrived, or an idle or unread connection closes.
     max_requests
         Most requests with a body at once; others get status 503.
     max_connections
@@ -72,16 +71,19 @@ def run(
     require_extra()
     import uvicorn
 
-    limits = Limits(max_body, max_rows, max_values, timeout, max_requests)
-    if min(astuple(limits)) <= 0 or max_connections < 1 or not 0 <= port < 2**16:
-        raise InputError("Limits must be above 0, and the port from 0 to 65535.")
+    if not 0 <= port < 2**16:
+        raise InputError(f"'--port' must be from 0 to 65535. Got {port}.")
+    if not 0 < timeout <= 86_400:
+        raise InputError(f"'--timeout' must be above 0 and at most 86400 seconds. Got {timeout}.")
+    if min(max_body, max_rows, max_values, max_requests, max_connections) < 1:
+        raise InputError("Every '--max-...' option must be at least 1.")
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     options = {name: value for name, value in asked.items() if value is not None}
     store = open_state(state, retention)
     app = make_app(
         Service(model, store, **options),
         token=_token(token_file),
-        limits=limits,
+        limits=Limits(max_body, max_rows, max_values, timeout, max_requests),
         watch=watch,
         note=note,
     )

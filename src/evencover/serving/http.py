@@ -89,7 +89,11 @@ def openapi(about: dict[str, Any], limits: Limits) -> dict[str, Any]:
     del sets_of_rows["post"]["responses"]["401"], sets_of_rows["post"]["responses"]["403"]
     return {
         "openapi": "3.0.3",
-        "info": {"title": "evencover", "version": evencover.__version__},
+        "info": {
+            "title": "evencover",
+            "version": evencover.__version__,
+            "description": "The Open Inference Protocol v2 is served under /v2.",
+        },
         "paths": {
             "/v1/sets": sets_of_rows,
             "/v1/labels": labels,
@@ -110,7 +114,7 @@ ERRORS = {
     "403": "The service was started without a token and takes no labels.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
-    "415": "The body is neither JSON nor Arrow.",
+    "415": "The body is neither JSON nor Arrow, or has a content encoding.",
     "422": "The rows are not as they must be.",
     "503": "Too many requests at once, or the labels cannot be stored now; try again.",
 }
@@ -357,6 +361,8 @@ def make_app(
     """Make the application; `watch` reloads a changed model, `note` gets messages on the way."""
     require_extra()
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.responses import JSONResponse
     from starlette.routing import Route
 
     limits, metrics = limits or Limits(), Metrics()
@@ -470,7 +476,15 @@ def make_app(
         Route(path, _endpoint(path, function, metrics), methods=[method])
         for path, (method, function) in endpoints.items()
     ]
-    return Starlette(routes=routes, lifespan=lifespan)
+
+    def failed(request: Any, error: Any) -> Any:
+        """Answer requests for other paths or methods, and those that fail, with JSON as well."""
+        status = getattr(error, "status_code", 500)
+        message = getattr(error, "detail", "The service failed.")
+        return JSONResponse({"error": message}, status, getattr(error, "headers", None))
+
+    handlers: Any = {HTTPException: failed, Exception: failed}
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
 
 
 def _endpoint(

@@ -75,7 +75,7 @@ def read(
     content, tail = read_object(body[:n_head]), body[n_head:]
     identity = content.get("id")
     if identity is not None and not isinstance(identity, str):
-        raise InputError("'id' must be a text.")
+        raise InputError("'id' must be a string.")
     found: dict[str, Any] = {}
     start = 0
     for tensor in _objects(content, "inputs"):
@@ -211,15 +211,16 @@ def write(
     """
     tensors, tail = [], []
     for output, is_binary in wanted.outputs.items():
-        values = sets.sizes.astype(INTEGER) if output == "sizes" else _classes(sets)
-        tensor, data = _tensor(output, OUTPUTS[output], list(values.shape)), values.ravel()
-        names = [*(sets.class_names or map(str, range(sets.n_classes))), ""]  # "" has index -1
+        values: Any = sets.sizes.astype(INTEGER) if output == "sizes" else _classes(sets)
+        tensor = _tensor(output, OUTPUTS[output], list(values.shape))
+        if output == "labels":
+            names = [*(sets.class_names or map(str, range(sets.n_classes))), ""]  # -1 is the last
+            values = [names[index] for index in values.ravel().tolist()]
         if is_binary:
-            tail.append(_write_texts(data, names) if output == "labels" else data.tobytes())
+            tail.append(_write_texts(values) if output == "labels" else values.tobytes())
             tensor["parameters"] = {"binary_data_size": len(tail[-1])}
         else:
-            listed = data.tolist()
-            tensor["data"] = [names[each] for each in listed] if output == "labels" else listed
+            tensor["data"] = values if output == "labels" else values.ravel().tolist()
         tensors.append(tensor)
     head = {"model_name": name, "model_version": version, "outputs": tensors}
     text = json.dumps(head | ({} if wanted.id is None else {"id": wanted.id})).encode()
@@ -235,8 +236,8 @@ def _classes(sets: PredictionSets) -> Array:
     return classes
 
 
-def _write_texts(indices: Array, names: list[str]) -> bytes:
+def _write_texts(texts: list[str]) -> bytes:
     """Write texts, each after its length in 4 bytes."""
-    texts = [name.encode() for name in names]
-    parts = [struct.pack("<I", len(text)) + text for text in texts]
-    return b"".join([parts[index] for index in indices.tolist()])
+    parts = {text: text.encode() for text in set(texts)}
+    parts = {text: struct.pack("<I", len(part)) + part for text, part in parts.items()}
+    return b"".join([parts[text] for text in texts])

@@ -17,7 +17,7 @@ from evencover.validation import are_json_numbers, parse_json
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
 FIELDS = ("rows", "ids", "groups", "labels", "time")
 MAX_TEXT = 1000  # characters of an id, label, group or time
-MAX_SCHEMA = 2**16  # bytes of an Arrow schema
+MAX_HEADER = 2**16  # bytes of the header of an Arrow message
 
 
 class RequestError(InputError):
@@ -108,7 +108,7 @@ def check_columns(found: dict[str, Any], limits: Limits) -> Rows:
             )
         if not _are_ids(values):
             raise InputError(
-                f"{name!r} must be texts of at most {MAX_TEXT} characters, or integers of 64 bits."
+                f"{name!r} must be strings of at most {MAX_TEXT} characters, or 64-bit integers."
             )
     return Rows(rows, **found)
 
@@ -146,7 +146,7 @@ def _check_names(names: list[str], allowed: Sequence[str]) -> None:
 
 
 def _are_ids(values: list[Any]) -> bool:
-    """Check for short texts, or integers of 64 bits; NumPy would pad all texts to the longest."""
+    """Check for short strings or 64-bit integers; NumPy would pad all strings to the longest."""
     if all(type(value) is int for value in values):
         return all(-(2**63) <= value < 2**63 for value in values)
     try:  # half a surrogate pair is no text
@@ -183,9 +183,7 @@ def _read_arrow(body: bytes, allowed: Sequence[str], limits: Limits) -> dict[str
         messages = pa.ipc.MessageReader.open_stream(body)
         schema = _schema(messages.read_next_message(), allowed)
         for message in messages:
-            if message.type != "record batch":
-                raise InputError("The Arrow stream must contain record batches only.")
-            more_rows, more_bytes = _batch_size(message)
+            more_rows, more_bytes = _batch_size(_checked(message, "record batch"))
             n_rows += max(more_rows, 1)  # so that empty batches have a limit
             n_bytes += more_bytes
             limits.check_rows(n_rows)
@@ -213,11 +211,7 @@ def _read_arrow(body: bytes, allowed: Sequence[str], limits: Limits) -> dict[str
 def _schema(message: Any, allowed: Sequence[str]) -> Any:
     """Return the schema of a stream; raise InputError unless it has plain columns of `allowed`."""
     pa = import_pyarrow()
-    if message.type != "schema":  # pyarrow takes its word for it, and crashes
-        raise RequestError(400, "The Arrow stream must begin with a schema.")
-    if message.metadata.size > MAX_SCHEMA:
-        raise RequestError(413, f"The Arrow schema must have at most {MAX_SCHEMA} bytes.")
-    schema = pa.ipc.read_schema(message)
+    schema = pa.ipc.read_schema(_checked(message, "schema"))
     _check_names(schema.names, allowed)
     if len(set(schema.names)) < len(schema.names):
         raise InputError("Every column of the body must be there once.")
@@ -226,10 +220,19 @@ def _schema(message: Any, allowed: Sequence[str]) -> Any:
             inner, expected = kind.value_type if is_list(kind) else pa.null(), "lists of numbers"
             is_known = pa.types.is_floating(inner) or pa.types.is_integer(inner)
         else:
-            is_known, expected = _is_text(kind) or pa.types.is_integer(kind), "texts or integers"
+            is_known, expected = _is_text(kind) or pa.types.is_integer(kind), "strings or integers"
         if not is_known:
             raise InputError(f"{name!r} must be {expected}. Got {str(kind)[:100]}.")
     return schema
+
+
+def _checked(message: Any, kind: str) -> Any:
+    """Return a message of this kind; pyarrow does not check it, and crashes for another."""
+    if message.type != kind:
+        raise RequestError(400, "The body must be an Arrow schema, then record batches.")
+    if message.metadata.size > MAX_HEADER:
+        raise RequestError(413, f"Arrow headers must have at most {MAX_HEADER} bytes.")
+    return message
 
 
 def _is_text(kind: Any) -> bool:
@@ -251,7 +254,8 @@ def _batch_size(message: Any) -> tuple[int, int]:
     """Return the rows of a record batch, and the bytes of its buffers once unpacked.
 
     pyarrow has neither without unpacking. The header is a FlatBuffers table that pyarrow has
-    verified: RecordBatch {length, nodes, buffers, compression}, the third field of Message.
+    verified: Message {version, header_type, header, body_length, custom_metadata}, with a header
+    RecordBatch {length, nodes, buffers, compression}.
     """
     head, body = bytes(message.metadata), memoryview(message.body or b"")
 
@@ -268,6 +272,8 @@ def _batch_size(message: Any) -> tuple[int, int]:
     def follow(place: int) -> int:
         return place + number("<I", place)
 
+    if field(follow(0), 4):  # where an early version of the format states the compression
+        raise InputError("Record batches must have no metadata of their own.")
     batch = follow(field(follow(0), 2))
     length, buffers, compression = (field(batch, index) for index in (0, 2, 3))
     n_rows = number("<q", length) if length else 0
