@@ -71,8 +71,8 @@ def main(port: int | None = None) -> dict[str, Any]:
                 client.post("/v1/labels", json=sent, headers=headers).raise_for_status()
                 found[when] = client.get("/v1/coverage").json()
                 print(f"{when}: coverage {found[when]['coverage']:.3f}")
-                for question in ("promise", "change"):
-                    print(f"  {found[when][question]['says']}")
+                for test in ("below_target", "score_shift"):
+                    print(f"  {found[when][test]['says']}")
         return found
 
 

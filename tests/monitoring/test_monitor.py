@@ -72,7 +72,7 @@ def test_every_method_is_watched(data, method, score):
     for y in range(K):
         hits = sets.contains(labels)[labels == y]
         assert monitor.e_values()[y] == pytest.approx(naive_restarts(hits, below(0.88)))
-    assert monitor.change_log_e_values() is not None
+    assert monitor.shift_log_e_values() is not None
 
 
 def test_change_is_told_from_the_classs_own_scores(data, new):
@@ -90,7 +90,7 @@ def test_change_is_told_from_the_classs_own_scores(data, new):
             hit, miss, *before = (np.array([part.sum()]) for part in parts)
             return float(np.exp(urn_log_e(hit, miss, np.array([k]), np.array([n]), before)[0]))
 
-        found = np.exp(monitor.change_log_e_values()[y])
+        found = np.exp(monitor.shift_log_e_values()[y])
         assert found == pytest.approx(naive_restarts(within, shifted))
 
 
@@ -107,7 +107,7 @@ def test_classwise_counts_tell_of_change_as_rows_do(data, new):
     # One block of unknown order: half the weight is on it, and the rest has not begun.
     has_all = np.isin(np.arange(K), by_counts._urn_is_coverage())
     expected = np.where(has_all, np.exp(log_e) / 2 + 1 / 2, 1)
-    np.testing.assert_allclose(np.exp(by_counts.change_log_e_values()), expected)
+    np.testing.assert_allclose(np.exp(by_counts.shift_log_e_values()), expected)
     assert by_counts.periods()[0] == (-1, "a", 500, by_rows.covered.sum())
 
 
@@ -117,11 +117,11 @@ def test_a_broken_promise_is_named_and_a_kept_one_is_not(predictor, new):
     wrong = np.where(labels == 2, 3, labels)
     monitor = CoverageMonitor(predictor).update(rows, wrong, ids=ids)
     assert monitor.alarms().tolist() == [3]
-    assert monitor.changes().tolist() == [3]
+    assert monitor.shifts().tolist() == [3]
     assert monitor.any_class().alarm
     found = summary(monitor)
     assert found["classes"][0]["index"] == 3
-    assert found["promise"]["alarm"]
+    assert found["below_target"]["alarm"]
     low, high = monitor.coverage_interval()[3]
     assert high < 0.88
     assert low < monitor.covered[3] / monitor.rows[3] < high
@@ -143,7 +143,7 @@ def test_any_split_gives_the_same_evidence(predictor, new, cuts):
             parts.update(rows[part], labels[part], ids=ids[part], period="now")
     np.testing.assert_array_equal(parts.rows, whole.rows)
     np.testing.assert_allclose(parts.log_e_values(), whole.log_e_values())
-    np.testing.assert_allclose(parts.change_log_e_values(), whole.change_log_e_values())
+    np.testing.assert_allclose(parts.shift_log_e_values(), whole.shift_log_e_values())
     assert parts.overall().e_value == pytest.approx(whole.overall().e_value)
     assert parts.periods() == whole.periods()
 
@@ -243,9 +243,9 @@ def test_groups_of_rows_are_watched_without_the_question_of_change(data):
     fitted = RowGroupedPredictor().fit(data.rows[:400], data.labels[:400], groups=sites[:400])
     monitor = CoverageMonitor(fitted).update(data.rows[400:], data.labels[400:], groups=sites[400:])
     assert monitor.rows.sum() == 500
-    assert monitor.change_log_e_values() is None
-    assert not monitor.any_change().alarm
-    assert not summary(monitor)["change"]["alarm"]
+    assert monitor.shift_log_e_values() is None
+    assert not monitor.any_shift().alarm
+    assert not summary(monitor)["score_shift"]["alarm"]
 
 
 # Drift ------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_labels_find_their_rows_by_id(predictor, new):
     np.testing.assert_array_equal(monitor.rows, whole.rows)
     np.testing.assert_array_equal(monitor.covered, whole.covered)
     np.testing.assert_allclose(monitor.log_e_values(), whole.log_e_values())
-    np.testing.assert_allclose(monitor.change_log_e_values(), whole.change_log_e_values())
+    np.testing.assert_allclose(monitor.shift_log_e_values(), whole.shift_log_e_values())
     assert monitor.periods() == whole.periods()
 
 
@@ -296,7 +296,7 @@ def test_stored_sets_judge_as_the_rule_does(data, method, options):
     with_rows = CoverageMonitor(fitted).update(data.rows[400:], data.labels[400:], ids=ids)
     for name in ("rows", "covered"):
         np.testing.assert_array_equal(getattr(by_id, name), getattr(with_rows, name))
-    np.testing.assert_allclose(by_id.change_log_e_values(), with_rows.change_log_e_values())
+    np.testing.assert_allclose(by_id.shift_log_e_values(), with_rows.shift_log_e_values())
 
 
 def test_delays_that_differ_between_classes_are_a_warning(predictor, data, monkeypatch):

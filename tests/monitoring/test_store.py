@@ -69,7 +69,7 @@ def test_a_state_comes_back_in_another_process_with_the_same_evidence(predictor,
     np.testing.assert_array_equal(again.rows, whole.rows)
     np.testing.assert_array_equal(again.covered, whole.covered)
     np.testing.assert_allclose(again.log_e_values(), whole.log_e_values())
-    np.testing.assert_allclose(again.change_log_e_values(), whole.change_log_e_values())
+    np.testing.assert_allclose(again.shift_log_e_values(), whole.shift_log_e_values())
     assert again.overall() == pytest.approx(whole.overall())
     assert again.periods() == whole.periods()
 

@@ -36,7 +36,7 @@ def same(found, wanted):
     for name in ("rows", "covered"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
     np.testing.assert_allclose(found.log_e_values(), wanted.log_e_values())
-    np.testing.assert_allclose(found.change_log_e_values(), wanted.change_log_e_values())
+    np.testing.assert_allclose(found.shift_log_e_values(), wanted.shift_log_e_values())
     return True
 
 

@@ -170,7 +170,7 @@ def _show(monitor: CoverageMonitor, found: dict[str, Any], top: int) -> None:
     if n_seen > len(classes):
         shown = "class" if len(classes) == 1 else f"{len(classes)} classes"
         print_text(f"The {shown} with the strongest evidence, of {n_seen} with rows.")
-    for each in ("promise", "overall", "change"):
+    for each in ("below_target", "overall", "score_shift"):
         print_text(found[each]["says"])
     for label, times in found["unknown_labels"].items():
         print_text(f"Not among the classes, counted as missed: {label!r} ({times:,} labels).")
@@ -191,9 +191,9 @@ def _share(value: float | None) -> str:
 
 def _cells(each: dict[str, Any]) -> list[str]:
     low, high = each["interval"]
-    change = "" if each["change_e_value"] is None else f"{each['change_e_value']:.3g}"
+    shift = "" if each["shift_e_value"] is None else f"{each['shift_e_value']:.3g}"
     alarm = " ".join(
-        word for word, is_on in (("below", each["alarm"]), ("shift", each["changed"])) if is_on
+        word for word, is_on in (("below", each["alarm"]), ("shift", each["shifted"])) if is_on
     )
     numbers = [f"{each['rows']:,}", _share(each["coverage"]), f"{low:.3f}", f"{high:.3f}"]
-    return [str(each["class"]), *numbers, f"{each['e_value']:.3g}", change, alarm]
+    return [str(each["class"]), *numbers, f"{each['e_value']:.3g}", shift, alarm]

@@ -43,21 +43,21 @@ def block_of(ordinals: IntArray) -> IntArray:
     return np.where(ordinals < 2 * BLOCK**2, ordinals // BLOCK, growing)
 
 
-def shortfall_log_e(hits: IntArray, misses: IntArray, promised: FloatArray | float) -> FloatArray:
-    """Log e-values (K,) against "coverage is at least `promised`", from hits and misses.
+def shortfall_log_e(hits: IntArray, misses: IntArray, target: FloatArray | float) -> FloatArray:
+    """Log e-values (K,) against "coverage is at least `target`", from hits and misses.
 
-    The mean over theta = promised (1 - shortfall) of
-    (theta / promised)^hits ((1 - theta) / (1 - promised))^misses.
+    The mean over theta = target (1 - shortfall) of
+    (theta / target)^hits ((1 - theta) / (1 - target))^misses.
 
     >>> shortfall_log_e(np.array([8, 40]), np.array([2, 60]), 0.9).round(1).tolist()
     [0.0, 71.8]
     """
-    promised = np.broadcast_to(np.asarray(promised, dtype=np.float64), hits.shape)
+    target = np.broadcast_to(np.asarray(target, dtype=np.float64), hits.shape)
     result = np.empty(hits.shape)
     step = max(1, AT_ONCE // len(SHORTFALLS))
     for at in range(0, len(hits), step):
         own = slice(at, at + step)
-        odds = (promised[own] / (1 - promised[own]))[:, None]
+        odds = (target[own] / (1 - target[own]))[:, None]
         less_often = hits[own, None] * np.log1p(-SHORTFALLS)
         more_often = misses[own, None] * np.log1p(SHORTFALLS * odds)
         result[own] = _log_mean(np.asarray(less_often + more_often, dtype=np.float64))

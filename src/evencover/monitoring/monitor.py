@@ -221,7 +221,7 @@ class CoverageMonitor:
       average. While every class meets the target, the probability that there is ever an alarm is
       at most `false_alarm`. Methods that target class coverage without a guarantee are held to it,
       too.
-    - *Score shift*: `changes`. With few calibration examples many classes are below target from
+    - *Score shift*: `shifts`. With few calibration examples many classes are below target from
       the first day; this test accounts for that noise. It counts how many scores of a class's new
       examples are within the conformal quantile of its own calibration scores, which is CLASSWISE's
       threshold, for every method: only that has an exact law.
@@ -298,7 +298,7 @@ class CoverageMonitor:
             kept = np.empty(0, dtype=np.int64)
         self._calibration_ids = np.sort(kept)
         self._version, self._blocks = 0, dict[int, list[list[int]]]()
-        self._log_e, self._log_change = np.zeros(n_classes), np.zeros(n_classes)
+        self._log_e, self._log_shift = np.zeros(n_classes), np.zeros(n_classes)
         self._counts = np.zeros((4, n_classes), dtype=np.int64)
         self._overall, self._n = 0.0, np.zeros(2, dtype=np.int64)
         self._began = dict[int, str]()
@@ -549,10 +549,10 @@ class CoverageMonitor:
         if self._urn is not None:
             ranks, known = (np.where(each == OVERALL, 0, n[each]) for n in self._urn[:2])
             before = earlier[:, 3], earlier[:, 2] - earlier[:, 3]
-            change = urn_log_e(later[:, 3], later[:, 2] - later[:, 3], ranks, known, before)
-            log_change, shifted = with_restarts(change, starts)
-            self._log_change[own_classes[named]] = log_change[named]
-            strongest = np.where(log_change > log_e, shifted, strongest)
+            shift = urn_log_e(later[:, 3], later[:, 2] - later[:, 3], ranks, known, before)
+            log_shift, shifted = with_restarts(shift, starts)
+            self._log_shift[own_classes[named]] = log_shift[named]
+            strongest = np.where(log_shift > log_e, shifted, strongest)
         self._began |= {y: periods[at] for y, at in zip(classes, strongest.tolist(), strict=True)}
 
     @property
@@ -601,19 +601,19 @@ class CoverageMonitor:
         self._refresh()
         return self._evidence(self._overall)
 
-    def change_log_e_values(self) -> FloatArray | None:
+    def shift_log_e_values(self) -> FloatArray | None:
         """(K,) log evidence of score shift; None if the predictor keeps no calibration scores."""
         self._refresh()
-        return None if self._urn is None else self._log_change.copy()
+        return None if self._urn is None else self._log_shift.copy()
 
-    def changes(self) -> IntArray:
+    def shifts(self) -> IntArray:
         """Return the classes whose scores shifted since calibration."""
-        log_e = self.change_log_e_values()
+        log_e = self.shift_log_e_values()
         return np.empty(0, np.int64) if log_e is None else _named(log_e, self.false_alarm)
 
-    def any_change(self) -> Evidence:
+    def any_shift(self) -> Evidence:
         """Test whether the scores of any class shifted since calibration."""
-        log_e = self.change_log_e_values()
+        log_e = self.shift_log_e_values()
         return self._evidence(0.0 if log_e is None else log_mean_e(log_e))
 
     def began(self, index: int) -> str | None:
@@ -674,7 +674,7 @@ class CoverageMonitor:
     @property
     def alarm(self) -> bool:
         """Whether any test of coverage has an alarm; drift is not about coverage."""
-        return self.any_class().alarm or self.overall().alarm or self.any_change().alarm
+        return self.any_class().alarm or self.overall().alarm or self.any_shift().alarm
 
     def _evidence(self, log_e: float) -> Evidence:
         return Evidence(float(e_values(log_e)), bool(log_e >= -np.log(self.false_alarm)))

@@ -214,6 +214,11 @@ class Store:
                 self._make_tables()
             self.run("SET search_path TO evencover")  # again: a rolled back one is undone
             return
+        if sqlite3.sqlite_version_info < (3, 35):
+            raise InputError(
+                f"SQLite must be 3.35 or later. Got {sqlite3.sqlite_version}; use a newer Python, "
+                "or PostgreSQL."
+            )
         self._connection = sqlite3.connect(
             self._location, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )

@@ -20,12 +20,12 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
     """
     rows, covered, log_e = monitor.rows, monitor.covered, monitor.log_e_values()
     names = monitor.predictor.class_names_ or range(monitor.predictor.n_classes_)
-    change, limits = monitor.change_log_e_values(), monitor.coverage_interval()
-    alarms, changes = set(monitor.alarms().tolist()), set(monitor.changes().tolist())
-    strongest = log_e if change is None else np.maximum(log_e, change)
+    shift, limits = monitor.shift_log_e_values(), monitor.coverage_interval()
+    alarms, shifts = set(monitor.alarms().tolist()), set(monitor.shifts().tolist())
+    strongest = log_e if shift is None else np.maximum(log_e, shift)
     order = np.argsort(-strongest, kind="stable").tolist()
     values = e_values(log_e).tolist()
-    changed = None if change is None else e_values(change).tolist()
+    shifted = None if shift is None else e_values(shift).tolist()
     shares = (covered / np.maximum(rows, 1)).tolist()
     columns = rows.tolist(), limits.tolist(), monitor.targets.tolist()
     classes = [
@@ -37,10 +37,10 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
             "target": columns[2][y],
             "interval": columns[1][y],
             "e_value": values[y],
-            "change_e_value": None if changed is None else changed[y],
+            "shift_e_value": None if shifted is None else shifted[y],
             "alarm": y in alarms,
-            "changed": y in changes,
-            "since": monitor.began(y) if y in alarms or y in changes else None,
+            "shifted": y in shifts,
+            "since": monitor.began(y) if y in alarms or y in shifts else None,
         }
         for y in order
     ]
@@ -62,9 +62,9 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
         "target_text": _target(monitor, "for every class"),
         "alarm": monitor.alarm,
         "alarm_level": {"one": 1 / monitor.false_alarm, "class": monitor.alarm_level()},
-        "promise": {**monitor.any_class()._asdict(), "says": _below(monitor, len(alarms))},
+        "below_target": {**monitor.any_class()._asdict(), "says": _below(monitor, len(alarms))},
         "overall": {**monitor.overall()._asdict(), "says": _overall(monitor)},
-        "change": {**monitor.any_change()._asdict(), "says": _shift(monitor, len(changes))},
+        "score_shift": {**monitor.any_shift()._asdict(), "says": _shift(monitor, len(shifts))},
         "warnings": monitor.label_delay(),
         "waiting": monitor.store.waiting(),
         "unknown_labels": monitor.store.unknown(monitor.about.key),
@@ -113,12 +113,12 @@ def _overall(monitor: CoverageMonitor) -> str:
     return f"Overall coverage is not known to be less than {target}."
 
 
-def _shift(monitor: CoverageMonitor, n_changes: int) -> str:
-    if monitor.change_log_e_values() is None:
+def _shift(monitor: CoverageMonitor, n_shifts: int) -> str:
+    if monitor.shift_log_e_values() is None:
         return "Score shift is unknown: the model keeps no calibration scores."
-    if n_changes:
-        whose = "1 class" if n_changes == 1 else f"{n_changes:,} classes"
+    if n_shifts:
+        whose = "1 class" if n_shifts == 1 else f"{n_shifts:,} classes"
         return f"ALARM: the scores of {whose} likely shifted since calibration."
-    if monitor.any_change().alarm:
+    if monitor.any_shift().alarm:
         return "ALARM: the scores of some class likely shifted since calibration."
     return "No class is known to have shifted since calibration."

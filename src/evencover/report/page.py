@@ -169,7 +169,7 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
     """Return the page as text; a browser reloads it every `refresh` seconds."""
     found = summary(monitor)
     again = f'<meta http-equiv="refresh" content="{int(refresh)}">' if refresh else ""
-    tests = (_sentence(found[name]) for name in ("promise", "overall", "change"))
+    tests = (_sentence(found[name]) for name in ("below_target", "overall", "score_shift"))
     levels = found["alarm_level"]
     return "\n".join(
         [
@@ -265,13 +265,13 @@ def _table(classes: Sequence[dict[str, Any]]) -> str:
 
 
 def _row(each: dict[str, Any]) -> str:
-    change = "" if each["change_e_value"] is None else f"{each['change_e_value']:.3g}"
+    shift = "" if each["shift_e_value"] is None else f"{each['shift_e_value']:.3g}"
     cells = [
         *(escape(str(each["class"])), f"{each['rows']:,}", f"{each['coverage']:.3f}"),
         *(f"{each['interval'][0]:.3f}", f"{each['interval'][1]:.3f}"),
-        *(f"{each['e_value']:.3g}", change, escape(each["since"] or "")),
+        *(f"{each['e_value']:.3g}", shift, escape(each["since"] or "")),
     ]
-    kind = ' class="alarm"' if each["alarm"] or each["changed"] else ""
+    kind = ' class="alarm"' if each["alarm"] or each["shifted"] else ""
     return f"<tr{kind}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
