@@ -44,7 +44,7 @@ test: lint  ## style, types and tests, in a few minutes
 DEEP ?= src tests
 test-deep: lint  ## everything, with many more examples, repetitions and kills; takes hours
 	$(PIP) torch==2.13.0 transformers accelerate cleanlab datasets wordllama xgboost lightgbm
-	$(PIP) --editable '.[export,mlflow,onnx,serve]' httpx schemathesis
+	$(PIP) --editable '.[export,mlflow,onnx,postgresql,serve]' httpx schemathesis 'tritonclient[grpc,http]'
 	EVENCOVER_TESTS=deep $(PYTEST) -m 'deep or not deep' $(DEEP)
 
 # Old packages warn of each other, so warnings are no errors here. Browser, cluster and docs have tools of

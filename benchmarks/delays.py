@@ -1,7 +1,9 @@
-"""How soon a fall in coverage is noticed, and how often a kept promise raises an alarm.
+"""How soon a fall in coverage is found, after a short or a long good history.
 
-``python -m benchmarks.delays``: evencover's e-values beside a binomial test and MAPIE's
-`RiskMonitoring` on the same streams of hits and misses. Writes results/delays.json and .md.
+``python -m benchmarks.delays``: evencover's evidence next to MAPIE's `RiskMonitoring`, a CUSUM that
+knows the fall, and a test of fixed size, on the same streams of hits and misses. Coverage is 92%
+for a number of labels and then falls; the target is 88%. Then false alarms where labels do not
+arrive at random. Writes results/delays and results/label_arrival, as .json and .md.
 """
 
 from __future__ import annotations
@@ -15,176 +17,243 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import RESULTS, python_of, write_results
-from evencover.monitoring.evidence import raised, shortfall_log_e, urn_log_e
+from evencover.monitoring.evidence import (
+    SHORTFALLS,
+    block_of,
+    shortfall_log_e,
+    since_restarts,
+    urn_log_e,
+    with_restarts,
+)
 
-LEVEL, PROMISED, LABELS, SEED = 0.05, 0.88, 2000, 7
-FALLS = {"80%": 0.8, "70%": 0.7}
-CLASSES, BROKEN, RUNS_OF_MANY = 500, 50, 20
-NEVER = LABELS + 1
+LEVEL, TARGET, EARLIER, SEED = 0.05, 0.88, 0.92, 7
+AFTER, FALLS, MOST = (0, 200, 1000, 5000), (0.7, 0.8), 3000
+LENGTH = AFTER[-1] + MOST
+EVERY = 10  # labels between looks at the score shift, whose bets take longer
 
-# Run by the peer's own Python: the first label after which each stream is in alarm.
+# Run by the peer's own Python: the first label at which each stream is in alarm, from one on.
 MAPIE = """
 import sys, numpy as np
 from mapie.exchangeability_testing import RiskMonitoring
-hits = np.load(sys.argv[1])
+hits, start = np.load(sys.argv[1]), int(sys.argv[4])
 first = []
 for stream in hits:
     # Half of test_level is for the reference, which is given here: 0.1 leaves 0.05 as elsewhere.
     monitor = RiskMonitoring("accuracy", test_level=0.1, threshold=float(sys.argv[3]), warn=False)
     monitor.update(np.ones(len(stream), dtype=int), stream.astype(int))
-    above = monitor.online_risk_lower_bound_sequence_history > monitor.threshold
+    above = monitor.online_risk_lower_bound_sequence_history[start:] > monitor.threshold
     first.append(int(above.argmax()) + 1 if above.any() else stream.size + 1)
 np.save(sys.argv[2], np.array(first))
 """
 
 
-def first_alarm(alarms: np.ndarray) -> np.ndarray:
-    """The label after which each stream (rows) is first in alarm; `NEVER` if it is never."""
-    return np.where(alarms.any(axis=1), alarms.argmax(axis=1) + 1, NEVER)
+def below_target(hits: np.ndarray, start: int, fallen: float, restarts: bool = True) -> np.ndarray:
+    """Alarms (streams, labels) of one class, looked at after every label from `start` on."""
+    n_streams, n_labels = hits.shape
+    blocks = block_of(np.arange(n_labels)) if restarts else np.zeros(n_labels, dtype=np.int64)
+    won = np.stack([1 + SHORTFALLS * TARGET / (1 - TARGET), 1 - SHORTFALLS])
+    bets, alarms = np.zeros((n_streams, len(SHORTFALLS))), np.zeros(hits.shape, dtype=bool)
+    evidence = np.ones(n_streams)
+    for n in range(n_labels):
+        j = blocks[n] + 1
+        if n == 0 or blocks[n] != blocks[n - 1]:
+            bets += 1 / (j * (j + 1)) if restarts else 1
+        bets *= won[hits[:, n].astype(int)]
+        evidence = bets.mean(axis=1) + (1 / (j + 1) if restarts else 0)
+        alarms[:, n] = evidence >= 1 / LEVEL
+    if restarts:  # by the monitor's own functions
+        np.testing.assert_allclose(np.log(evidence[0]), of_blocks(hits[0], blocks), atol=1e-8)
+    return alarms[:, start:]
 
 
-def alone(hits: np.ndarray) -> np.ndarray:
-    """One class, looked at after every label."""
-    rows = np.broadcast_to(np.arange(1, LABELS + 1), hits.shape)
-    covered = hits.cumsum(axis=1)
-    log_e = shortfall_log_e(covered.ravel(), (rows - covered).ravel(), PROMISED)
-    return first_alarm(log_e.reshape(hits.shape) >= np.log(1 / LEVEL))
+def of_blocks(hits: np.ndarray, blocks: np.ndarray, urn: tuple[int, int] | None = None) -> float:
+    """Log evidence of one stream, as the monitor computes it from its counts."""
+    counts = np.zeros((blocks[-1] + 1, 2), dtype=np.int64)
+    np.add.at(counts, blocks, np.stack([hits, ~hits], axis=-1))
+    later, before = since_restarts(counts, np.array([0]))
+    if urn is None:
+        log_e = shortfall_log_e(later[:, 0], later[:, 1], TARGET)
+    else:
+        ranks, known = (np.full(len(counts), value) for value in urn)
+        log_e = urn_log_e(later[:, 0], later[:, 1], ranks, known, (before[:, 0], before[:, 1]))
+    return float(with_restarts(log_e, np.array([0]))[0][0])
 
 
-def since_calibration(hits: np.ndarray, n: int) -> np.ndarray:
-    """The same against n calibration rows of its own (CLASSWISE)."""
-    rows = np.broadcast_to(np.arange(1, LABELS + 1), hits.shape)
-    covered = hits.cumsum(axis=1)
-    rank = np.full(hits.size, -(-9 * (n + 1) // 10))
-    log_e = urn_log_e(covered.ravel(), (rows - covered).ravel(), rank, np.full(hits.size, n))
-    return first_alarm(log_e.reshape(hits.shape) >= np.log(1 / LEVEL))
+def score_shift(hits: np.ndarray, start: int, fallen: float) -> np.ndarray:
+    """The same for the shift since 200 calibration examples, at every tenth label."""
+    blocks, n = block_of(np.arange(hits.shape[1])), 200
+    urn = -(-9 * (n + 1) // 10), n
+    alarms = np.zeros((len(hits), hits.shape[1] - start), dtype=bool)
+    for stream, own in enumerate(hits):
+        for look in range(start + EVERY, hits.shape[1] + 1, EVERY):
+            if of_blocks(own[:look], blocks[:look], urn) >= np.log(1 / LEVEL):
+                alarms[stream, look - start - 1] = True
+                break
+    return alarms
 
 
-def among_many(rng: np.random.Generator, fallen: float) -> np.ndarray:
-    """The broken ones of 500 classes, each named by e-BH over all of them."""
-    found = []
-    for _ in range(RUNS_OF_MANY):
-        coverage = np.full(CLASSES, 0.9)
-        coverage[:BROKEN] = fallen
-        covered = (rng.random((LABELS, CLASSES)) < coverage).cumsum(axis=0)
-        named = np.zeros((BROKEN, LABELS), dtype=bool)
-        for t in range(9, LABELS, 5):
-            log_e = shortfall_log_e(covered[t], t + 1 - covered[t], PROMISED)
-            named[:, t] = raised(log_e, LEVEL)[:BROKEN]
-        found.append(first_alarm(named))
-    return np.concatenate(found)
+def cusum(hits: np.ndarray, start: int, fallen: float) -> np.ndarray:
+    """A CUSUM for this very fall, with 5% false alarms over the longest stream at the target."""
+    at_target = np.random.default_rng(SEED + 1).random((2000, LENGTH)) < TARGET
+    limit = np.quantile(_cusum(at_target, fallen).max(axis=1), 1 - LEVEL)
+    return _cusum(hits, fallen)[:, start:] > limit
 
 
-def binomial_p(hits: np.ndarray) -> np.ndarray:
-    """The p-value of a binomial test after each label."""
+def _cusum(hits: np.ndarray, fallen: float) -> np.ndarray:
+    steps = np.where(hits, np.log(fallen / TARGET), np.log((1 - fallen) / (1 - TARGET)))
+    total = steps.cumsum(axis=1)
+    return total - np.minimum(np.minimum.accumulate(total, axis=1), 0)
+
+
+def fixed_size(hits: np.ndarray, start: int, fallen: float) -> np.ndarray:
+    """A binomial test of every window of n labels, n planned for this fall with power 90%."""
     from scipy.special import bdtr
 
-    rows = np.arange(1, LABELS + 1)
-    return np.asarray(bdtr(hits.cumsum(axis=1).astype(float), rows, PROMISED))
+    n, critical = planned(fallen)
+    alarms = np.zeros(hits.shape, dtype=bool)
+    ends = np.arange(n, hits.shape[1] + 1, n)
+    total = np.concatenate([np.zeros((len(hits), 1), int), hits.cumsum(axis=1)], axis=1)
+    alarms[:, ends - 1] = total[:, ends] - total[:, ends - n] <= critical
+    assert bdtr(float(critical), n, TARGET) <= LEVEL
+    return alarms[:, start:]
 
 
-def planned_n(fallen: float) -> int:
-    """The smallest number of labels with which the binomial test has a power of 90%."""
+def planned(fallen: float) -> tuple[int, int]:
+    """The smallest n with power 90%, and the most hits at which the test rejects."""
     from scipy.special import bdtr
 
-    for n in range(10, LABELS):
-        counts = np.arange(n + 1, dtype=float)
-        critical = int((bdtr(counts, n, PROMISED) <= LEVEL).sum()) - 1
+    for n in range(10, LENGTH):
+        critical = int((bdtr(np.arange(n + 1.0), n, TARGET) <= LEVEL).sum()) - 1
         if critical >= 0 and bdtr(float(critical), n, fallen) >= 0.9:
-            return n
-    return LABELS
+            return n, critical
+    raise ValueError("no such n")
 
 
-def of_mapie(python: Path, hits: np.ndarray) -> np.ndarray:
+def mapie(python: Path, hits: np.ndarray, start: int) -> np.ndarray:
     """First alarms of `RiskMonitoring`."""
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / name) for name in ("hits.npy", "first.npy")]
         np.save(files[0], hits)
-        command = [str(python), "-c", MAPIE, *files, str(1 - PROMISED)]
+        command = [str(python), "-c", MAPIE, *files, str(1 - TARGET), str(start)]
         subprocess.run(command, check=True)
         return np.asarray(np.load(files[1]))
 
 
-def figures(first: np.ndarray) -> dict[str, float]:
-    """Delays in labels, those that are never in alarm counting as longer than the stream."""
+def first_alarm(alarms: np.ndarray) -> np.ndarray:
+    """The label at which each stream (rows) is first in alarm; one more than all if never."""
+    return np.where(alarms.any(axis=1), alarms.argmax(axis=1) + 1, alarms.shape[1] + 1)
+
+
+WAYS = {
+    "evencover, coverage below target": below_target,
+    "the same without restarts": lambda *given: below_target(*given, restarts=False),
+    "evencover, score shift since 200 calibration examples": score_shift,
+    "CUSUM that knows the fall": cusum,
+    "binomial test of each window of planned size": fixed_size,
+}
+
+
+def measure(python: Path, streams: int) -> dict[str, dict[str, float | None]]:
+    """Median delays of every way for every fall, and false alarms at the target."""
+    rng = np.random.default_rng(SEED)
+    found: dict[str, dict[str, float | None]] = {}
+    kept = rng.random((streams, LENGTH)) < TARGET
+    for name, way in WAYS.items():
+        planned_for = FALLS if way in (cusum, fixed_size) else FALLS[:1]
+        rates = [float(way(kept, 0, fallen).any(axis=1).mean()) for fallen in planned_for]
+        found[name] = {"false alarms": max(rates)}
+    peer = "MAPIE RiskMonitoring"
+    found[peer] = {"false alarms": float((mapie(python, kept, 0) <= LENGTH).mean())}
+    for fallen in FALLS:
+        for good in AFTER:
+            coverage = np.where(np.arange(good + MOST) < good, EARLIER, fallen)
+            hits = rng.random((streams, good + MOST)) < coverage
+            case = f"{fallen} after {good}"
+            for name, way in WAYS.items():
+                found[name][case] = float(np.median(first_alarm(way(hits, good, fallen))))
+            found[peer][case] = float(np.median(mapie(python, hits, good)))
+            print(case, {name: each[case] for name, each in found.items()}, flush=True)
+    return found
+
+
+def arrival(streams: int, n_labels: int = 2000) -> dict[str, float]:
+    """False alarms within 2000 labels at exactly the target, by how the labels arrive."""
+    rng = np.random.default_rng(SEED)
+
+    def rate(hits: np.ndarray, delays: np.ndarray | None = None) -> float:
+        if delays is not None:
+            order = np.argsort(np.arange(hits.shape[1]) + delays, axis=1, kind="stable")
+            hits = np.take_along_axis(hits, order, axis=1)
+        return float(below_target(hits[:, :n_labels], 0, 0.8).any(axis=1).mean())
+
+    hits = rng.random((streams, n_labels + 1000)) < TARGET
+    spread = TARGET * (1 - TARGET) / 0.1**2 - 1  # of a Beta with standard deviation 0.1
+
+    def by_days(each: int) -> float:
+        days = rng.beta(TARGET * spread, (1 - TARGET) * spread, (streams, n_labels // each))
+        return rate(rng.random((streams, n_labels)) < np.repeat(days, each, axis=1))
+
+    easy = rng.random(hits.shape) < 0.5
+    mixed = rng.random(hits.shape) < np.where(easy, TARGET + 0.1, TARGET - 0.1)
     return {
-        "median": float(np.median(first)),
-        "p90": float(np.quantile(first, 0.9, method="inverted_cdf")),
-        "found": float((first <= LABELS).mean()),
+        "in the order of the rows": rate(hits),
+        "misses 20 rows earlier than hits": rate(hits, 20 * hits),
+        "classes with coverage 98% 500 rows later than those with 78%": rate(mixed, 500 * easy),
+        "coverage varies between days, sd .1, 5 labels a day": by_days(5),
+        "coverage varies between days, sd .1, 50 labels a day": by_days(50),
     }
 
 
-def measure(python: Path, streams: int) -> dict[str, dict[str, object]]:
-    """Every way to watch, on streams of each coverage."""
-    rng = np.random.default_rng(SEED)
-    made = {"kept": PROMISED} | FALLS
-    hits = {name: rng.random((streams, LABELS)) < p for name, p in made.items()}
-    ways: dict[str, dict[str, object]] = {}
-
-    def add(name: str, kept: np.ndarray | None, delays: dict[str, dict[str, float]]) -> None:
-        alarms = None if kept is None else float((kept <= LABELS).mean())
-        ways[name] = {"false alarms": alarms, **delays}
-
-    def of(function: object, name: str) -> None:
-        found = {each: function(hits[each]) for each in made}  # type: ignore[operator]
-        add(name, found["kept"], {fall: figures(found[fall]) for fall in FALLS})
-
-    of(alone, "evencover, one class")
-    many = {fall: figures(among_many(rng, p)) for fall, p in FALLS.items()}
-    add(f"evencover, {BROKEN} of {CLASSES} classes fell, each named (e-BH)", None, many)
-    of(lambda h: since_calibration(h, 200), "evencover, change since 200 calibration rows")
-    of(lambda h: of_mapie(python, h), "MAPIE RiskMonitoring, one class")
-    of(lambda h: first_alarm(binomial_p(h) <= LEVEL), "binomial test after every label (invalid)")
-    for fall, p in FALLS.items():
-        n = planned_n(p)
-        once = {each: binomial_p(hits[each])[:, n - 1] <= LEVEL for each in made}
-        kept = np.where(once["kept"], n, NEVER)
-        add(
-            f"binomial test once, at n = {n} (planned for {fall})",
-            kept,
-            {each: figures(np.where(once[each], n, NEVER)) for each in FALLS},
-        )
-    return ways
-
-
-def table(ways: dict[str, dict[str, object]], streams: int) -> str:
+def arrival_table(found: dict[str, float], streams: int) -> str:
     """The figures as Markdown."""
     lines = [
-        "# How soon a fall is noticed",
+        "# False alarms by the arrival of labels",
         "",
-        f"Coverage falls from 90% at the first label; the promise is {PROMISED:.0%} (alpha 0.1, "
-        f"tolerance 0.02), the level {LEVEL}, {LABELS} labels, {streams} streams (seed {SEED}). "
-        "Delays are labels of the class, median (90th percentile); `>` means not found in time. "
-        "False alarms: the share of streams with exactly the promised coverage that were ever in "
-        "alarm.",
+        f"Fraction of {streams} streams with mean coverage exactly at the target of {TARGET:.0%} "
+        f"that were ever in alarm within 2,000 labels, at level {LEVEL} (seed {SEED}).",
         "",
-        f"| way to watch | false alarms | {' | '.join(f'to {fall}' for fall in FALLS)} |",
-        f"|---|---|{'---|' * len(FALLS)}",
+        "| arrival of labels | false alarms |",
+        "|---|---|",
+        *(f"| {name} | {each:.3f} |" for name, each in found.items()),
     ]
-    for name, found in ways.items():
-        alarms = found["false alarms"]
-        cells = ["–" if alarms is None else f"{alarms:.3f}"]
-        cells += [_delay(found[fall]) for fall in FALLS]  # type: ignore[arg-type]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _delay(found: dict[str, float]) -> str:
-    texts = [
-        f">{LABELS}" if found[name] > LABELS else f"{found[name]:.0f}" for name in ("median", "p90")
+def table(found: dict[str, dict[str, float | None]], streams: int) -> str:
+    """The figures as Markdown."""
+    cases = [f"{fallen} after {good}" for fallen in FALLS for good in AFTER]
+    titles = [f"to {fallen:.0%} after {good:,}" for fallen in FALLS for good in AFTER]
+    lines = [
+        "# How soon a fall is found",
+        "",
+        f"Labels of the class from the fall to the alarm, median of {streams} streams (seed "
+        f"{SEED}). Coverage is {EARLIER:.0%} for 0 to {AFTER[-1]:,} labels, then falls; the target "
+        f"is {TARGET:.0%} and the level {LEVEL}. `>`: not found in {MOST:,}. False alarms: the "
+        f"fraction of streams of {LENGTH:,} labels at exactly the target that were ever in alarm.",
+        "",
+        f"| monitor | false alarms | {' | '.join(titles)} |",
+        f"|---|---|{'---|' * len(titles)}",
     ]
-    return f"{texts[0]} ({texts[1]})"
+    for name, each in found.items():
+        cells = [
+            f">{MOST}" if each[case] > MOST else f"{each[case]:.0f}"  # type: ignore[operator]
+            for case in cases
+        ]
+        lines.append(f"| {name} | {each['false alarms']:.3f} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--streams", type=int, default=400)
+    parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--mapie", type=Path, help="the Python of MAPIE's environment")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    ways = measure(options.mapie or python_of("mapie"), options.streams)
-    write_results(options.out, "delays", ways, table(ways, options.streams))
+    labels = arrival(10 * options.streams)
+    write_results(options.out, "label_arrival", labels, arrival_table(labels, 10 * options.streams))
+    found = measure(options.mapie or python_of("mapie"), options.streams)
+    write_results(options.out, "delays", found, table(found, options.streams))
     return 0
 
 

@@ -2,7 +2,8 @@
 
 A server process and a load generator in this one, both on this machine (loopback), with a bounded
 number of requests on one connection and on 8. One row as JSON and 1000 rows as Arrow, beside
-`predict_set` called in this process on the same rows. Writes results/serving.json and .md.
+`predict_set` called in this process on the same rows. Then labels by id and the monitor's findings
+with 10,000 classes and a million labeled rows. Writes results/serving.json and .md.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import RESULTS, write_results
-from evencover import BasePredictor, PooledPredictor, save
+from evencover import BasePredictor, ClasswisePredictor, CoverageMonitor, PooledPredictor, save
+from evencover.monitoring.store import Judged, Served, pack
 
 CONNECTIONS, CLASSES, ROWS = 8, 1000, 1000
+MONITORED, LABELED, PERIODS, LOOKS = 10_000, 1_000_000, 30, 40
+TOKEN = "benchmark"
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -147,6 +151,131 @@ def measure(requests: int) -> list[dict[str, float | str]]:
     return found
 
 
+def monitored(folder: Path, labels: int) -> None:
+    """Write a model of many classes, and a state with a million labeled rows and others to come."""
+    rng = np.random.default_rng(3)
+    classes = np.repeat(np.arange(MONITORED), 20)
+    predictor = ClasswisePredictor().fit_scores(rng.random(len(classes)), classes, MONITORED)
+    save(predictor, folder / "many.safetensors")
+    monitor = CoverageMonitor(predictor, store=folder / "watch.db")
+    for period in range(PERIODS):
+        n_rows = LABELED // PERIODS
+        own = rng.integers(0, MONITORED, n_rows)
+        hits, keys = rng.random((2, n_rows)) < 0.92, rng.integers(0, 2**63, n_rows)
+        day = f"2026-01-{period + 1:02}"
+        monitor.store.add_judged(
+            monitor.about.key, Judged(own, hits[0], hits[1], [day] * n_rows, keys)
+        )
+    for start in range(0, labels, 10_000):
+        n_rows = min(10_000, labels - start)
+        sets = [pack(rng.integers(0, MONITORED, 5), MONITORED) for _ in range(n_rows)]
+        drift = np.stack([np.full(n_rows, 3), rng.integers(10, 10 + MONITORED, n_rows)], axis=-1)
+        keys = np.arange(start, start + n_rows)
+        served = Served(keys, "2026-02-01", sets, sets, drift)
+        monitor.store.add_served(monitor.about.key, served)
+    monitor.store.close()
+
+
+def memory(pid: int) -> float:
+    """Megabytes of memory that a process has now (Linux)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def request(method: str, path: str, content: object = None) -> bytes:
+    """Return a request as bytes."""
+    body = b"" if content is None else json.dumps(content).encode()
+    head = f"{method} {path} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {TOKEN}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def watch(port: int, pid: int, labels: int) -> list[dict[str, float | str]]:
+    """Post labels by id one by one, and look at the findings now and then, after a new label."""
+    rng = np.random.default_rng(4)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def ask(sent: bytes) -> tuple[float, bytes]:
+        begun = time.perf_counter()
+        writer.write(sent)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        length = int(head.lower().partition(b"content-length:")[2].split()[0])
+        return time.perf_counter() - begun, await reader.readexactly(length)
+
+    look = request("GET", "/v1/coverage")
+    await ask(look)  # the first one reads everything
+    seconds: dict[str, list[float]] = {"one label by id": [], "findings": []}
+    used, sizes = dict.fromkeys(seconds, 0.0), []
+    every = max(1, labels // LOOKS)
+    for start in range(0, labels, every):
+        before = cpu_seconds(pid)
+        for n in range(start, min(labels, start + every)):
+            label = int(rng.integers(0, MONITORED))
+            took, answer = await ask(request("POST", "/v1/labels", {"ids": [n], "labels": [label]}))
+            assert json.loads(answer)["counted"] == 1
+            seconds["one label by id"].append(took)
+        middle = cpu_seconds(pid)
+        seconds["findings"].append((await ask(look))[0])
+        used["one label by id"] += middle - before
+        used["findings"] += cpu_seconds(pid) - middle
+        sizes.append(memory(pid))
+    writer.close()
+    warm = sizes[len(sizes) // 4 :]
+    return [
+        {
+            "request": f"{name}, {MONITORED:,} classes, {LABELED:,} labeled rows",
+            "requests": len(each),
+            "p50_ms": 1000 * float(np.median(each)),
+            "p99_ms": 1000 * float(np.quantile(each, 0.99)),
+            "cpu_ms": 1000 * used[name] / len(each),
+            "first_mb": warm[0],
+            "last_mb": warm[-1],
+        }
+        for name, each in seconds.items()
+    ]
+
+
+def measure_monitor(labels: int) -> list[dict[str, float | str]]:
+    """Start the server on a large state, post labels, and end it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        monitored(folder, labels)
+        command = [sys.executable, "-m", "evencover", "serve", "many.safetensors", "--port", "0"]
+        server = subprocess.Popen(
+            [*command, "--state", "watch.db"],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=os.environ | {"EVENCOVER_TOKEN": TOKEN},
+        )
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline().rpartition(":")[2])
+            return asyncio.run(watch(port, server.pid, labels))
+        finally:
+            server.terminate()
+            server.wait(timeout=60)
+
+
+def monitor_table(found: list[dict[str, float | str]]) -> str:
+    """The figures of the monitor as Markdown."""
+    lines = [
+        "",
+        "One connection, SQLite (`synchronous=FULL`); the findings after a label that they did not "
+        "have. Memory after a quarter of the requests, and in the end.",
+        "",
+        "| request | requests | p50 ms | p99 ms | processor, server ms | memory, MB |",
+        f"|{'---|' * 6}",
+    ]
+    lines += [
+        f"| {each['request']} | {each['requests']} | {each['p50_ms']:.1f} | {each['p99_ms']:.1f} "
+        f"| {each['cpu_ms']:.1f} | {each['first_mb']:.0f}, {each['last_mb']:.0f} |"
+        for each in found
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def table(found: list[dict[str, float | str]]) -> str:
     """The figures as Markdown."""
     lines = [
@@ -182,9 +311,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=8000)
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--labels", type=int, default=100_000)
     options = parser.parse_args()
     found = measure(options.requests)
-    write_results(options.out, "serving", found, table(found))
+    watched = measure_monitor(options.labels)
+    text = table(found) + monitor_table(watched)
+    write_results(options.out, "serving", {"sets": found, "monitor": watched}, text)
     return int(any(each["errors"] for each in found))
 
 

@@ -21,7 +21,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from evencover import ClasswisePredictor, save
-from evencover.serving.http import Rows, Service, make_app
+from evencover.serving.http import Service, make_app
+from evencover.serving.requests import Rows
 
 TOKEN = "for the example only"
 
@@ -34,14 +35,14 @@ def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     classifier = LogisticRegression(max_iter=5000).fit(train, y_train)
     predictor = ClasswisePredictor(alpha=0.1).fit(classifier.predict_proba(cal), y_cal)
     save(predictor, folder / "model.safetensors", force=True)
-    service = Service(folder / "model.safetensors", folder / "watch.json")
+    service = Service(folder / "model.safetensors", folder / "watch.db")
 
     async def classify(request: Any) -> Any:
         """From pixels to sets: what a user of the service sees."""
         content = await request.json()
         rows = classifier.predict_proba(np.array(content["images"]))
         sets, _ = service.sets(Rows(rows, content["ids"]))
-        return JSONResponse({"sets": sets.to_lists(), "rows": rows.tolist()})
+        return JSONResponse({"sets": sets.to_lists()})
 
     app = make_app(service, token=TOKEN)
     app.router.routes.append(Route("/classify", classify, methods=["POST"]))
@@ -65,13 +66,13 @@ def main(port: int | None = None) -> dict[str, Any]:
                 ids = [f"{when} {number}" for number in range(len(seen))]
                 answer = client.post("/classify", json={"images": seen.tolist(), "ids": ids}).json()
                 print(f"{when}: the first sets are {answer['sets'][:3]}")
-                sent = {"rows": answer["rows"], "ids": ids, "labels": labels.tolist()}
+                sent = {"ids": ids, "labels": labels.tolist()}  # the service knows their rows
                 headers = {"authorization": f"Bearer {TOKEN}"}
                 client.post("/v1/labels", json=sent, headers=headers).raise_for_status()
                 found[when] = client.get("/v1/coverage").json()
                 print(f"{when}: coverage {found[when]['coverage']:.3f}")
-                for question in ("promise", "change"):
-                    print(f"  {found[when][question]['says']}")
+                for test in ("below_target", "score_shift"):
+                    print(f"  {found[when][test]['says']}")
         return found
 
 

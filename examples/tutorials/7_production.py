@@ -63,10 +63,10 @@ axes[1].set_title("cumulative e-value; alarm at 20")
 label = axes[1].set_xlabel("week")
 
 # %%
-# An e-value of 20 is an alarm at 5%. Save the state with ``monitor.save``, and add the states of
-# several services (``monitor + other``). ``monitor.alarms()`` returns the classes with enough
-# evidence. Here the overall alarm is significant, but 24 labels per class are too few for an alarm
-# in a single class.
+# An e-value of 20 is an alarm at 5%. ``CoverageMonitor(predictor, store="watch.db")`` keeps the
+# state in a database, which several services may share. ``monitor.alarms()`` returns the classes
+# with enough evidence. Here the overall alarm is significant, but 24 labels per class are too few
+# for an alarm in a single class.
 
 print("labels per class:", np.median(monitor.rows), "  classes in alarm:", len(monitor.alarms()))
 
@@ -112,7 +112,7 @@ print("alarm:", monitor.alarm)
 # ------------
 # .. code-block:: shell
 #
-#    evencover monitor model.safetensors week5.npz --state watch.json    # exit code 3 is an alarm
+#    evencover monitor model.safetensors week5.npz --state watch.db    # exit code 3 is an alarm
 #    evencover update model.safetensors week5.npz -o model2.safetensors
 #
 # :doc:`/explanations/drift` describes kinds of drift and remedies.

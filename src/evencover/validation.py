@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -68,9 +69,8 @@ def unique_keys(owner: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a dictionary of the pairs; raise InputError if two have the same key."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise InputError(f"Every name in {owner} must be there once. Got {twice!r} twice.")
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise InputError(f"Every key of {owner} must be there once. Got {twice!r} twice.")
     return found
 
 

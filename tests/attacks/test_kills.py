@@ -6,6 +6,8 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
+from contextlib import closing, suppress
 
 import numpy as np
 import pytest
@@ -29,10 +31,6 @@ COMMANDS = {
     "jsonl": ["predict", "m.safetensors", "new.npy", "-o", "out/sets.jsonl"],
     "update": ["update", "m.safetensors", "cal.npz", "-o", "out/m.safetensors"],
     "export": ["export", "m.safetensors", "-o", "out/m.onnx"],
-    "monitor": [
-        *("monitor", "m.safetensors", "cal.npz", "--state", "out/state.json", "--period", "2"),
-        *("--report", "out/page.html", "--quiet-alarms"),
-    ],
     "report": ["report", "m.safetensors", "cal.npz", "-o", "out/page.html"],
     "compare": ["compare", "cal.npz", "--methods", "standard", "--csv", "out/c.csv"],
     "study": ["experiment", "run", "grid.toml", "-o", "out/study"],
@@ -40,7 +38,7 @@ COMMANDS = {
     "figures": ["experiment", "figures", "study", "-o", "out/figures"],
 }
 # These go on where they stopped, or always overwrite; the others are told to.
-RESUMED = ("folder", "study", "monitor", "figures")
+RESUMED = ("folder", "study", "figures")
 NEEDS = {"export": "onnx"}
 STEPS = ("fsync", "replace", "open", "unlink")  # calls of the system at which a child ends itself
 
@@ -57,12 +55,8 @@ def made(tmp_path_factory, simulate):
         np.save(folder / "parts" / f"{number}.npy", rows)
     (folder / "grid.toml").write_text(GRID)
     (folder / "out").mkdir()
-    (folder / "begun").mkdir()  # a state from the day before
-    np.savez(folder / "old.npz", softmax=rows[::-1], labels=labels[::-1])
     warm(["calibrate", "cal.npz", "--method", "classwise", "-o", "m.safetensors"], folder)
     if IS_DEEP:
-        monitor = ["monitor", "m.safetensors", "old.npz", "--state", "begun/state.json"]
-        warm([*monitor, "--quiet-alarms"], folder)
         warm(["experiment", "run", "grid.toml", "-o", "study"], folder)
     return folder
 
@@ -78,12 +72,10 @@ def work(made, tmp_path):
 
 
 def begin(name, work):
-    """What is there before the command: nothing, or for a monitor its state."""
+    """Empty the folder that the command writes to."""
     pytest.importorskip(NEEDS.get(name, "numpy"))
     shutil.rmtree(work / "out")
     (work / "out").mkdir()
-    if name == "monitor":
-        shutil.copy(work / "begun" / "state.json", work / "out")
     return tree(work / "out")
 
 
@@ -102,8 +94,7 @@ def ended(name, work):
     if name not in RESUMED and any((work / "out").iterdir()):
         arguments = [*arguments, "--force"]
     done = command(arguments, work)
-    counted = name == "monitor" and "have been counted before" in done.said
-    assert done.code == 0 or counted, done.said
+    assert done.code == 0, done.said
     return tree(work / "out"), done.seconds
 
 
@@ -138,6 +129,27 @@ def test_a_kill_at_any_moment(name, work):
         assert found == expected  # byte by byte, and nothing beside it
 
 
+def test_a_monitor_that_is_killed_counts_every_row_once(work):
+    """At any moment: the rows are in the state, all or none; the same again counts the rest."""
+    monitor = ["monitor", "m.safetensors", "--state", "out/watch.db", "--quiet-alarms", "new.npz"]
+    rows, labels = np.load(work / "new.npy")[:300], np.arange(300) % K
+    np.savez(work / "new.npz", softmax=np.roll(rows, 1, axis=1), labels=labels)
+    warm(monitor, work)
+    seconds, moments = command(monitor, work).seconds, random.Random("monitor")
+    for _ in range(N_KILLS):
+        shutil.rmtree(work / "out")
+        (work / "out").mkdir()
+        command(monitor, work, kill=(signal.SIGKILL, moments.uniform(0, seconds)))
+        with suppress(sqlite3.Error), closing(sqlite3.connect(work / "out" / "watch.db")) as state:
+            counted = state.execute("SELECT SUM(rows) FROM blocks WHERE class >= 0").fetchone()[0]
+            assert counted in (None, 300)
+        assert command(monitor, work).code == 0
+        with closing(sqlite3.connect(work / "out" / "watch.db")) as state:
+            for table in ("blocks", "counts"):
+                sql = f"SELECT SUM(rows) FROM {table} WHERE class >= 0"
+                assert state.execute(sql).fetchone() == (300,)
+
+
 def die_at(step, number):
     """Before the child begins: the call of this number kills it there."""
 
@@ -158,7 +170,7 @@ def die_at(step, number):
 STEPPED = [
     *itertools.product(["calibrate", "folder"], STEPS[: size(short=2, deep=4)]),
     *itertools.product(["study"], STEPS),
-    *itertools.product(["update", "export", "monitor", "report", "figures"], ["fsync", "replace"]),
+    *itertools.product(["update", "export", "report", "figures"], ["fsync", "replace"]),
 ]
 
 

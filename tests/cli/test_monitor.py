@@ -1,4 +1,4 @@
-"""``monitor`` and ``update`` in the shell: counts, alarms, delayed labels, merging, pages."""
+"""``monitor`` and ``update`` in the shell: counts, alarms, delayed labels, pages."""
 
 import json
 
@@ -7,14 +7,13 @@ import pytest
 from cli.running import K, refused, succeeded
 
 from evencover import CoverageMonitor, load
-from evencover.output.atomic import only_writer
 
 
 @pytest.fixture
 def watch(run, model):
-    """Count a file in the state watch.json."""
+    """Count a file in the state watch.db."""
 
-    def command(*arguments, state="watch.json"):
+    def command(*arguments, state="watch.db"):
         return run("monitor", model, *arguments, "--state", state)
 
     return command
@@ -27,18 +26,18 @@ def broken(folder, data):
 
 def test_a_kept_promise_exits_with_0_and_a_broken_one_with_3(folder, data, model, watch):
     calm = succeeded(watch("test.npz", "--period", "2026-01-01"))
-    assert "300 labelled rows" in calm.out
-    assert "every class is held to 0.88 or more" in " ".join(calm.out.split())
+    assert "300 labeled rows" in calm.out
+    assert "target 0.88 for every class" in " ".join(calm.out.split())
     assert "No class is known to be covered less than 0.88." in calm.out
     broken(folder, data)
     result = watch("bad.npz", "--period", "2026-01-02")
     assert result.code == 3
     assert "ALARM" in result.out
-    assert "broken" in result.out
-    assert "600 labelled rows" in result.out
+    assert "below" in result.out
+    assert "600 labeled rows" in result.out
     assert watch("--quiet-alarms").code == 0
     shown = json.loads(watch("--json", "--quiet-alarms").out)
-    monitor = CoverageMonitor.load("watch.json", load(model))
+    monitor = CoverageMonitor(load(model), store="watch.db")
     assert shown["rows"] == monitor.rows.sum() == 600
     assert sorted(each["index"] for each in shown["classes"]) == list(range(K))
     assert [c["index"] for c in shown["classes"] if c["alarm"]] == sorted(
@@ -52,57 +51,46 @@ def test_the_page_shows_periods_classes_and_since_when(folder, data, watch):
     watch("bad.npz", "--period", "2026-01-02", "--report", "page.html")
     page = (folder / "page.html").read_text("utf-8")
     assert "2026-01-01: coverage 0.9" in page
+    assert "<th>2026-01-01</th><th>2026-01-02</th>" in page
     assert "naïve 0" in page
     assert "<td>2026-01-02</td>" in page
     assert "<script" not in page
 
 
-def test_the_second_writer_of_a_state_is_refused(folder, watch):
-    """Else it would write over what the first has counted meanwhile."""
-    with only_writer(folder / "watch.json"):
-        assert "must have one writer at a time" in refused(watch("test.npz"))
+def test_a_look_at_a_state_counts_nothing(watch):
     succeeded(watch("test.npz"))
-    assert not list(folder.glob(".watch.json*"))
+    succeeded(watch("--report", "page.html"))
+    assert "300 labeled rows" in succeeded(watch()).out
 
 
-def test_a_look_at_a_state_writes_nothing(folder, watch):
-    """Else the state of a service could be replaced by what it was a moment ago."""
+def test_coverage_by_class_and_period_is_written(folder, data, watch):
+    succeeded(watch("test.npz", "--period", "2026-01-01", "--periods", "periods.csv"))
+    lines = (folder / "periods.csv").read_text("utf-8").splitlines()
+    assert lines[0] == "class,period,rows,covered,coverage"
+    assert lines[1].startswith("(all),2026-01-01,300,")
+    assert len(lines) == 2 + K
+
+
+def test_rows_are_counted_once_in_any_order(folder, data, watch):
     succeeded(watch("test.npz"))
-    with only_writer(folder / "watch.json"):
-        before = (folder / "watch.json").stat().st_ino
-        succeeded(watch("--report", "page.html"))
-        assert (folder / "watch.json").stat().st_ino == before
-    assert not (folder / "watch.json.before").exists()
-
-
-def test_the_same_file_is_counted_once(watch):
-    succeeded(watch("test.npz"))
-    assert "counted before" in refused(watch("test.npz"))
-    assert "600 labelled rows" in succeeded(watch("test.npz", "--again")).out
+    assert "300 of 300 rows were counted before" in succeeded(watch("test.npz")).err
+    np.savez("more.npz", probs=data.rows[299:][::-1], labels=data.labels[299:][::-1])
+    again = succeeded(watch("more.npz"))
+    assert "300 of 301 rows were counted before" in again.err
+    assert "301 labeled rows" in again.out
+    assert "601 labeled rows" in succeeded(watch("test.npz", "--again")).out
 
 
 def test_a_file_without_labels_is_counted_once(watch):
     def n_observed(result):
-        return sum(CoverageMonitor.load("watch.json", load("model.safetensors")).counts.sizes[1])
+        monitor = CoverageMonitor(load("model.safetensors"), store="watch.db")
+        return monitor.store.read("SELECT SUM(rows) FROM drift WHERE place < 10")[0][0]
 
     once = n_observed(succeeded(watch("new.npy")))
     again = succeeded(watch("new.npy"))
     assert "not counted again" in again.err
-    assert n_observed(again) == once
+    assert n_observed(again) == once == 300
     assert n_observed(succeeded(watch("new.npy", "--again"))) == 2 * once
-
-
-def test_states_of_two_services_merge(folder, data, watch, model):
-    rows, labels = data.rows[300:], data.labels[300:]
-    for name, part in (("a", slice(0, 120)), ("b", slice(120, 300))):
-        np.savez(f"{name}.npz", probs=rows[part], labels=labels[part])
-        succeeded(watch(f"{name}.npz", "--period", "p", state=f"{name}.json"))
-    succeeded(watch("--merge", "a.json", "b.json", state="both.json"))
-    succeeded(watch("test.npz", "--period", "p", state="whole.json"))
-    both, whole = (CoverageMonitor.load(f"{n}.json", load(model)) for n in ("both", "whole"))
-    both.counts.inputs = whole.counts.inputs = frozenset()
-    assert both == whole
-    assert "counted before" in refused(watch("--merge", "a.json", state="both.json"))
 
 
 def test_labels_that_come_later_join_by_id(folder, data, watch, model):
@@ -115,49 +103,61 @@ def test_labels_that_come_later_join_by_id(folder, data, watch, model):
         file.writelines(f"case {n},{labels[n]}\n" for n in later)
         file.write("case 9999,0\n")
     result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--period", "p"))
-    assert "rows without a label yet: 100; labels without a row here: 1" in result.err
+    assert "labels counted: 200; counted before: 0; waiting for their row: 1" in result.err
     grown = [f"case {n},{labels[n]}\n" for n in range(250)]  # most of these were counted
     (folder / "labels.csv").write_text("ids,labels\n" + "".join(grown))
-    result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--period", "q"))
     n_both = int((later < 250).sum())
-    assert f"counted before: {n_both}" in result.err
-    assert f"{450 - n_both} labelled rows" in result.out
-    again = succeeded(watch("rows.npz", "--labels", "labels.csv"))
-    assert "counted before: 250" in again.err
-    assert f"{450 - n_both} labelled rows" in again.out
-    (folder / "labels.csv").write_text("ids,labels\ncase 9999,0\ncase 7,0\ncase 3,oak\n")
-    wrong = watch("rows.npz", "--labels", "labels.csv", state="new.json")
-    assert wrong.code == 2
-    assert "Got 'oak' in row 2 of 'labels.csv'" in wrong.err
+    result = succeeded(watch("--labels", "labels.csv", "--period", "q"))  # by id alone
+    assert f"labels counted: {250 - n_both}; counted before: {n_both}" in result.err
+    assert f"{450 - n_both} labeled rows" in result.out
     later = np.union1d(later, np.arange(250))
     expected = CoverageMonitor(load(model))
-    known = np.sort(later)
-    expected.update(rows[known], labels[known], ids=ids[known])
-    found = CoverageMonitor.load("watch.json", load(model))
+    expected.update(rows[later], labels[later], ids=ids[later])
+    found = CoverageMonitor(load(model), store="watch.db")
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.covered, expected.covered)
+    assert {period: n for y, period, n, _ in found.periods() if y < 0} == {
+        "p": 200,
+        "q": 250 - n_both,
+    }
+
+
+def test_a_file_of_labels_may_state_times_and_unknown_classes(folder, data, watch):
+    np.savez("rows.npz", probs=data.rows[300:], ids=np.arange(300))
+    succeeded(watch("rows.npz"))
+    lines = ["id,label,time", "0,oak,2026-01-01", "1,naïve 2,2026-01-02", "2,3,2026-01-02"]
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    shown = json.loads(succeeded(watch("--labels", "labels.csv", "--json")).out)
+    assert shown["unknown_labels"] == {"oak": 1}
+    assert [(p["period"], p["rows"]) for p in shown["periods"]] == [
+        ("2026-01-01", 1),
+        ("2026-01-02", 2),
+    ]
+    (folder / "labels.csv").write_text("label\n1\n")
+    assert "'id'" in refused(watch("--labels", "labels.csv"))
 
 
 def test_rows_without_labels_tell_of_drift_only(folder, data, watch):
     result = succeeded(watch("new.npy", "--reference", "cal.npz"))
-    assert "0 labelled rows" in result.out
+    assert "0 labeled rows" in result.out
     assert "Drift" not in result.out
     few = data.rows[300:][data.rows[300:].argmax(axis=1) == 1]
     np.save("few.npy", np.repeat(few, 5, axis=0))
-    result = succeeded(watch("few.npy", "--reference", "cal.npz", state="other.json"))
+    result = succeeded(watch("few.npy", "--reference", "cal.npz", state="other.db"))
     assert "Drift: rows predicted as naïve 1 were" in result.out
-    assert "says nothing about coverage" in result.out
+    assert "does not measure coverage" in result.out
 
 
 def test_bad_input_is_one_sentence_and_the_state_stays(folder, data, watch, model):
     succeeded(watch("test.npz"))
-    before = (folder / "watch.json").read_bytes()
     assert "'false_alarm' must be 0.05, as in" in refused(watch("new.npy", "--false-alarm", "0.1"))
-    assert "does not exist" in refused(watch("new.npy", state="nowhere/watch.json"))
+    assert "Cannot open" in refused(watch("new.npy", state="nowhere/watch.db"))
     assert "Cannot read" in refused(watch("none.npz"))
-    (folder / "cut.json").write_bytes(before[:-9])
-    assert "damaged" in refused(watch("new.npy", state="cut.json"))
-    assert (folder / "watch.json").read_bytes() == before
+    (folder / "other.db").write_bytes(b"not a database, but long enough to be taken for one" * 99)
+    assert "Cannot open" in refused(watch("new.npy", state="other.db"))
+    assert "Cannot open" in refused(watch("new.npy", state="."))
+    assert "'retention'" in refused(watch("new.npy", "--retention", "0"))
+    assert "300 labeled rows" in succeeded(watch()).out
 
 
 # Update -----------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ COMMANDS = [
     "calibrate cal.npz -o m.safetensors",
     "evaluate m.safetensors test.npz",
     "predict m.safetensors new.npy -o sets.csv",
-    "monitor m.safetensors test.npz --state watch.json",
+    "monitor m.safetensors test.npz --state watch.db",
     "update m.safetensors test.npz -o m2.safetensors",
 ]
 

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from evencover import InputError, load, save
+from evencover._kernels import reference
+from evencover.data.source import Block
 from evencover.predictors import predictor_class
 from evencover.quantiles import ClassAlpha, conformal_rank, conformal_ranks
 
@@ -265,3 +267,20 @@ def test_files_keep_alpha_and_floor(tmp_path, method, alpha):
             class_names=NAMES if named else None,
         ),
     )
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("score", ["softmax", "aps", "raps"])
+@pytest.mark.parametrize("method", PER_CLASS[:4])
+def test_the_numpy_kernels_give_the_same_sets(method, score, exact):
+    p, labels = rows()
+    predictor = fitted(method, p, labels, score=score, alpha=ALPHAS, floor=0.75, exact=exact)
+    rule, block = predictor.rule(), Block(0, p, None, None)
+    draws = rule.scoring.draws(block, None, exact=rule.is_randomized)
+    formula, options = rule.scoring.score.base.kernel, rule.scoring.options
+    sizes, classes = reference.prediction_sets(
+        formula, p, draws, rule.limits, allow_empty=True, **options
+    )
+    sets = predictor.predict_set(p)
+    assert sizes.tolist() == sets.sizes.tolist()
+    assert classes.tolist() == sets.indices.tolist()

@@ -1,7 +1,9 @@
 """A service on data of five classes, and clients of it."""
 
+import signal
+
 import pytest
-from serving.service import NAMES, TOKEN, K
+from serving.service import NAMES, TOKEN, K, Server
 
 from evencover import ClasswisePredictor, save
 
@@ -28,13 +30,15 @@ def serve(model, tmp_path):
     """A client of a service with a state, a token and limits."""
     from starlette.testclient import TestClient
 
-    from evencover.serving.http import Limits, Service, make_app
+    from evencover.serving.http import Service, make_app
+    from evencover.serving.requests import Limits
 
     clients = []
 
-    def start(path=model, token=TOKEN, state=tmp_path / "watch.json", **limits):
+    def start(path=model, token=TOKEN, state=tmp_path / "watch.db", watch=False, **limits):
         service = Service(path, state)
-        client = TestClient(make_app(service, token=token, limits=Limits(**limits)))
+        app = make_app(service, token=token, limits=Limits(**limits), watch=watch)
+        client = TestClient(app)
         client.service = service
         clients.append(client.__enter__())
         return client
@@ -47,3 +51,22 @@ def serve(model, tmp_path):
 @pytest.fixture
 def client(serve):
     return serve()
+
+
+@pytest.fixture
+def folder(model):
+    return model.parent
+
+
+@pytest.fixture
+def start(folder):
+    """Servers in processes of their own, which end with the test."""
+    servers = []
+
+    def begin(*options):
+        servers.append(Server(folder, "--state", "watch.db", *options))
+        return servers[-1]
+
+    yield begin
+    for server in servers:
+        server.end(signal.SIGKILL)

@@ -7,7 +7,7 @@ import pytest
 
 from evencover import InputError, StandardPredictor
 
-ROOMS = ("onnx", "mlflow", "http")
+ROOMS = ("onnx", "mlflow", "http", "open_inference")
 
 
 @pytest.fixture

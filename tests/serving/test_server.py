@@ -1,6 +1,5 @@
 """The server as a process: slow and hostile clients, kills, new models under way, OpenAPI."""
 
-import json
 import os
 import signal
 import socket
@@ -9,21 +8,20 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
 
-import numpy as np
 import pytest
 from cli.running import command, environment
 from depth import size
+from serving.service import TOKEN
 
-from evencover import ClasswisePredictor, CoverageMonitor, StandardPredictor, save
+from evencover import ClasswisePredictor, StandardPredictor, save
+from evencover.monitoring import Store
 
 for library in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(library)
 pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
 
-K, TOKEN = 4, "open sesame"
+K = 4
 
 
 @pytest.fixture(scope="module")
@@ -37,109 +35,12 @@ def folder(data, tmp_path):
     return tmp_path
 
 
-class Server:
-    """The command in a process of its own, on a free port of this machine."""
-
-    def __init__(self, folder, *options):
-        self.folder = folder
-        self.process = subprocess.Popen(
-            command("serve", "model.safetensors", "--port", 0, "--state", "watch.json", *options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env=environment(EVENCOVER_TOKEN=TOKEN),
-        )
-        line = self.process.stdout.readline()
-        assert line.startswith("evencover: http://127.0.0.1:"), self.process.stderr.read()
-        self.port = int(line.rpartition(":")[2])
-
-    def ask(self, method, path, content=None):
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
-        try:
-            headers = {"content-type": "application/json", "authorization": f"Bearer {TOKEN}"}
-            sent = None if content is None else json.dumps(content)
-            connection.request(method, path, sent, headers)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
-
-    def is_up(self):
-        return self.ask("GET", "/healthz")[0] == 200
-
-    def end(self, with_signal=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(with_signal)
-        _, errors = self.process.communicate(timeout=20)
-        return errors
-
-
-@pytest.fixture
-def start(folder):
-    servers = []
-
-    def begin(*options):
-        servers.append(Server(folder, *options))
-        return servers[-1]
-
-    yield begin
-    for server in servers:
-        server.end(signal.SIGKILL)
-
-
-def labelled(data, start, stop):
-    return {
-        "rows": data.rows[start:stop].tolist(),
-        "labels": data.labels[start:stop].tolist(),
-        "ids": [f"row {n}" for n in range(start, stop)],
-    }
-
-
-def test_what_was_acknowledged_survives_a_kill(folder, data, start):
-    from evencover import load
-
-    acknowledged = 0
-    for first in range(0, 90, 30):
-        server = start()
-        status, found = server.ask("POST", "/v1/labels", labelled(data, first, first + 30))
-        assert (status, found["counted"]) == (200, 30)
-        acknowledged += 30
-        server.end(signal.SIGKILL)
-        saved = CoverageMonitor.load(folder / "watch.json", load(folder / "model.safetensors"))
-        assert saved.rows.sum() == acknowledged
-
-
-def test_a_kill_while_labels_come_in_loses_none_that_was_acknowledged(folder, data, start):
-    """Killed at any moment: at most the request that was under way is in doubt."""
-    from evencover import load
-
-    rng, model = np.random.default_rng(5), load(folder / "model.safetensors")
-    least = 0
-    for _ in range(size(short=2, deep=40)):
-        server = start()
-        before, acknowledged = least, 0
-        killer = threading.Timer(rng.uniform(0.02, 0.3), server.process.kill)
-        killer.start()
-        with suppress(OSError, HTTPException):
-            for first in range(0, 400, 2):
-                status, found = server.ask("POST", "/v1/labels", labelled(data, first, first + 2))
-                assert (status, found["counted"]) == (200, 2)
-                acknowledged += 2
-        killer.join()
-        server.end(signal.SIGKILL)
-        if (folder / "watch.json").exists():
-            saved = CoverageMonitor.load(folder / "watch.json", model)
-            least = int(saved.rows.sum())
-        assert before + acknowledged <= least <= before + acknowledged + 2
-
-
 def test_ctrl_c_ends_it_and_keeps_the_state(folder, data, start):
     server = start()
-    server.ask("POST", "/v1/sets", {"rows": data.rows[:5].tolist()})
+    server.ask("POST", "/v1/sets", {"rows": data.rows[:5].tolist(), "ids": list(range(5))})
     errors = server.end(signal.SIGINT)
     assert "Traceback" not in errors
-    assert sum(json.loads((folder / "watch.json").read_text())["counts"]["sizes"][1]) == 5
+    assert Store(folder / "watch.db").read("SELECT COUNT(*) FROM served") == [(5,)]
 
 
 def test_a_new_model_drops_no_request(folder, data, start):
@@ -233,34 +134,34 @@ def evencover(folder, *arguments):
     )
 
 
-def test_its_state_is_shown_but_not_written_by_others(folder, data, start):
+def test_its_state_is_shared_with_the_command_line(folder, data, start):
     server = start()
-    server.ask("POST", "/v1/labels", labelled(data, 0, 30))
-    np.savez(folder / "more.npz", probs=data.rows[30:60], labels=data.labels[30:60])
-    monitor = ("monitor", "model.safetensors", "--state", "watch.json", "--quiet-alarms")
-    assert "30 labelled rows" in evencover(folder, *monitor).stdout
-    refused = evencover(folder, *monitor[:2], "more.npz", *monitor[2:])
-    assert refused.returncode == 2
-    assert "must have one writer at a time" in refused.stderr
-    second = evencover(folder, "serve", "model.safetensors", "--port", "0", *monitor[2:4])
-    assert second.returncode == 2
-    assert "must have one writer at a time" in second.stderr
-    server.end()
-    assert evencover(folder, *monitor[:2], "more.npz", *monitor[2:]).returncode == 0
-    assert not list(folder.glob(".watch*"))
+    sent = {"rows": data.rows[:30].tolist(), "ids": list(range(30))}
+    server.ask("POST", "/v1/sets", sent)
+    lines = "".join(f"{n},{data.labels[n]}\n" for n in range(20))
+    (folder / "labels.csv").write_text(f"id,label\n{lines}")
+    monitor = ("monitor", "model.safetensors", "--state", "watch.db", "--quiet-alarms")
+    assert "20 labeled rows" in evencover(folder, *monitor, "--labels", "labels.csv").stdout
+    known = {"ids": list(range(30)), "labels": data.labels[:30].tolist()}
+    assert server.ask("POST", "/v1/labels", known)[1]["counted"] == 10
+    assert "30 labeled rows" in evencover(folder, *monitor).stdout
 
 
-def test_states_of_services_merge_once(folder, data, start):
-    """On the next day they have grown: what they had before must not count again."""
-    server = start()
-    server.ask("POST", "/v1/labels", labelled(data, 0, 30))
-    merge = ("monitor", "model.safetensors", "--quiet-alarms", "--merge", "watch.json", "--state")
-    assert "30 labelled rows" in evencover(folder, *merge, "day 1.json").stdout
-    server.ask("POST", "/v1/labels", labelled(data, 30, 40))
-    again = evencover(folder, *merge, "day 1.json")
-    assert again.returncode == 2
-    assert "Merge all states into a new --state" in again.stderr
-    assert "40 labelled rows" in evencover(folder, *merge, "day 2.json").stdout
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--port", value) for value in ("-1", "65536")),
+        *(("--timeout", value) for value in ("0", "nan", "inf", "1e9")),
+        *((f"--max-{name}", "0") for name in ("body", "rows", "values", "requests", "connections")),
+    ],
+)
+def test_limits_are_checked(folder, capsys, option, value):
+    from evencover.cli import main
+
+    with pytest.raises(SystemExit) as stop:
+        main(["serve", str(folder / "model.safetensors"), f"{option}={value}"])
+    assert stop.value.code == 2
+    assert option[:6] in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_one_sentence(folder):
@@ -295,7 +196,7 @@ def test_the_description_holds_for_whatever_is_sent(folder, data, start, token):
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "Selected: 7/7" in done.stdout, done.stdout
+    assert "Selected: 8/8" in done.stdout, done.stdout
     assert server.is_up()
     counted = server.ask("GET", "/v1/coverage")[1]["rows"]
     assert not counted or token  # with it, a row of probabilities may be made by chance

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from evencover.cli.console import note, print_table, print_text
 from evencover.cli.options import (
@@ -16,21 +13,21 @@ from evencover.cli.options import (
     Input,
     Json,
     ModelFile,
+    Retention,
     Switch,
     Tolerance,
     load_model,
+    open_state,
     print_json,
 )
 from evencover.data.location import as_location
 from evencover.errors import InputError
-from evencover.output.atomic import only_writer, refuse_existing
+from evencover.output.atomic import refuse_existing
 
 if TYPE_CHECKING:
-    from evencover.data.join import LabeledRows
     from evencover.monitoring import CoverageMonitor
 
 ALARM = 3  # the exit code
-States = Annotated[list[Path] | None, Parameter(name="--merge", negative="", consume_multiple=True)]
 
 
 def run(
@@ -38,8 +35,8 @@ def run(
     data: str | None = None,
     /,
     *,
-    state: Path,
-    merge: States = None,
+    state: str,
+    retention: Retention = None,
     reference: str | None = None,
     false_alarm: FalseAlarm = None,
     tolerance: Tolerance = None,
@@ -47,6 +44,7 @@ def run(
     again: Switch = False,
     top: int = 20,
     report: Path | None = None,
+    periods: Path | None = None,
     quiet_alarms: Switch = False,
     as_json: Json = False,
     read: Input = READ,
@@ -56,56 +54,51 @@ def run(
     Parameters
     ----------
     data
-        Rows with labels are counted as covered or not; rows without only for drift. Without data
-        the state is shown as it is. Where --labels joins by id, rows without a label yet are left
-        out, and rows whose id was counted before are not counted again: the files may grow.
+        Rows with labels are counted as covered or not. Rows without labels are counted for drift
+        and, if they have ids, wait for labels. --labels alone finds rows recorded earlier by id.
     state
-        Where the counts are kept (JSON); made if it does not exist.
-    merge
-        States of other services with the same model, which are added to this one, each once.
+        Database with the counts: a SQLite file, made if it does not exist, or postgresql://...
     reference
         Rows that drift is measured from, such as the calibration rows; needed once.
     period
-        What to call the time of these rows, for the history; today's date (UTC) by default.
+        Time of these rows, for the history; today's date (UTC) by default.
     again
         Count the data even if the same rows were counted before.
     top
-        How many classes the table shows, those with the strongest evidence.
+        Number of classes in the table, those with the strongest evidence.
     report
-        Where to write a page (.html): coverage over time, classes in alarm, when it began.
+        Write a page (.html): coverage over time and classes in alarm.
+    periods
+        Write the coverage of every class in every period (.csv).
     quiet_alarms
         Exit with code 0 even if there are alarms.
     """
-    from evencover.monitoring import CoverageMonitor, summary
+    from evencover.monitoring import CoverageMonitor, coverage_table, summary
 
-    if report is not None:
-        refuse_existing(report, force=True)
+    for path in (report, periods):
+        if path is not None:
+            refuse_existing(path, force=True)
     predictor = load_model(model, data)
-    asked = {"false_alarm": false_alarm, "tolerance": tolerance}
-    levels = {name: value for name, value in asked.items() if value is not None}
-    only_shown = data is None and reference is None and not merge and state.exists()
-    lock = only_writer(refuse_existing(state, force=True))
-    with nullcontext() if only_shown else lock:  # or counts of one would be lost
-        monitor = CoverageMonitor.open(state, predictor, **levels)
-        if data is not None:
-            _count(monitor, data, read, period=period, once=not again)
-        if reference is not None:
-            _measure_from(monitor, reference, read)
-        for path in merge or ():
-            other = CoverageMonitor.load(path, predictor)
-            if other.counts.inputs & monitor.counts.inputs:
-                raise InputError(
-                    f"'{path}' holds rows that have been counted before, perhaps by an earlier "
-                    "merge; evidence counted twice gives false alarms. Merge all states into a new "
-                    "--state."
-                )
-            monitor += other
-        if report is not None:  # before the state: rows that it has counted are refused next time
-            from evencover.report.page import write_watch_page
+    name = as_location(model).name
+    monitor = CoverageMonitor(
+        predictor, false_alarm, tolerance, store=open_state(state, retention), name=name
+    )
+    how: dict[str, Any] = {"period": period, "once": not again}
+    if data is not None:
+        _count(monitor, data, read, **how)
+    elif read.labels is not None:
+        _label(monitor, read, period)
+    if reference is not None:
+        _measure_from(monitor, reference, read)
+    if report is not None:
+        from evencover.report.page import write_watch_page
 
-            write_watch_page(monitor, report, title=f"Coverage of {as_location(model).name}")
-        if not only_shown:
-            monitor.save(state)
+        write_watch_page(monitor, report, title=f"Coverage of {name}")
+    if periods is not None:
+        from evencover.output.atomic import atomic_path
+
+        with atomic_path(periods) as temporary:
+            temporary.write_bytes(coverage_table(monitor).encode("utf-8", "replace"))
     found = summary(monitor)
     if as_json:
         print_json(found)
@@ -117,37 +110,46 @@ def run(
 
 
 def _count(monitor: CoverageMonitor, data: str, read: Input, **how: Any) -> None:
-    from evencover.data.join import LabeledRows
+    from dataclasses import replace
 
-    source = read.open(data, "counting", complete=False)
-    if isinstance(source, LabeledRows):
-        _count_joined(monitor, source, read.groups(source.whole), **how)
-    elif source.has_labels:
-        monitor.update(source, groups=read.groups(source), **how)
+    if read.labels is not None and how["once"]:
+        unlabeled = replace(read, labels=None).open(data, "counting")
+        if unlabeled.ids is not None and _label_columns(read)[0] is not None:
+            groups = read.groups(unlabeled)
+            monitor.observe(unlabeled, groups=groups, **how)
+            _label(monitor, read, how["period"])
+            return
+    source = read.open(data, "counting")
+    groups = read.groups(source)
+    if source.has_labels:
+        monitor.update(source, groups=groups, **how)
     else:
-        monitor.observe(source, groups=read.groups(source), once=how["once"])
+        monitor.observe(source, groups=groups, **how)
 
 
-def _count_joined(
-    monitor: CoverageMonitor, joined: LabeledRows, groups: Any, *, period: str | None, once: bool
-) -> None:
-    n_counted = joined.leave_out(monitor.counts.ids) if once else 0
-    n_waiting, n_unused = joined.n_waiting, joined.n_unused
-    if n_waiting or n_unused or n_counted:
-        note(
-            f"rows without a label yet: {n_waiting:,}; labels without a row here: {n_unused:,}; "
-            f"rows that were counted before: {n_counted:,}."
-        )
-    if joined.n_rows:
-        groups = None if groups is None else groups[joined.is_kept]
-        monitor.update(joined, groups=groups, period=period)
-        monitor.counts.add_ids(joined.keys)
+def _label(monitor: CoverageMonitor, read: Input, period: str | None) -> None:
+    """Count labels of rows that were recorded, by id alone."""
+    ids, labels, time = _label_columns(read)
+    if ids is None:
+        raise InputError(f"'{read.labels}' must have a column of ids, 'id', to find rows by id.")
+    found = monitor.label(ids, labels, time=time, period=period)
+    note(
+        f"labels counted: {found.counted:,}; counted before: {found.repeated:,}; waiting for "
+        f"their row: {found.waiting:,}."
+    )
+
+
+def _label_columns(read: Input) -> tuple[Any, Any, Any]:
+    from evencover.data.open import label_columns
+
+    assert read.labels is not None
+    return label_columns(read.labels, read.labels_key or "labels", read.ids_key)
 
 
 def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None:
     from dataclasses import replace
 
-    if monitor.counts.sizes[0].any():
+    if monitor.has_reference():
         raise InputError("The state has a --reference already; drift is measured from one.")
     plain = replace(read, labels=None, ids=None, row_groups=None)
     monitor.observe(plain.open(reference, "reading the reference"), reference=True)
@@ -155,25 +157,30 @@ def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None
 
 def _show(monitor: CoverageMonitor, found: dict[str, Any], top: int) -> None:
     print_text(
-        f"{found['rows']:,} labelled rows, coverage {_share(found['coverage'])}; every class is "
-        f"held to {monitor.promised:.4g} or more (alpha {monitor.predictor.alpha}, tolerance "
-        f"{monitor.tolerance:g})"
+        f"{found['rows']:,} labeled rows, coverage {_share(found['coverage'])}; target "
+        f"{found['target_text']} (alpha {monitor.predictor.class_alpha}, tolerance "
+        f"{monitor.tolerance:g}); a class is in alarm from an e-value of "
+        f"{found['alarm_level']['class']:.4g} on"
     )
-    titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of\nchange", "alarm"]
+    titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of\nshift", "alarm"]
     classes = [each for each in found["classes"] if each["rows"]][:top]
     if classes:
-        print_table(titles, [_cells(each) for each in classes], least=["e-value of\nchange"])
+        print_table(titles, [_cells(each) for each in classes], least=["e-value of\nshift"])
     n_seen = sum(each["rows"] > 0 for each in found["classes"])
     if n_seen > len(classes):
         shown = "class" if len(classes) == 1 else f"{len(classes)} classes"
         print_text(f"The {shown} with the strongest evidence, of {n_seen} with rows.")
-    for each in ("promise", "overall", "change"):
+    for each in ("below_target", "overall", "score_shift"):
         print_text(found[each]["says"])
+    for label, times in found["unknown_labels"].items():
+        print_text(f"Not among the classes, counted as missed: {label!r} ({times:,} labels).")
+    for sentence in found["warnings"]:
+        note(sentence)
     drifted = [each for each in found["drift"] if each["drifted"]]
     for drift in drifted[:top]:
         print_text(f"Drift: {drift['what']} were {drift['before']:.1%}, are {drift['now']:.1%}.")
     if drifted:
-        print_text("Drift says nothing about coverage.")
+        print_text("Drift does not measure coverage.")
     elif found["drift"]:
         print_text("Set sizes and predicted classes come as they did in the reference rows.")
 
@@ -184,9 +191,9 @@ def _share(value: float | None) -> str:
 
 def _cells(each: dict[str, Any]) -> list[str]:
     low, high = each["interval"]
-    change = "" if each["change_e_value"] is None else f"{each['change_e_value']:.3g}"
+    shift = "" if each["shift_e_value"] is None else f"{each['shift_e_value']:.3g}"
     alarm = " ".join(
-        word for word, is_on in (("broken", each["alarm"]), ("worse", each["changed"])) if is_on
+        word for word, is_on in (("below", each["alarm"]), ("shift", each["shifted"])) if is_on
     )
     numbers = [f"{each['rows']:,}", _share(each["coverage"]), f"{low:.3f}", f"{high:.3f}"]
-    return [str(each["class"]), *numbers, f"{each['e_value']:.3g}", change, alarm]
+    return [str(each["class"]), *numbers, f"{each['e_value']:.3g}", shift, alarm]

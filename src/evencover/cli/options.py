@@ -22,6 +22,7 @@ from evencover.data.source import Source
 from evencover.errors import InputError
 
 if TYPE_CHECKING:
+    from evencover.monitoring import Store
     from evencover.predictors.base import BasePredictor
 
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
@@ -62,6 +63,10 @@ FalseAlarm = Annotated[
 ]
 Tolerance = Annotated[
     float | None, Parameter(help="How far below 1 - alpha coverage may be; 0.02 in a new state.")
+]
+
+Retention = Annotated[
+    float | None, Parameter(help="Days to keep served rows and labels without a row. [90]")
 ]
 
 
@@ -117,6 +122,13 @@ class Input:
 
 
 READ = Input()
+
+
+def open_state(state: str | None, retention: float | None) -> Store:
+    """Open a monitor's state."""
+    from evencover.monitoring.store import RETENTION, Store
+
+    return Store(state, retention=RETENTION if retention is None else retention)
 
 
 def load_model(model: Path, data: str | None = None) -> BasePredictor:

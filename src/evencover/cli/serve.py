@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
-from contextlib import nullcontext
 from pathlib import Path
 
 from evencover.cli.console import note
-from evencover.cli.options import FalseAlarm, ModelFile, Switch, Tolerance
+from evencover.cli.options import FalseAlarm, ModelFile, Retention, Switch, Tolerance, open_state
 from evencover.errors import InputError
-from evencover.output.atomic import only_writer, refuse_existing
 
 TOKEN = "EVENCOVER_TOKEN"
+MAX_HEAD = 2**16  # bytes of a request's head
 
 
 def run(
@@ -21,87 +21,104 @@ def run(
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
-    state: Path | None = None,
+    state: str | None = None,
+    retention: Retention = None,
     token_file: Path | None = None,
     watch: Switch = False,
     false_alarm: FalseAlarm = None,
     tolerance: Tolerance = None,
     max_body: int = 16 * 2**20,
     max_rows: int = 10_000,
+    max_values: int = 4 * 2**20,
     timeout: float = 10.0,
     max_requests: int = 100,
+    max_connections: int = 1000,
 ) -> None:
-    """Answer requests for prediction sets, and watch their coverage as labels come in.
+    """Serve prediction sets over HTTP, and track their coverage as labels come in.
 
     POST /v1/sets, POST /v1/labels (with a token), GET /v1/coverage, /v1/model, /healthz, /metrics,
-    /openapi.json, and a live page at /.
+    /openapi.json, a live page at /, and the Open Inference Protocol under /v2.
 
     Parameters
     ----------
     host
-        The address to listen at; by default this machine only.
+        Address to listen on; the default is reachable from this machine only.
     port
-        The port to listen at; 0 takes any that is free.
+        Port to listen on; 0 takes any free port.
     state
-        Where the monitor's counts are kept (JSON); without it they are lost when the service ends.
+        Database for served rows and labels, a SQLite file or postgresql://...; else in memory.
     token_file
-        File with the token that whoever sends labels must have; or the environment variable
-        EVENCOVER_TOKEN. Without a token no labels are taken.
+        File with the token that clients need to send labels; or set EVENCOVER_TOKEN. Without a
+        token the service rejects labels.
     watch
-        Pick up a new model when the file changes, without dropping a request.
+        Load a new model when the file changes, without dropping a request.
     max_body
-        The largest body of a request, in bytes.
+        Largest body of a request in bytes, as sent and unpacked.
     max_rows
-        The most rows in a request.
+        Most rows in a request.
+    max_values
+        Most rows x classes in a request.
     timeout
-        Seconds in which the body of a request must arrive.
+        Seconds until a body must have arrived, or an idle or unread connection closes.
     max_requests
-        How many requests may be under way at once; others are told to try again (503).
+        Most requests with a body at once; others get status 503.
+    max_connections
+        Most open connections; further requests get status 503.
     """
-    from evencover.serving.http import Limits, Service, make_app, require_extra
+    from evencover.serving.http import Service, make_app, require_extra
+    from evencover.serving.requests import Limits
 
     require_extra()
     import uvicorn
 
-    if min(max_body, max_rows, max_requests) < 1 or timeout <= 0 or not 0 <= port < 2**16:
-        raise InputError("Limits must be above 0, and the port from 0 to 65535.")
+    if not 0 <= port < 2**16:
+        raise InputError(f"'--port' must be from 0 to 65535. Got {port}.")
+    if not 0 < timeout <= 86_400:
+        raise InputError(f"'--timeout' must be above 0 and at most 86400 seconds. Got {timeout}.")
+    if min(max_body, max_rows, max_values, max_requests, max_connections) < 1:
+        raise InputError("Every '--max-...' option must be at least 1.")
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     options = {name: value for name, value in asked.items() if value is not None}
-    # Nobody else may write to the state while the service counts.
-    lock = nullcontext() if state is None else only_writer(refuse_existing(state, force=True))
-    with lock:
-        app = make_app(
-            Service(model, state, **options),
-            token=_token(token_file),
-            limits=Limits(max_body, max_rows, timeout),
-            watch=watch,
-            note=note,
-        )
-        config = uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            log_level="warning",
-            access_log=False,
-            limit_concurrency=max_requests,
-            timeout_keep_alive=max(1, int(timeout)),
-            timeout_graceful_shutdown=max(1, int(timeout)),
-            server_header=False,
-        )
-        listening = _listening(host, port)
-        print(f"evencover: http://{host}:{listening.getsockname()[1]}", flush=True)
-        server = uvicorn.Server(config)
-        try:
-            server.run(sockets=[listening])
-        except BaseException as stop:  # asked to end, and done: uvicorn raises the signal once more
-            if isinstance(stop, Exception) or not server.should_exit:
-                raise
-    note("stopped" if state is None else f"stopped; the state is in {state}")
-
-
-def _listening(host: str, port: int) -> socket.socket:
+    store = open_state(state, retention)
+    app = make_app(
+        Service(model, store, **options),
+        token=_token(token_file),
+        limits=Limits(max_body, max_rows, max_values, timeout, max_requests),
+        watch=watch,
+        note=note,
+    )
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        http="h11",  # httptools reads request heads of any size
+        h11_max_incomplete_event_size=MAX_HEAD,
+        ws="none",
+        limit_concurrency=max_connections,
+        timeout_keep_alive=max(1, int(timeout)),
+        timeout_graceful_shutdown=max(1, int(timeout)),
+        server_header=False,
+    )
+    listening = _listening(host, port, timeout)
+    print(f"evencover: http://{host}:{listening.getsockname()[1]}", flush=True)
+    server = uvicorn.Server(config)
     try:
-        return socket.create_server((host, port), backlog=2048)
+        server.run(sockets=[listening])
+    except BaseException as stop:  # asked to end, and done: uvicorn raises the signal once more
+        if isinstance(stop, Exception) or not server.should_exit:
+            raise
+    note("stopped" if state is None else f"stopped; the state is in {store.name}")
+
+
+def _listening(host: str, port: int, timeout: float) -> socket.socket:
+    try:
+        listening = socket.create_server((host, port), backlog=2048)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # the system closes connections that do not read
+            option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(1000 * timeout))
+            listening.setsockopt(*option)
+        return listening
     except OSError as error:
         raise InputError(
             f"Cannot listen at {host}:{port}: {error.strerror or error}; choose another --port."

@@ -169,6 +169,27 @@ def values_for(
     return RowValues(_joined(columns), ids, place=place)
 
 
+def label_columns(
+    path: AnyPath, key: str = "labels", ids_key: str | None = None
+) -> tuple[Array | None, Array, Array | None]:
+    """Read ids, labels and times of a file of labels; None for ids or times that it lacks."""
+    files = _files(as_location(path))
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
+    found = [_read(file, key, id_keys) for file in files]
+    labels = _joined([_typed(values, file) for (values, _), file in zip(found, files, strict=True)])
+    ids = [each for _, each in found if each is not None]
+    times = []
+    for file in files:
+        with _columns(file) as columns:
+            times += [columns["time"]] if "time" in columns else []
+    whole = len(files)
+    return (
+        _joined(ids) if len(ids) == whole else None,
+        labels,
+        _joined(times) if len(times) == whole else None,
+    )
+
+
 def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
     """Read one value per class: (class, value) pairs, or the values alone from an only column."""
     found: list[Any] = []

@@ -1,9 +1,23 @@
-"""E-values of counts: evidence that stays valid however often, and whenever, somebody looks.
+"""E-values of counts: evidence that stays valid however often, and whenever, an operator looks.
 
-An e-value is what a bet against a hypothesis has won so far, in multiples of the stake: while the
-hypothesis holds, its mean is at most 1 at any moment, so that it ever reaches 1 / level has at most
-the probability `level` (Ville 1939). All bets here are mixtures over alternatives (Waudby-Smith and
-Ramdas 2024), so they depend on the rows only through hits and misses: counts add up, in any order.
+An e-value is the wealth of a bet against a hypothesis, in multiples of the stake. While the
+hypothesis holds its mean is at most 1 at every moment, so the probability that it ever reaches
+1 / level is at most `level` (Ville 1939). All bets are mixtures over alternatives (Waudby-Smith and
+Ramdas 2024), so they depend on the labels only through hits and misses.
+
+**Restarts.** A bet on all labels loses for as long as coverage is good, and a later fall must first
+win that back. So the bet starts again at the first label of every block of a class's labels, and
+the evidence is the weighted mean of these bets,
+
+    E_t = sum over j <= t of w_j e(counts of blocks j..t) + sum over j > t of w_j,
+
+with w_j = 1 / (j (j + 1)). *Proof of the guarantee.* `block_of` maps the ordinal of a label in its
+class to its block, so restart j is a fixed ordinal, known before any label is. The bet j is 1 up to
+there and a nonnegative supermartingale from there on, in the history of all labels. The weights
+are fixed and sum to 1, so E_t is one, too, and starts at 1: Ville's inequality applies. Blocks hold
+25 labels, and sqrt(n / 2) after n labels once that is more, so a class has less than sqrt(8 n) of
+them. Labels count in the order in which they arrive; the time at which their rows were served
+matters for the operator's tables only.
 """
 
 from __future__ import annotations
@@ -12,65 +26,117 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 
-# Shortfalls that are bet on, as shares of the promised coverage: from 0.2% to 99%, each scale with
-# the same weight, because nobody knows how far coverage falls. Any finite list is a valid bet.
+# Shortfalls to bet on, as fractions of the target coverage: from 0.2% to 99%, each scale with the
+# same weight, because the size of a fall is unknown. Any finite list is a valid bet.
 SHORTFALLS = np.geomspace(2.0**-9, 0.99, 40)
-AT_ONCE = 1 << 20  # numbers that are held at a time
+AT_ONCE = 1 << 20  # numbers in memory at a time
+BLOCK = 25  # labels in each of the first 2 * BLOCK blocks of a class
 
 
-def shortfall_log_e(hits: IntArray, misses: IntArray, promised: FloatArray | float) -> FloatArray:
-    """Log e-values (K,) against "coverage is at least `promised`", from hits and misses.
+def block_of(ordinals: IntArray) -> IntArray:
+    """Return the block of a class's labels by their ordinals, both from 0.
 
-    The mean over theta = promised (1 - shortfall) of
-    (theta / promised)^hits ((1 - theta) / (1 - promised))^misses.
+    >>> block_of(np.array([0, 24, 25, 1249, 1250, 5000, 1_000_000])).tolist()
+    [0, 0, 1, 49, 50, 150, 2778]
+    """
+    growing = np.sqrt(8.0 * ordinals).astype(np.int64) - 2 * BLOCK
+    return np.where(ordinals < 2 * BLOCK**2, ordinals // BLOCK, growing)
+
+
+def shortfall_log_e(hits: IntArray, misses: IntArray, target: FloatArray | float) -> FloatArray:
+    """Log e-values (K,) against "coverage is at least `target`", from hits and misses.
+
+    The mean over theta = target (1 - shortfall) of
+    (theta / target)^hits ((1 - theta) / (1 - target))^misses.
 
     >>> shortfall_log_e(np.array([8, 40]), np.array([2, 60]), 0.9).round(1).tolist()
     [0.0, 71.8]
     """
-    promised = np.broadcast_to(np.asarray(promised, dtype=np.float64), hits.shape)
+    target = np.broadcast_to(np.asarray(target, dtype=np.float64), hits.shape)
     result = np.empty(hits.shape)
     step = max(1, AT_ONCE // len(SHORTFALLS))
     for at in range(0, len(hits), step):
         own = slice(at, at + step)
-        odds = (promised[own] / (1 - promised[own]))[:, None]
+        odds = (target[own] / (1 - target[own]))[:, None]
         less_often = hits[own, None] * np.log1p(-SHORTFALLS)
         more_often = misses[own, None] * np.log1p(SHORTFALLS * odds)
         result[own] = _log_mean(np.asarray(less_often + more_often, dtype=np.float64))
     return result
 
 
-def urn_log_e(hits: IntArray, misses: IntArray, ranks: IntArray, counts: IntArray) -> FloatArray:
-    """Log e-values (K,) against "new rows come like the calibration rows".
+def urn_log_e(
+    hits: IntArray,
+    misses: IntArray,
+    ranks: IntArray,
+    counts: IntArray,
+    earlier: tuple[IntArray, IntArray] | None = None,
+) -> FloatArray:
+    """Log e-values (K,) against "new examples come like the calibration examples".
 
     A hit is a new score that is at most the `ranks`-th smallest of `counts` calibration scores.
-    If they come alike, the next one is a hit with probability (rank + hits) / (count + 1 + rows so
-    far): a Pólya urn that starts with `rank` balls for a hit, exact for distinct scores, in which
-    the noise of few calibration rows has its place. The bets are urns, too: they start with as many
-    balls, of which a share of those for a hit was exchanged. So an e-value falls with every hit:
-    where scores are tied, or new rows come better than the old ones, hits are only more frequent,
-    and the e-value is at most what it would be. (Bets on fixed coverages do not have this: the mean
-    of theirs can reach 1.48 with 20 rows that come better.) A class without rows has e-value 1.
+    If they are exchangeable, the next one is a hit with probability (rank + hits) / (count + 1 +
+    examples so far): a Pólya urn that starts with `rank` balls for a hit, exact for distinct
+    scores, which accounts for the noise of few calibration examples. The bets are urns, too, with
+    as many balls, of which a fraction of those for a hit was exchanged. So an e-value falls with
+    every hit: where scores are tied, or new examples come better than the old ones, hits are only
+    more frequent. A class without calibration examples has e-value 1.
+
+    `earlier` are hits and misses before a restart. What they show of this calibration must not
+    turn into evidence: the denominator is the larger of the urn's probability and of that given
+    the earlier labels. The bet is then at most a likelihood ratio in the history of *all* labels,
+    which the ratio of fresh urns is not (a long history reveals an unlucky calibration).
     """
     result = np.zeros(hits.shape)
-    has_rows = np.flatnonzero(counts > 0)
+    known = np.flatnonzero(counts > 0)
     step = max(1, AT_ONCE // len(SHORTFALLS))
-    for at in range(0, len(has_rows), step):
-        own = has_rows[at : at + step]
+    for at in range(0, len(known), step):
+        own = known[at : at + step]
         hit, miss = hits[own, None], misses[own, None]
         balls = (counts[own, None] + 1).astype(np.float64)
         rank = np.minimum(ranks, counts)[own, None].astype(np.float64)
         log_bets = _log_drawn(hit, miss, rank * (1 - SHORTFALLS), balls)
         log_fair = _log_drawn(hit, miss, rank, balls)
-        result[own] = _log_mean(np.subtract(log_bets, log_fair))
+        if earlier is not None:
+            before, missed = earlier[0][own, None], earlier[1][own, None]
+            given = _log_drawn(hit, miss, rank + before, balls + before + missed)
+            log_fair = np.maximum(log_fair, given)
+        result[own] = _log_mean(log_bets) - log_fair[:, 0]
     return result
 
 
 def _log_drawn(hit: IntArray, miss: IntArray, start: FloatArray, balls: FloatArray) -> FloatArray:
-    """The log probability of a sequence from an urn, up to a term that `start` has no part in."""
+    """Return the log probability of a sequence with these counts from an urn."""
     from scipy.special import gammaln
 
-    for_hits, for_misses = gammaln(start + hit), gammaln(balls - start + miss)
-    return np.asarray(for_hits - gammaln(start) + for_misses - gammaln(balls - start))
+    drawn = gammaln(start + hit) + gammaln(balls - start + miss) - gammaln(balls + (hit + miss))
+    return np.asarray(drawn - gammaln(start) - gammaln(balls - start) + gammaln(balls))
+
+
+def with_restarts(log_e: FloatArray, starts: IntArray) -> tuple[FloatArray, IntArray]:
+    """Combine the bets (R,) of all blocks, class after class, into log evidence (C,).
+
+    `starts` (C,) are the places of each class's first block. Also return the place of the block
+    with the largest share of the evidence: where a fall, if there is one, began.
+
+    >>> log_e, _ = with_restarts(np.log([4.0, 6.0, 1.0]), np.array([0, 2]))
+    >>> np.exp(log_e).round(3).tolist()  # 4/2 + 6/6 + 1/3, and 1/2 + 1/2
+    [3.333, 1.0]
+    """
+    n_blocks = np.diff(starts, append=len(log_e))
+    number = np.arange(len(log_e)) - np.repeat(starts, n_blocks) + 1.0
+    weighted = log_e - np.log(number * (number + 1))
+    started = np.logaddexp.reduceat(weighted, starts)
+    order = np.lexsort((-weighted, np.repeat(np.arange(len(starts)), n_blocks)))
+    return np.logaddexp(started, -np.log(n_blocks + 1.0)), order[starts]
+
+
+def since_restarts(counts: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
+    """Return counts (R, ...) of each block and all later ones of its class, and of all earlier."""
+    n_blocks = np.diff(starts, append=len(counts))
+    before = np.cumsum(counts, axis=0) - counts
+    earlier = before - np.repeat(before[starts], n_blocks, axis=0)
+    total = np.add.reduceat(counts, starts, axis=0)
+    return np.repeat(total, n_blocks, axis=0) - earlier, earlier
 
 
 def difference_log_e(before: IntArray, now: IntArray) -> FloatArray:
@@ -130,20 +196,64 @@ def log_mean_e(log_e: FloatArray) -> float:
 
 
 def coverage_limits(hits: IntArray, misses: IntArray, level: float) -> FloatArray:
-    """Limits (K, 2) between which coverage lies, at all times, with probability 1 - level.
+    """Return limits (K, 2) that contain the coverage, at all times, with probability 1 - level.
 
-    The coverages that neither bet refuses at level / 2, the one on less and its mirror on more.
+    They are the coverages that neither bet rejects at level / 2: the one on less, and its mirror.
     """
-    upper = _upper_limit(hits, misses, level / 2)
-    lower = 1.0 - _upper_limit(misses, hits, level / 2)
-    return np.stack([np.maximum(lower, 0.0), upper], axis=-1)
+    # Many classes share their counts.
+    pairs, place = np.unique(np.stack([hits, misses], axis=-1), axis=0, return_inverse=True)
+    upper = _upper_limit(pairs[:, 0], pairs[:, 1], level / 2)
+    lower = 1.0 - _upper_limit(pairs[:, 1], pairs[:, 0], level / 2)
+    return np.stack([np.maximum(lower, 0.0), upper], axis=-1)[place.reshape(-1)]
 
 
 def _upper_limit(hits: IntArray, misses: IntArray, level: float) -> FloatArray:
-    """The largest promise that is not refused; the e-value rises with the promise."""
+    """Return the largest target that is not rejected; the e-value rises with the target."""
     low, high = np.zeros(len(hits)), np.ones(len(hits))
-    for _ in range(40):
+    for _ in range(26):
         middle = (low + high) / 2
-        refused = shortfall_log_e(hits, misses, middle) >= -np.log(level)
-        low, high = np.where(refused, low, middle), np.where(refused, middle, high)
+        rejected = shortfall_log_e(hits, misses, middle) >= -np.log(level)
+        low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
     return high
+
+
+def ranks_within(strata: Array, values: FloatArray) -> FloatArray:
+    """Return the rank of each value in its stratum, ties at their mean, from -1/2 to 1/2.
+
+    >>> ranks_within(np.array([0, 0, 0, 1, 1]), np.array([5.0, 1, 5, 9, 9])).round(2).tolist()
+    [0.17, -0.33, 0.17, 0.0, 0.0]
+    """
+    _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
+    order = np.lexsort((values, stratum))
+    in_order = np.stack([stratum, values], axis=-1)[order]
+    is_new = np.append(True, (in_order[1:] != in_order[:-1]).any(axis=1))
+    first = np.flatnonzero(is_new)
+    middle = (first + np.append(first[1:], len(values)) - 1) / 2
+    place = np.empty(len(values))
+    place[order] = middle[np.cumsum(is_new) - 1]
+    start = np.cumsum(sizes) - sizes
+    return (place - start[stratum] + 0.5) / sizes[stratum] - 0.5
+
+
+def rank_test(groups: IntArray, values: Array, fewest: int) -> float:
+    """Return the p-value of "the values of all groups come alike" (Kruskal and Wallis 1952).
+
+    Groups with less than `fewest` values are left out. Ties have their mean rank; of two groups it
+    is the Mann-Whitney test. `scipy.stats` has it, and takes a second to import.
+
+    >>> round(rank_test(np.repeat([0, 1], 5), np.arange(10), fewest=5), 4)
+    0.009
+    """
+    from scipy.special import chdtrc
+
+    _, group, size = np.unique(groups, return_inverse=True, return_counts=True)
+    kept = size[group] >= fewest
+    _, group, size = np.unique(groups[kept], return_inverse=True, return_counts=True)
+    _, place, tied = np.unique(values[kept], return_inverse=True, return_counts=True)
+    n = len(group)
+    spread = 1 - (tied.astype(float) ** 3 - tied).sum() / max(n**3 - n, 1)
+    if len(size) < 2 or spread <= 0:
+        return 1.0
+    ranks = (tied.cumsum() - (tied - 1) / 2)[place]
+    between = (np.bincount(group, ranks) ** 2 / size).sum()
+    return float(chdtrc(len(size) - 1, (12 * between / (n * (n + 1)) - 3 * (n + 1)) / spread))

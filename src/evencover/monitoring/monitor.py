@@ -1,33 +1,46 @@
-"""CoverageMonitor: counts, which add up in any order, and the evidence that follows from them."""
+"""CoverageMonitor: labeled examples counted in a store, and the evidence that follows."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from hashlib import blake2b
+from itertools import pairwise, repeat
+from threading import Lock
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
-from evencover.data.fingerprint import Fingerprint
 from evencover.data.source import Block, Source
 from evencover.engine.blocks import map_source
-from evencover.errors import InputError, warn_caller
+from evencover.errors import InputError, listed, warn_caller
 from evencover.monitoring.evidence import (
     coverage_limits,
     difference_log_e,
     e_values,
     log_mean_e,
     raised,
+    rank_test,
+    ranks_within,
     shortfall_log_e,
+    since_restarts,
     urn_log_e,
+    with_restarts,
 )
-from evencover.monitoring.store import damaged, read_state, write_state
+from evencover.monitoring.store import (
+    OVERALL,
+    About,
+    Judged,
+    Labels,
+    Served,
+    Store,
+    pack,
+    today,
+)
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fitting import (
     align_to_calibration,
@@ -38,167 +51,21 @@ from evencover.predictors.fitting import (
 from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import about_copies
 from evencover.predictors.state import digest
-from evencover.quantiles import conformal_ranks, exact_fraction
+from evencover.quantiles import Thresholds, conformal_ranks, exact_fraction
+from evencover.randomness import row_ids
+from evencover.sets import PredictionSets
 from evencover.validation import real_number
 
 # Set sizes are counted in bins: 0, 1, 2, 3 to 5, 6 to 10, ...; the last has no end.
 SIZE_EDGES = np.array([0, 1, 2, 3, 6, 11, 21, 51, 101, 1001])
-MOST_PERIODS = 60  # that are told apart; older ones become one
-EARLIER = ""  # its name, which sorts before all others
-ONE_ROW = "id "  # how the name of an input begins that is one row
-UNLABELED = "unlabeled "  # or whose rows have no labels
-
-
-@dataclass(eq=False)
-class Counts:
-    """Whole numbers by class, all of them sums over rows.
-
-    Parameters
-    ----------
-    n_classes
-        K.
-    periods
-        (2, K) rows, and those whose set holds their label, by period, such as a day.
-    urn
-        (2, K) rows whose scores were held against their class's calibration scores, and how many
-        of these were within.
-    sizes, tops
-        (2, B) sets by size, (2, K) rows by most probable class, of rows without labels; first those
-        that drift is measured from, then those of now.
-    inputs
-        What must not be counted twice: fingerprints of inputs, ids of single rows, and names of
-        services.
-    """
-
-    n_classes: int
-    periods: dict[str, IntArray] = field(default_factory=dict)
-    urn: IntArray = field(init=False)
-    sizes: IntArray = field(init=False)
-    tops: IntArray = field(init=False)
-    inputs: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        self.urn = np.zeros((2, self.n_classes), dtype=np.int64)
-        self.sizes = np.zeros((2, len(SIZE_EDGES)), dtype=np.int64)
-        self.tops = np.zeros((2, self.n_classes), dtype=np.int64)
-
-    @property
-    def rows(self) -> IntArray:
-        """(K,) labelled rows of each class."""
-        return self._labelled()[0]
-
-    @property
-    def covered(self) -> IntArray:
-        """(K,) those whose set holds their label."""
-        return self._labelled()[1]
-
-    def _labelled(self) -> IntArray:
-        return sum(self.periods.values(), np.zeros((2, self.n_classes), dtype=np.int64))
-
-    def add_labelled(self, period: str, rows: IntArray, covered: IntArray) -> None:
-        """Count labelled rows (K,) of a period."""
-        mine = self.periods.get(period, np.zeros((2, self.n_classes), dtype=np.int64))
-        self.periods[period] = mine + np.stack([rows, covered])
-        self._forget_old_periods()
-
-    def add_sets(self, sizes: IntArray, top_classes: IntArray, *, reference: bool) -> None:
-        """Count the sets (n,) of rows by size and by most probable class."""
-        row = 0 if reference else 1
-        bins = np.searchsorted(SIZE_EDGES, sizes, side="right") - 1
-        self.sizes[row] += np.bincount(bins, minlength=len(SIZE_EDGES))
-        self.tops[row] += np.bincount(top_classes, minlength=self.n_classes)
-
-    @property
-    def ids(self) -> Array:
-        """The ids (n,) of single rows that were counted, as numbers of 64 bits."""
-        found = [int(name[len(ONE_ROW) :], 16) for name in self.inputs if name.startswith(ONE_ROW)]
-        return np.array(found, dtype=np.uint64)
-
-    def add_ids(self, keys: Array) -> None:
-        """Remember the ids (n,) of rows that were counted."""
-        self.inputs |= {f"{ONE_ROW}{key:x}" for key in keys.tolist()}
-
-    def _forget_old_periods(self) -> None:
-        """One period for all that are too old: the same whether before or after a merge."""
-        old = sorted(set(self.periods) - {EARLIER})[:-MOST_PERIODS]
-        for name in old:
-            before = self.periods.get(EARLIER, np.zeros((2, self.n_classes), dtype=np.int64))
-            self.periods[EARLIER] = before + self.periods.pop(name)
-
-    def __add__(self, other: Counts) -> Counts:
-        both = Counts(self.n_classes, dict(self.periods), inputs=self.inputs | other.inputs)
-        for name in ("urn", "sizes", "tops"):
-            setattr(both, name, getattr(self, name) + getattr(other, name))
-        for period, (rows, covered) in other.periods.items():
-            both.add_labelled(period, rows, covered)
-        both._forget_old_periods()
-        return both
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Counts) and self.to_dict() == other.to_dict()
-
-    # ---- files ---------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """Lists and numbers; of the classes only those that were seen."""
-        return {
-            "n_classes": self.n_classes,
-            "periods": {name: _sparse(self.periods[name]) for name in sorted(self.periods)},
-            "urn": _sparse(self.urn),
-            "sizes": self.sizes.tolist(),
-            "tops": _sparse(self.tops),
-            "inputs": sorted(self.inputs),
-        }
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Counts:
-        """What `to_dict` gave, checked."""
-        if set(content) != {each.name for each in fields(cls)}:
-            raise InputError("it lacks some of its counts")
-        counts = cls(int(content["n_classes"]), inputs=frozenset(map(str, content["inputs"])))
-        n_classes = counts.n_classes
-        for name, listed in content["periods"].items():
-            counts.periods[str(name)] = _dense(listed, n_classes)
-        counts.urn, counts.tops = (_dense(content[name], n_classes) for name in ("urn", "tops"))
-        counts.sizes = np.array(content["sizes"], dtype=np.int64)
-        labelled = [*counts.periods.values(), counts.urn]
-        if counts.sizes.shape != (2, len(SIZE_EDGES)) or (counts.sizes < 0).any():
-            raise InputError("its set sizes are no counts")
-        if any((part[1] > part[0]).any() for part in labelled):
-            raise InputError("more rows are covered than there are")
-        return counts
-
-
-def _sparse(table: IntArray) -> dict[str, list[int]]:
-    seen = np.flatnonzero(table.any(axis=0))
-    first, second = table[:, seen].tolist()
-    return {"classes": seen.tolist(), "first": first, "second": second}
-
-
-def _dense(listed: dict[str, Any], n_classes: int) -> IntArray:
-    classes, first, second = (_whole(listed[name]) for name in ("classes", "first", "second"))
-    if not len(classes) == len(first) == len(second) == len(np.unique(classes)):
-        raise InputError("its lists have different lengths")
-    if len(classes) and not 0 <= classes.min() <= classes.max() < n_classes:
-        raise InputError("its classes are not those of the model")
-    if len(classes) and min(first.min(), second.min()) < 0:
-        raise InputError("its counts are below 0")
-    table = np.zeros((2, n_classes), dtype=np.int64)
-    table[0, classes], table[1, classes] = first, second
-    return table
-
-
-def _whole(values: Any) -> Array:
-    if not all(type(value) is int for value in values):
-        raise InputError("its counts must be whole numbers")
-    return np.array(values, dtype=np.int64)
+LATEST, DELAY_LEVEL, FEWEST = 10_000, 1e-3, 10  # labels compared, level, labels of a class
 
 
 class Drift(NamedTuple):
-    """One share of the sets, then and now.
+    """Compare one fraction of the sets, then and now.
 
-    ``what`` it is a share of; ``before`` and ``now``, the shares; ``e_value``, the evidence that
-    they differ; ``drifted``, whether it is enough, at most a share of these being wrong on average.
+    ``what`` names it; ``before`` and ``now`` are the fractions; ``e_value`` is the evidence that
+    they differ; ``drifted`` states whether it is enough, at a false discovery rate.
     """
 
     what: str
@@ -208,17 +75,17 @@ class Drift(NamedTuple):
     drifted: bool
 
 
-def drifts(counts: Counts, level: float, class_names: Sequence[str] | None) -> list[Drift]:
-    """Every share that can be compared, the clearest difference first; none without both sides."""
-    n_before, n_now = counts.sizes.sum(axis=1).tolist()
+def drifts(counts: IntArray, level: float, class_names: Sequence[str] | None) -> list[Drift]:
+    """Compare set sizes and top classes (2, B + K), then and now, the clearest difference first."""
+    n_before, n_now = counts[:, : len(SIZE_EDGES)].sum(axis=1).tolist()
     if not n_before or not n_now:
         return []
     names = [f"sets of {_size_name(place)}" for place in range(len(SIZE_EDGES))]
     names += [
         f"rows predicted as {name}"
-        for name in (range(counts.n_classes) if class_names is None else class_names)
+        for name in class_names or range(counts.shape[1] - len(SIZE_EDGES))
     ]
-    before, now = np.concatenate([counts.sizes, counts.tops], axis=1)
+    before, now = counts
     seen = np.flatnonzero((before + now) > 0)
     log_e = difference_log_e(
         np.stack([before[seen], n_before - before[seen]], axis=-1),
@@ -250,11 +117,11 @@ def _size_name(place: int) -> str:
 
 
 class Urn(NamedTuple):
-    """Where a class's calibration scores lie: the `ranks`-th smallest of `counts` is the limit.
+    """Locate each class's calibration scores: the `ranks`-th smallest of `counts` is the limit.
 
     The rank is CLASSWISE's, or the last score's where there are too few for it. It does not depend
-    on the scores, which makes the chance of a new score to be within exact, whatever the method.
-    The rank of the method's own threshold would depend on them, and its urn would have no law.
+    on the scores, which makes the probability that a new score is within exact for every method.
+    The rank of the method's own threshold depends on them, and its urn has no known law.
     """
 
     ranks: IntArray
@@ -263,41 +130,77 @@ class Urn(NamedTuple):
 
     @classmethod
     def of(cls, predictor: BasePredictor) -> Urn | None:
-        """The urns of the classes; None if the predictor keeps no calibration rows."""
+        """Return the urns of the classes; None if the predictor keeps no calibration rows."""
         own = predictor.own_scores()
         if own is None:
             return None
-        ranks = np.minimum(conformal_ranks(own.counts, predictor.alpha), own.counts)
+        ranks = np.minimum(conformal_ranks(own.counts, predictor.class_alpha), own.counts)
         return cls(ranks, own.counts, own.at_ranks(ranks))
 
 
-def count_block(
-    rule: SetRule, urn: Urn | None, block: Block, ids: Array | None
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Count a block's rows, covered rows, and rows within the urn's limit, by class (K,)."""
+def judge_block(
+    rule: SetRule, urn: Urn | None, by_content: bool, block: Block, ids: Array | None
+) -> tuple[IntArray, Array, Array | None, Array | None]:
+    """Return labels, whether sets contain them, whether they are within the urn, and row keys.
+
+    A label that is not among the classes is `OVERALL`, and a miss.
+    """
     assert block.labels is not None
-    labels, n_classes = block.labels, block.rows.shape[1]
-    _, is_covered, _ = rule.coverage(block, ids)
-    is_within = np.zeros(len(labels), dtype=bool)
+    known, n_classes = block.known_labels, block.rows.shape[1]
+    labels = np.where(block.labels < n_classes, block.labels, OVERALL)
+    is_covered = rule.coverage(block, ids)[1] & (labels != OVERALL)
+    is_within = None
     if urn is not None:
-        is_within = rule.scoring.true_labels(block, ids) <= urn.limits[labels]
-    rows, covered, within = (
-        np.bincount(each, minlength=n_classes)
-        for each in (labels, labels[is_covered], labels[is_within])
-    )
-    return rows, covered, within
+        is_within = rule.scoring.true_labels(block, ids) <= urn.limits[known]
+        is_within &= labels != OVERALL
+    keys = content_keys(block.rows, labels) if ids is None and by_content else ids
+    return labels, is_covered, is_within, keys
 
 
 def observe_block(
-    rule: SetRule, block: Block, ids: Array | None
-) -> tuple[IntArray, IntArray, Fingerprint]:
-    """Return set sizes (n,), most probable classes (n,), and a fingerprint of unlabeled rows."""
-    tops = block.rows.argmax(axis=1)  # they stand for the labels in the fingerprint
-    fingerprint = Fingerprint.of(block.start, block.rows, tops, is_first=block.start == 0)
-    return rule.sets(block, ids).sizes, tops, fingerprint
+    rule: SetRule, within: SetRule | None, by_content: bool, block: Block, ids: Array | None
+) -> tuple[IntArray, list[bytes], list[bytes | None], Array | None]:
+    """Return drift places (n, 2), packed sets, packed classes within the urn, and row keys."""
+    sets = rule.sets(block, ids)
+    drift = drift_places(sets.sizes, block.rows.argmax(axis=1))
+    keys = content_keys(block.rows, None) if ids is None and by_content else ids
+    if keys is None:
+        return drift, [], [], None
+    also = None if within is None else within.sets(block, ids)
+    return drift, packed(sets), packed(also) if also else [None] * len(sets), keys
 
 
-Item = TypeVar("Item")
+def drift_places(sizes: IntArray, top_classes: IntArray) -> IntArray:
+    """Return where the drift counts have a row's set size and its most probable class (n, 2)."""
+    bins = np.searchsorted(SIZE_EDGES, sizes, side="right") - 1
+    return np.stack([bins, top_classes + len(SIZE_EDGES)], axis=-1)
+
+
+def packed(sets: PredictionSets) -> list[Any]:
+    """Return each row's set as bytes."""
+    ends = sets.indptr.tolist()
+    return [pack(sets.indices[start:stop], sets.n_classes) for start, stop in pairwise(ends)]
+
+
+def content_keys(rows: Array, labels: IntArray | None) -> Array:
+    """Hash each row with its label (n,), for rows without ids."""
+    rows = np.ascontiguousarray(rows, dtype=np.float64)
+    tails = repeat(b"") if labels is None else (str(label).encode() for label in labels.tolist())
+    digests = (
+        blake2b(row.tobytes() + tail, digest_size=8).digest()
+        for row, tail in zip(rows, tails, strict=False)
+    )
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def nth_copies(keys: Array) -> Array:
+    """Tell equal rows of one input apart, whatever their order: add n to the key of the n-th."""
+    order = np.argsort(keys, kind="stable")
+    in_order = keys[order]
+    first = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
+    copies = np.empty(len(keys), dtype=np.uint64)
+    copies[order] = np.arange(len(keys)) - np.repeat(first, np.diff(first, append=len(keys)))
+    return keys + copies
 
 
 class Evidence(NamedTuple):
@@ -308,31 +211,39 @@ class Evidence(NamedTuple):
 
 
 class CoverageMonitor:
-    """Watches the coverage of every class while labels come in.
+    """Track the coverage of every class as labels come in.
 
-    Whatever it says holds at every moment, however often somebody looks, and over all classes at
-    once. It remembers counts, so states of several services add up (`+`), and the order in which
-    rows came does not matter. It asks separate questions, each with its own level `false_alarm`:
+    Its statements hold at every moment, however often an operator looks, and over all classes at
+    once. It has separate tests, each with its own level `false_alarm`:
 
-    - *Is the promise broken?* `alarms`, `any_class` and `overall` test that coverage is at least
-      1 - alpha - tolerance. Of the classes in alarm, at most a share `false_alarm` is wrongly there
-      (on average), and while every class keeps the promise, that there is ever any alarm has at
-      most this probability. Every class is held to it, also by methods that only aim at it.
-    - *Does a class fit worse than on calibration day?* `changes`. With few calibration rows many
-      classes are off the promise from the first day; this question takes that noise into account.
-      It asks whether the scores of a class's new rows come like those of its calibration rows: how
-      many are within the conformal quantile of its own, which is CLASSWISE's threshold, whatever
-      the method. Only that is exact: a threshold learnt from other rows, too, has no known law.
-    - Without labels: `drift`, of set sizes and predicted classes. It says nothing about coverage.
+    - *Coverage below target*: `alarms`, `any_class` and `overall` test that coverage is at least
+      1 - alpha - tolerance. Of the classes in alarm, at most a fraction `false_alarm` is wrong on
+      average. While every class meets the target, the probability that there is ever an alarm is
+      at most `false_alarm`. Methods that target class coverage without a guarantee are held to it,
+      too.
+    - *Score shift*: `shifts`. With few calibration examples many classes are below target from
+      the first day; this test accounts for that noise. It counts how many scores of a class's new
+      examples are within the conformal quantile of its own calibration scores, which is CLASSWISE's
+      threshold, for every method: only that has an exact law.
+    - *Drift* of set sizes and predicted classes, without labels: `drift`. It does not measure
+      coverage.
+
+    The level holds for labels whose arrival does not depend on the outcome: labels that arrive
+    sooner for misses, or for hard classes, break it. `label_delay` compares delays.
 
     Parameters
     ----------
     predictor
         A calibrated predictor.
     false_alarm
-        The level of each question, in (0, 1).
+        The level of each test, in (0, 1); 0.05 in a new state.
     tolerance
-        How far below 1 - alpha coverage may be before the promise counts as broken.
+        How far below 1 - alpha coverage may be without an alarm; 0.02 in a new state.
+    store
+        Where the state is kept: a SQLite file, ``postgresql://...``, or a `Store`; None keeps it in
+        memory. Several processes may share one, and a state holds any number of models.
+    name
+        What the state calls the model, for people.
 
     >>> from evencover import ClasswisePredictor
     >>> rows = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]] * 20
@@ -343,22 +254,55 @@ class CoverageMonitor:
     """
 
     def __init__(
-        self, predictor: BasePredictor, false_alarm: float = 0.05, tolerance: float = 0.02
+        self,
+        predictor: BasePredictor,
+        false_alarm: float | None = None,
+        tolerance: float | None = None,
+        *,
+        store: Store | str | os.PathLike[str] | None = None,
+        name: str = "",
     ) -> None:
         require_fitted(predictor)
-        self.predictor = predictor
-        self.false_alarm = float(exact_fraction(false_alarm, "CoverageMonitor", "false_alarm"))
-        self.tolerance = real_number(tolerance, "tolerance", "CoverageMonitor", 0)
-        self.promised = float(1 - exact_fraction(predictor.alpha)) - self.tolerance
-        if self.promised <= 0:
+        self.predictor, self.model = predictor, digest(predictor)
+        asked = {"false_alarm": false_alarm, "tolerance": tolerance}
+        level = exact_fraction(
+            0.05 if false_alarm is None else false_alarm, "CoverageMonitor", "false_alarm"
+        )
+        least = 0.02 if tolerance is None else tolerance
+        least = real_number(least, "tolerance", "CoverageMonitor", 0)
+        coverage = 1 - predictor.alpha_
+        if coverage.min() <= least:
             raise InputError(
                 "The 'tolerance' parameter of CoverageMonitor must be below 1 - alpha, "
-                f"{float(1 - exact_fraction(predictor.alpha)):g} here. Got {tolerance!r} instead."
+                f"{coverage.min():g} here. Got {tolerance!r} instead."
             )
-        self.model = digest(predictor)
-        self.counts = Counts(predictor.n_classes_)
+        self.store = store if isinstance(store, Store) else Store(store)
+        n_classes = predictor.n_classes_
+        self.about = self.store.add_model(
+            About(
+                *(self.model, name, n_classes, predictor.class_names_),
+                *(float(level), least, coverage - least),
+            )
+        )
+        self.false_alarm, self.tolerance = self.about.false_alarm, self.about.tolerance
+        for parameter, value in asked.items():
+            if value is not None and float(value) != getattr(self.about, parameter):
+                raise InputError(
+                    f"{parameter!r} must be {getattr(self.about, parameter)}, as in "
+                    f"'{self.store.name}'. Got {value}; start a new state to change it."
+                )
+        self.targets = self.about.targets
         self._urn = Urn.of(predictor)
-        self._thresholds = predictor.thresholds_
+        kept = predictor.kept_ids_  # without ids, the place of the first row only
+        if kept is None or len(kept) != predictor.n_calibration_ or len(kept) == 1:
+            kept = np.empty(0, dtype=np.int64)
+        self._calibration_ids = np.sort(kept)
+        self._version, self._blocks = 0, dict[int, list[list[int]]]()
+        self._log_e, self._log_shift = np.zeros(n_classes), np.zeros(n_classes)
+        self._counts = np.zeros((4, n_classes), dtype=np.int64)
+        self._overall, self._n = 0.0, np.zeros(2, dtype=np.int64)
+        self._began = dict[int, str]()
+        self._lock = Lock()
 
     # ---- rows come in ----------------------------------------------------------------------------
 
@@ -370,28 +314,26 @@ class CoverageMonitor:
         ids: Any = None,
         groups: Any = None,
         period: str | None = None,
-        once: bool = False,
+        once: bool | None = None,
     ) -> Self:
-        """Count labelled rows. Their sets are made anew from row and id, which must be the same.
+        """Count labeled rows. Their sets are computed from row and id, which must be the same.
 
         Parameters
         ----------
         probabilities, labels, ids, groups
             As in `BasePredictor.evaluate`.
         period
-            When, for the history; names must sort by time. By default today's date (UTC).
+            The time of these rows, for the history; names must sort by time. By default today's
+            date (UTC).
         once
-            Refuse rows that were counted before under this name: two runs on the same file.
+            Count a row with an id once (the default); True also recognizes rows without ids by
+            their content, False counts every row.
         """
         source = self._source(probabilities, labels, ids)
         require_labels(source, "Monitoring")
         rule = self.predictor.rule(logits=source.logits, groups=groups)
-        new = Counts(self.predictor.n_classes_)
-        count = partial(count_block, rule, self._urn)
-        for rows, covered, within in map_source(source, ids, count):
-            new.add_labelled(_period(period), rows, covered)
-            if self._urn is not None:
-                new.urn += np.stack([rows, within])
+        judge = partial(judge_block, rule, self._urn, once is True)
+        parts = [*zip(*map_source(source, ids, judge), strict=True)]
         if is_calibration_data(self.predictor, source):
             raise InputError(
                 "Monitored rows must not be used for calibration. Got the calibration rows of "
@@ -399,30 +341,58 @@ class CoverageMonitor:
             )
         for sentence in about_copies(self.predictor, source):
             warn_caller(sentence)
-        if once and source.fingerprint is not None:
-            if source.fingerprint in self.counts.inputs:
-                raise InputError(
-                    f"The rows of {source.name} have been counted before; evidence counted twice "
-                    "gives false alarms. Count each labelled row once."
-                )
-            new.inputs = frozenset([source.fingerprint])
-        self.counts += new
+        if not parts:
+            return self
+        classes, covered = (np.concatenate(part) for part in parts[:2])
+        within = None if self._urn is None else np.concatenate(parts[2])
+        keys = self._keys(parts[3], source, ids, once)
+        name = today() if period is None else str(period)
+        judged = Judged(classes, covered, within, [name] * len(classes), keys)
+        self._note_repeated(len(classes), self.store.add_judged(self.about.key, judged))
         return self
+
+    def _keys(self, parts: Any, source: Source, ids: Any, once: bool | None) -> Array | None:
+        if once is False or any(part is None for part in parts):
+            return None
+        keys: Array = np.concatenate(parts)
+        if ids is None and source.ids is None:
+            return nth_copies(keys)
+        self._reject_calibration_ids(keys)
+        return keys
+
+    def _reject_calibration_ids(self, keys: Array) -> None:
+        own = self._calibration_ids
+        keys = keys.astype(np.uint64, copy=False).view(np.int64)
+        place = np.minimum(np.searchsorted(own, keys), len(own) - 1)
+        n_calibrated = int((own[place] == keys).sum()) if len(own) else 0
+        if n_calibrated:
+            raise InputError(
+                f"'ids' must be those of rows that did not calibrate the model. Got {n_calibrated} "
+                "ids of calibration rows; pass rows that came later."
+            )
+
+    @staticmethod
+    def _note_repeated(n_rows: int, n_new: int) -> None:
+        if n_new < n_rows:
+            warn_caller(
+                f"{n_rows - n_new:,} of {n_rows:,} rows were counted before; they are not counted "
+                "again."
+            )
 
     def update_counts(
         self, classes: Any, covered: Any, rows: Any, *, period: str | None = None
     ) -> Self:
-        """Count rows by what is known of them: of each class, how many, and how many were covered.
+        """Count examples by class: how many, and how many were covered.
 
-        Whether a class fits worse than on calibration day can be told from this only if its
-        threshold is that of its own rows (CLASSWISE).
+        The test for score shift can use them only where a class's threshold is that of its own
+        examples (CLASSWISE).
         """
         classes, covered, rows = np.broadcast_arrays(
             *(np.atleast_1d(to_numpy(values)) for values in (classes, covered, rows))
         )
         n_classes = self.predictor.n_classes_
         if any(values.dtype.kind not in "iu" for values in (classes, covered, rows)):
-            raise InputError("'classes', 'covered' and 'rows' must be whole numbers.")
+            raise InputError("'classes', 'covered' and 'rows' must be integers.")
         if classes.size and not 0 <= classes.min() <= classes.max() < n_classes:
             raise InputError(
                 f"'classes' must be from 0 to {n_classes - 1}. Got values from {classes.min()} "
@@ -430,14 +400,10 @@ class CoverageMonitor:
             )
         if not ((covered >= 0) & (covered <= rows)).all():
             raise InputError("'covered' must be from 0 to 'rows' in every class.")
-        new = Counts(n_classes)
-        table = np.zeros((2, n_classes), dtype=np.int64)
-        np.add.at(table[0], classes, rows)
-        np.add.at(table[1], classes, covered)
-        new.add_labelled(_period(period), *table)
-        own = self._urn_is_coverage()
-        new.urn[:, own] = table[:, own]
-        self.counts += new
+        scored = np.isin(classes, self._urn_is_coverage())
+        counts = np.stack([rows, covered, rows * scored, covered * scored], axis=-1)
+        name = today() if period is None else str(period)
+        self.store.add_counts(self.about.key, classes, counts.astype(np.int64), name)
         return self
 
     def observe(
@@ -446,46 +412,96 @@ class CoverageMonitor:
         *,
         ids: Any = None,
         groups: Any = None,
+        period: str | None = None,
         reference: bool = False,
-        once: bool = False,
+        once: bool | None = None,
     ) -> Self:
-        """Count the sets of rows without labels, for `drift`.
+        """Record rows without labels: count their sets for `drift`, and await labels of their ids.
 
-        With `reference` the rows are those that drift is measured from: calibration rows, or those
-        of a time when all was well. With `once`, rows that were counted before under this name are
-        not counted again, with a warning.
+        With `reference` the rows are those that drift is measured from, such as the calibration
+        rows. `period` and `once` are as in `update`.
         """
-        source = self._source(probabilities)
+        source = self._source(probabilities, ids=ids)
         rule = self.predictor.rule(logits=source.logits, groups=groups)
-        new, fingerprint = Counts(self.predictor.n_classes_), Fingerprint()
-        for sizes, tops, of_block in map_source(source, ids, partial(observe_block, rule)):
-            new.add_sets(sizes, tops, reference=reference)
-            fingerprint += of_block
-        if once:
-            new.inputs = frozenset([f"{UNLABELED}{fingerprint.hexdigest()}"])
-            if new.inputs <= self.counts.inputs:
-                warn_caller(
-                    f"The {int(new.sizes.sum())} rows of {source.name} were counted for drift "
-                    "before; they are not counted again."
-                )
-                return self
-        self.counts += new
+        within = None if reference else self._within(rule)
+        observe = partial(observe_block, rule, within, once is True and not reference)
+        parts = [*zip(*map_source(source, ids, observe), strict=True)]
+        if not parts:
+            return self
+        drift = np.concatenate(parts[0])
+        keys = None if reference else self._keys(parts[3], source, ids, once)
+        if keys is None:
+            self.store.add_drift(self.about.key, 0 if reference else 1, drift.ravel())
+            return self
+        members, also = ([each for part in p for each in part] for p in parts[1:3])
+        name = today() if period is None else str(period)
+        served = Served(keys, name, members, also, drift)
+        self._note_repeated(len(keys), self.store.add_served(self.about.key, served))
         return self
 
-    def observe_sets(self, sizes: IntArray, top_classes: IntArray) -> None:
-        """The same, for sets that were made already: their sizes and most probable classes (n,)."""
-        self.counts.add_sets(sizes, top_classes, reference=False)
+    def served(self, rows: Array, ids: Any, sets: PredictionSets, rule: SetRule) -> None:
+        """Record rows (n, K) with ids whose `sets` a service has computed by `rule`."""
+        within = self._within(rule)
+        also = None if within is None else within.predict_set(rows, ids)
+        drift = drift_places(sets.sizes, rows.argmax(axis=1))
+        if ids is None:
+            self.store.add_drift(self.about.key, 1, drift.ravel())
+            return
+        lists = packed(also) if also else [None] * len(sets)
+        keys = row_ids(ids, len(sets))
+        self.store.add_served(self.about.key, Served(keys, today(), packed(sets), lists, drift))
+
+    def label(
+        self, ids: Any, labels: Any, *, time: Any = None, period: str | None = None
+    ) -> Labels:
+        """Count labels of rows that were recorded, each against the model that served it.
+
+        A label counts once, in the period in which its row was served, unless `time` (dates, ISO
+        texts or Unix seconds) or `period` states another. Labels of unknown ids wait
+        for their row, within the retention. A label that is not among the classes counts as a miss
+        of `overall`.
+        """
+        keys = row_ids(ids, len(ids))
+        given = _labels(labels, len(keys))
+        self._reject_calibration_ids(keys)
+        periods = _periods(time, len(keys)) if period is None else [str(period)] * len(keys)
+        return self.store.add_labels(keys, given, periods)
+
+    def label_rows(
+        self, rows: Array, labels: Any, rule: SetRule, *, ids: Any = None, time: Any = None
+    ) -> Labels:
+        """Count labels of rows (n, K) that were not served here, and come with their numbers."""
+        given = _labels(labels, len(rows))
+        classes = np.array([self.about.class_of(label) for label in given], dtype=np.int64)
+        named = np.maximum(classes, 0)
+        covered = rule.predict_set(rows, ids).contains(named) & (classes >= 0)
+        within_rule, within = self._within(rule), None
+        if within_rule is not None:
+            within = within_rule.predict_set(rows, ids).contains(named) & (classes >= 0)
+        keys = None if ids is None else row_ids(ids, len(rows))
+        if keys is not None:
+            self._reject_calibration_ids(keys)
+        periods = [period or today() for period in _periods(time, len(rows))]
+        judged = Judged(classes, covered, within, periods, keys, labels=given)
+        n_counted = self.store.add_judged(self.about.key, judged)
+        return Labels(n_counted, len(rows) - n_counted, 0)
+
+    def _within(self, rule: SetRule) -> SetRule | None:
+        """Return the rule for classes within the quantile of their own calibration scores."""
+        if self._urn is None:
+            return None
+        return replace(rule, limits=Thresholds(self._urn.limits), allow_empty=True)
 
     def _source(self, probabilities: Any, labels: Any = None, ids: Any = None) -> Source:
-        if self.predictor.thresholds_ is not self._thresholds:
+        if digest(self.predictor) != self.model:
             raise InputError(
                 "'predictor' must stay as it was when its monitor was made. Got one that was "
                 "calibrated since; make a new CoverageMonitor of it."
             )
-        return align_to_calibration(self.predictor, probabilities, labels, ids)
+        return align_to_calibration(self.predictor, probabilities, labels, ids, allow_unknown=True)
 
     def _urn_is_coverage(self) -> IntArray:
-        """The classes in which a row is covered just if its score is within the urn's limit."""
+        """Return the classes in which a row is covered just if its score is within the urn."""
         predictor, urn = self.predictor, self._urn
         plain = predictor.own_rows_only and predictor.allow_empty and not predictor.exact
         if urn is None or not plain:
@@ -496,54 +512,114 @@ class CoverageMonitor:
 
     # ---- what follows ----------------------------------------------------------------------------
 
+    def _refresh(self) -> None:
+        """Read the blocks that changed since the last look, and compute their evidence."""
+        with self._lock:
+            self._read_blocks()
+
+    def _read_blocks(self) -> None:
+        changed: set[int] = set()
+        for y, block, *counts, period, version in self.store.blocks(self.about.key, self._version):
+            own = self._blocks.setdefault(y, [])
+            own += [[0, 0, 0, 0, period] for _ in range(block - len(own))]
+            own[block : block + 1] = [[*counts, period]]
+            changed.add(y)
+            self._version = max(self._version, version)
+        if not changed:
+            return
+        classes = sorted(changed)  # OVERALL first
+        lists = [self._blocks[y] for y in classes]
+        starts = np.cumsum([0, *map(len, lists[:-1])])
+        table = np.array([row[:4] for own in lists for row in own], dtype=np.int64)
+        later, earlier = since_restarts(table, starts)
+        sizes = np.diff(starts, append=len(table))
+        each = np.repeat(classes, sizes)
+        targets = np.where(each == OVERALL, self.targets.min(), self.targets[each])
+        log_e, strongest = with_restarts(
+            shortfall_log_e(later[:, 1], later[:, 0] - later[:, 1], targets), starts
+        )
+        totals = np.add.reduceat(table, starts, axis=0)
+        if classes[0] == OVERALL:
+            self._overall, self._n = float(log_e[0]), totals[0, :2]
+        own_classes = np.array(classes, dtype=np.int64)
+        named = own_classes != OVERALL
+        self._log_e[own_classes[named]] = log_e[named]
+        self._counts[:, own_classes[named]] = totals[named].T
+        periods = [row[4] for own in lists for row in own]
+        if self._urn is not None:
+            ranks, known = (np.where(each == OVERALL, 0, n[each]) for n in self._urn[:2])
+            before = earlier[:, 3], earlier[:, 2] - earlier[:, 3]
+            shift = urn_log_e(later[:, 3], later[:, 2] - later[:, 3], ranks, known, before)
+            log_shift, shifted = with_restarts(shift, starts)
+            self._log_shift[own_classes[named]] = log_shift[named]
+            strongest = np.where(log_shift > log_e, shifted, strongest)
+        self._began |= {y: periods[at] for y, at in zip(classes, strongest.tolist(), strict=True)}
+
     @property
     def rows(self) -> IntArray:
-        """(K,) labelled rows of each class."""
-        return self.counts.rows
+        """(K,) labeled examples of each class."""
+        self._refresh()
+        return self._counts[0].copy()
 
     @property
     def covered(self) -> IntArray:
-        """(K,) those whose set holds their label."""
-        return self.counts.covered
+        """(K,) those whose set contains their label."""
+        self._refresh()
+        return self._counts[1].copy()
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        """Labeled examples, and those that are covered, with labels of unknown classes."""
+        self._refresh()
+        n_rows, n_covered = self._n.tolist()
+        return n_rows, n_covered
 
     def log_e_values(self) -> FloatArray:
-        """(K,) the evidence that a class's coverage is below 1 - alpha - tolerance, as logs."""
-        return shortfall_log_e(self.covered, self.rows - self.covered, self.promised)
+        """(K,) log evidence that a class's coverage is below its target."""
+        self._refresh()
+        return self._log_e.copy()
 
     def e_values(self) -> FloatArray:
-        """(K,) the same as e-values: at level 0.05, 20 is an alarm for a class looked at alone."""
+        """(K,) the same as e-values: at level 0.05, 20 is an alarm for a single class."""
         return e_values(self.log_e_values())
 
     def alarms(self) -> IntArray:
-        """The classes that break the promise, those with the strongest evidence first."""
+        """Return the classes below target, those with the strongest evidence first."""
         return _named(self.log_e_values(), self.false_alarm)
 
+    def alarm_level(self) -> float:
+        """Return the e-value at which `alarms` names one class more."""
+        n_named = min(len(self.alarms()) + 1, len(self.targets))
+        return len(self.targets) / (n_named * self.false_alarm)
+
     def any_class(self) -> Evidence:
-        """Whether any class breaks the promise: an alarm whenever `alarms` has one, or sooner."""
+        """Test whether any class is below target: an alarm whenever `alarms` has one, or sooner."""
         return self._evidence(log_mean_e(self.log_e_values()))
 
     def overall(self) -> Evidence:
-        """Whether rows of all classes together are covered less than 1 - alpha - tolerance."""
-        hits = self.covered.sum(keepdims=True)
-        misses = self.rows.sum(keepdims=True) - hits
-        return self._evidence(float(shortfall_log_e(hits, misses, self.promised)[0]))
+        """Test whether all examples together are below target."""
+        self._refresh()
+        return self._evidence(self._overall)
 
-    def change_log_e_values(self) -> FloatArray | None:
-        """(K,) the evidence that classes fit worse than on calibration day; None without rows."""
-        if self._urn is None:
-            return None
-        rows, within = self.counts.urn
-        return urn_log_e(within, rows - within, self._urn.ranks, self._urn.counts)
+    def shift_log_e_values(self) -> FloatArray | None:
+        """(K,) log evidence of score shift; None if the predictor keeps no calibration scores."""
+        self._refresh()
+        return None if self._urn is None else self._log_shift.copy()
 
-    def changes(self) -> IntArray:
-        """The classes whose new rows fit worse than their calibration rows."""
-        log_e = self.change_log_e_values()
+    def shifts(self) -> IntArray:
+        """Return the classes whose scores shifted since calibration."""
+        log_e = self.shift_log_e_values()
         return np.empty(0, np.int64) if log_e is None else _named(log_e, self.false_alarm)
 
-    def any_change(self) -> Evidence:
-        """Whether any class fits worse than on calibration day."""
-        log_e = self.change_log_e_values()
+    def any_shift(self) -> Evidence:
+        """Test whether the scores of any class shifted since calibration."""
+        log_e = self.shift_log_e_values()
         return self._evidence(0.0 if log_e is None else log_mean_e(log_e))
+
+    def began(self, index: int) -> str | None:
+        """Return the period in which the strongest evidence about a class begins."""
+        self._refresh()
+        return self._began.get(index)
 
     def coverage_interval(self, *, each: bool = False) -> FloatArray:
         """(K, 2) limits of each class's coverage, at all times, with probability 1 - false_alarm.
@@ -551,111 +627,100 @@ class CoverageMonitor:
         They hold for all classes at once or, with `each`, for each class by itself.
         """
         level = self.false_alarm / (1 if each else self.predictor.n_classes_)
-        return coverage_limits(self.covered, self.rows - self.covered, level)
+        covered = self.covered
+        return coverage_limits(covered, self.rows - covered, level)
+
+    def periods(self, classes: Sequence[int] | None = None) -> list[tuple[int, str, int, int]]:
+        """Return (class, period, rows, covered), by class and period; class -1 is all classes."""
+        return [(y, p, n, c) for y, p, n, c in self.store.periods(self.about.key, classes)]
 
     def drift(self) -> list[Drift]:
-        """How set sizes and predicted classes differ from the reference, the clearest first."""
-        return drifts(self.counts, self.false_alarm, self.predictor.class_names_)
+        """Compare set sizes and predicted classes with the reference, the clearest first."""
+        n_places = len(SIZE_EDGES) + self.predictor.n_classes_
+        counts = self.store.drift(self.about.key, n_places)
+        return drifts(counts, self.false_alarm, self.predictor.class_names_)
+
+    def has_reference(self) -> bool:
+        """Return whether drift can be measured."""
+        n_places = len(SIZE_EDGES) + self.predictor.n_classes_
+        return bool(self.store.drift(self.about.key, n_places)[0].any())
+
+    def label_delay(self) -> list[str]:
+        """Warn if delays of labels differ between classes, or between hits and misses.
+
+        Rank tests (Kruskal-Wallis, Mann-Whitney) of the latest 10,000 labels of served rows, at
+        level 0.001 each, over classes with 10 labels or more. Delays are ranked within periods, so
+        that delays and coverage may both change over time. Where they differ, the labels of a
+        period are not a random sample of it until all have arrived.
+        """
+        found = self.store.delays(self.about.key, LATEST)
+        if not found:
+            return []
+        classes, covered, periods, delays = (np.array(each) for each in zip(*found, strict=True))
+        delays = ranks_within(periods, delays)
+        warnings = []
+        if rank_test(classes, delays, FEWEST) < DELAY_LEVEL:
+            warnings.append(
+                "Labels of some classes arrive later than those of others: evidence about "
+                "recent periods is biased until all labels have arrived."
+            )
+        if rank_test(covered, delays, FEWEST) < DELAY_LEVEL:
+            warnings.append(
+                "Labels of misses and of hits arrive with different delays: the level of the tests "
+                "does not hold."
+            )
+        return warnings
 
     @property
     def alarm(self) -> bool:
-        """Whether any of the questions about coverage has an alarm; drift is not about coverage."""
-        return self.any_class().alarm or self.overall().alarm or self.any_change().alarm
+        """Whether any test of coverage has an alarm; drift is not about coverage."""
+        return self.any_class().alarm or self.overall().alarm or self.any_shift().alarm
 
     def _evidence(self, log_e: float) -> Evidence:
         return Evidence(float(e_values(log_e)), bool(log_e >= -np.log(self.false_alarm)))
-
-    # ---- merging and files -----------------------------------------------------------------------
-
-    def __add__(self, other: CoverageMonitor) -> CoverageMonitor:
-        for name in ("model", "false_alarm", "tolerance"):
-            if getattr(self, name) != getattr(other, name):
-                raise InputError(
-                    f"Only monitors of the same {name} can be merged. "
-                    f"Got {getattr(self, name)} and {getattr(other, name)}."
-                )
-        twice = self.counts.inputs & other.counts.inputs
-        if twice:
-            raise InputError(
-                f"Both monitors counted the same rows ({len(twice)} input"
-                f"{'' if len(twice) == 1 else 's'} or ids); evidence counted twice gives false "
-                "alarms."
-            )
-        both = self.empty()
-        both.counts = self.counts + other.counts
-        return both
-
-    def empty(self) -> Self:
-        """A monitor of the same model and levels that has counted nothing; made at once."""
-        other = copy(self)
-        other.counts = Counts(self.predictor.n_classes_)
-        return other
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CoverageMonitor) and self._content() == other._content()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state, whole or not at all; the one before is kept under NAME.before."""
-        write_state(path, self._content())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], predictor: BasePredictor) -> CoverageMonitor:
-        """Read a state that `save` wrote for this predictor."""
-        content = read_state(path)
-        if content.get("model") != digest(predictor):
-            raise InputError(f"'{path}' belongs to another model; a new model starts a new state.")
-        try:
-            monitor = cls(predictor, content["false_alarm"], content["tolerance"])
-            monitor.counts = Counts.from_dict(content["counts"])
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise damaged(Path(path), str(error).rstrip(".") or type(error).__name__) from None
-        if monitor.counts.n_classes != predictor.n_classes_:
-            raise damaged(Path(path), "its classes are not those of the model")
-        return monitor
-
-    @classmethod
-    def open(
-        cls, path: str | os.PathLike[str] | None, predictor: BasePredictor, **levels: float
-    ) -> CoverageMonitor:
-        """Go on with the state in a file; without one, a new monitor.
-
-        `levels` are `false_alarm` and `tolerance`, if they are wanted; they must be those of the
-        state.
-        """
-        if path is None or not Path(path).exists():
-            return cls(predictor, **levels)
-        monitor = cls.load(path, predictor)
-        for name, value in levels.items():
-            if value != getattr(monitor, name):
-                raise InputError(
-                    f"{name!r} must be {getattr(monitor, name)}, as in '{path}'. Got {value}; a "
-                    "level that changes while one looks is none. Start a new state."
-                )
-        return monitor
-
-    def _content(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "false_alarm": self.false_alarm,
-            "tolerance": self.tolerance,
-            "counts": self.counts.to_dict(),
-        }
-
-    def map_history(self, function: Callable[[Self], Item]) -> dict[str, Item]:
-        """What a function says of the monitor as it was at the end of each period."""
-        then, found = self.empty(), {}
-        for period in sorted(self.counts.periods):
-            then.counts.periods[period] = self.counts.periods[period]
-            found[period] = function(then)
-        return found
-
-
-def _period(name: str | None) -> str:
-    return datetime.now(UTC).date().isoformat() if name is None else str(name)
 
 
 def _named(log_e: FloatArray, level: float) -> IntArray:
     named = np.flatnonzero(raised(log_e, level))
     return named[np.argsort(-log_e[named], kind="stable")]
+
+
+def _labels(labels: Any, n_rows: int) -> list[str | int]:
+    values = to_numpy(labels, "'labels'")
+    if values.shape != (n_rows,):
+        raise InputError(
+            f"'labels' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
+        )
+    found = values.tolist()
+    wrong = [each for each in found if type(each) not in (int, str)]
+    if wrong:
+        raise InputError(f"'labels' must be class names or indices. Got {listed(wrong[:3])}.")
+    return found
+
+
+def _periods(time: Any, n_rows: int) -> list[str | None]:
+    """Return the dates (UTC) of moments, one per row or one for all; None where there is none."""
+    if time is None:
+        return [None] * n_rows
+    if isinstance(time, str | int | float | datetime):
+        values = [time] * n_rows
+    else:
+        values = to_numpy(time, "'time'").tolist()
+    if len(values) != n_rows:
+        raise InputError(
+            f"'time' must have one entry per row. Got {len(values)} for {n_rows} rows."
+        )
+    return [_date(value) for value in values]
+
+
+def _date(value: Any) -> str:
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return (value.astimezone(UTC) if value.tzinfo else value).date().isoformat()
+        return today(float(value))
+    except (TypeError, ValueError, OverflowError, OSError):
+        raise InputError(
+            f"'time' must be ISO dates or Unix seconds. Got {value!r}; write 2026-03-31."
+        ) from None

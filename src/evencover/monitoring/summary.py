@@ -8,67 +8,117 @@ import numpy as np
 
 from evencover.monitoring.evidence import e_values
 from evencover.monitoring.monitor import CoverageMonitor
+from evencover.monitoring.store import OVERALL
+
+STRONGEST = 20  # classes whose periods are included, and fractions compared for drift
 
 
 def summary(monitor: CoverageMonitor) -> dict[str, Any]:
-    """Return every class, the strongest evidence first, and the result of each test."""
+    """Return every class, the strongest evidence first, and the result of each test.
+
+    The classes with the strongest evidence come with their coverage by period.
+    """
     rows, covered, log_e = monitor.rows, monitor.covered, monitor.log_e_values()
     names = monitor.predictor.class_names_ or range(monitor.predictor.n_classes_)
-    change, limits = monitor.change_log_e_values(), monitor.coverage_interval()
-    alarms, changes = set(monitor.alarms().tolist()), set(monitor.changes().tolist())
-    strongest = log_e if change is None else np.maximum(log_e, change)
+    shift, limits = monitor.shift_log_e_values(), monitor.coverage_interval()
+    alarms, shifts = set(monitor.alarms().tolist()), set(monitor.shifts().tolist())
+    strongest = log_e if shift is None else np.maximum(log_e, shift)
+    order = np.argsort(-strongest, kind="stable").tolist()
+    values = e_values(log_e).tolist()
+    shifted = None if shift is None else e_values(shift).tolist()
+    shares = (covered / np.maximum(rows, 1)).tolist()
+    columns = rows.tolist(), limits.tolist(), monitor.targets.tolist()
     classes = [
         {
             "class": names[y],
             "index": y,
-            "rows": int(rows[y]),
-            "coverage": float(covered[y] / rows[y]) if rows[y] else None,
-            "interval": limits[y].tolist(),
-            "e_value": float(e_values(log_e[y])),
-            "change_e_value": None if change is None else float(e_values(change[y])),
+            "rows": columns[0][y],
+            "coverage": shares[y] if columns[0][y] else None,
+            "target": columns[2][y],
+            "interval": columns[1][y],
+            "e_value": values[y],
+            "shift_e_value": None if shifted is None else shifted[y],
             "alarm": y in alarms,
-            "changed": y in changes,
+            "shifted": y in shifts,
+            "since": monitor.began(y) if y in alarms or y in shifts else None,
         }
-        for y in np.argsort(-strongest, kind="stable").tolist()
+        for y in order
     ]
-    total, hits = int(rows.sum()), int(covered.sum())
+    top = [y for y in order if rows[y]][:STRONGEST]
+    history: dict[int, list[dict[str, Any]]] = {y: [] for y in (OVERALL, *top)}
+    for y, period, n_rows, n_covered in monitor.periods([OVERALL, *top]):
+        history[y].append({"period": period, "rows": n_rows, "coverage": n_covered / n_rows})
+    for each in classes[:STRONGEST]:
+        each["periods"] = history.get(each["index"], [])
+    total, hits = monitor.totals
+    drift = monitor.drift()
+    drift = drift[: max(STRONGEST, sum(each.drifted for each in drift))]
     return {
         "rows": total,
         "coverage": hits / total if total else None,
-        "promised": monitor.promised,
         "false_alarm": monitor.false_alarm,
         "tolerance": monitor.tolerance,
+        "target": float(monitor.targets.min()),
+        "target_text": _target(monitor, "for every class"),
         "alarm": monitor.alarm,
-        "promise": {**monitor.any_class()._asdict(), "says": _promise(monitor, len(alarms))},
+        "alarm_level": {"one": 1 / monitor.false_alarm, "class": monitor.alarm_level()},
+        "below_target": {**monitor.any_class()._asdict(), "says": _below(monitor, len(alarms))},
         "overall": {**monitor.overall()._asdict(), "says": _overall(monitor)},
-        "change": {**monitor.any_change()._asdict(), "says": _change(monitor, len(changes))},
-        "drift": [each._asdict() for each in monitor.drift()],
+        "score_shift": {**monitor.any_shift()._asdict(), "says": _shift(monitor, len(shifts))},
+        "warnings": monitor.label_delay(),
+        "waiting": monitor.store.waiting(),
+        "unknown_labels": monitor.store.unknown(monitor.about.key),
+        "drift": [each._asdict() for each in drift],
+        "periods": history[OVERALL],
         "classes": classes,
     }
 
 
-def _promise(monitor: CoverageMonitor, n_alarms: int) -> str:
-    promised, evidence = f"{monitor.promised:.4g}", monitor.any_class()
+def coverage_table(monitor: CoverageMonitor) -> str:
+    """Return the coverage of every class in every period as CSV; all classes first."""
+    import csv
+    from io import StringIO
+
+    names = monitor.predictor.class_names_ or range(monitor.predictor.n_classes_)
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["class", "period", "rows", "covered", "coverage"])
+    for y, period, rows, covered in monitor.periods():
+        name = "(all)" if y == OVERALL else names[y]
+        writer.writerow([name, period, rows, covered, f"{covered / rows:.6g}"])
+    return text.getvalue()
+
+
+def _target(monitor: CoverageMonitor, whose: str = "") -> str:
+    """Name the target coverage: of all classes, or the lowest and the highest."""
+    low, high = f"{monitor.targets.min():.4g}", f"{monitor.targets.max():.4g}"
+    return f"{low} {whose}".strip() if low == high else f"{low} to {high}, by class"
+
+
+def _below(monitor: CoverageMonitor, n_alarms: int) -> str:
+    same = monitor.targets.min() == monitor.targets.max()
+    target = _target(monitor) if same else "its target"
     if n_alarms:
         whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
-        return f"ALARM: {whose} likely covered less than {promised}."
-    if evidence.alarm:
-        return f"ALARM: some class is likely covered less than {promised}, not yet clear which."
-    return f"No class is known to be covered less than {promised}."
+        return f"ALARM: {whose} likely covered less than {target}."
+    if monitor.any_class().alarm:
+        return f"ALARM: some class is likely covered less than {target}, not yet clear which."
+    return f"No class is known to be covered less than {target}."
 
 
 def _overall(monitor: CoverageMonitor) -> str:
+    target = f"{monitor.targets.min():.4g}"
     if monitor.overall().alarm:
-        return f"ALARM: all rows together are likely covered less than {monitor.promised:.4g}."
-    return f"All rows together are not known to be covered less than {monitor.promised:.4g}."
+        return f"ALARM: overall coverage is likely less than {target}."
+    return f"Overall coverage is not known to be less than {target}."
 
 
-def _change(monitor: CoverageMonitor, n_changes: int) -> str:
-    if monitor.change_log_e_values() is None:
-        return "Whether a class fits worse than on calibration day is unknown: no rows were kept."
-    if n_changes:
-        whose = "1 class likely fits" if n_changes == 1 else f"{n_changes:,} classes likely fit"
-        return f"ALARM: {whose} worse than on calibration day."
-    if monitor.any_change().alarm:
-        return "ALARM: some class likely fits worse than on calibration day, not yet clear which."
-    return "No class is known to fit worse than on calibration day."
+def _shift(monitor: CoverageMonitor, n_shifts: int) -> str:
+    if monitor.shift_log_e_values() is None:
+        return "Score shift is unknown: the model keeps no calibration scores."
+    if n_shifts:
+        whose = "1 class" if n_shifts == 1 else f"{n_shifts:,} classes"
+        return f"ALARM: the scores of {whose} likely shifted since calibration."
+    if monitor.any_shift().alarm:
+        return "ALARM: the scores of some class likely shifted since calibration."
+    return "No class is known to have shifted since calibration."

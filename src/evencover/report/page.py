@@ -17,13 +17,12 @@ import numpy as np
 import evencover
 from evencover.errors import InputError
 from evencover.monitoring import CoverageMonitor, summary
+from evencover.monitoring.summary import STRONGEST
 from evencover.output.atomic import atomic_path, refuse_existing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
-
-Alarms = dict[str, frozenset[int]]  # the classes in alarm at the end of each period
 
 
 def require_extra() -> None:
@@ -141,7 +140,7 @@ def _vega() -> str:
 # ---- the page of a monitor ---------------------------------------------------------------------
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 760, 220, 46, 24
-MOST_CLASSES = 50
+MOST_CLASSES, MOST_PERIODS, FEW_PERIODS = 50, 60, 8
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c1c1c;--muted:#666;--line:#ddd;--calm:#2b6cb0;--warn:#c2410c}
 @media (prefers-color-scheme:dark){:root{
@@ -169,23 +168,30 @@ def write_watch_page(
 def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: int = 0) -> str:
     """Return the page as text; a browser reloads it every `refresh` seconds."""
     found = summary(monitor)
-    alarms = monitor.map_history(lambda then: frozenset(then.alarms().tolist()))
     again = f'<meta http-equiv="refresh" content="{int(refresh)}">' if refresh else ""
-    questions = (_sentence(found[name]) for name in ("promise", "overall", "change"))
+    tests = (_sentence(found[name]) for name in ("below_target", "overall", "score_shift"))
+    levels = found["alarm_level"]
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
             f"{again}<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
-            f"<p>{found['rows']:,} labelled rows; every class is held to a coverage of at "
-            f"least {monitor.promised:.4g} (alpha {escape(str(monitor.predictor.alpha))}, "
+            f"<p>{found['rows']:,} labeled examples; target coverage "
+            f"{found['target_text']} (alpha {escape(str(monitor.predictor.class_alpha))}, "
             f"tolerance {monitor.tolerance:g}).</p>",
-            *questions,
-            "<h2>Coverage over time</h2>",
-            _chart(monitor, alarms),
+            *tests,
+            *(f'<p class="alarm">{escape(sentence)}</p>' for sentence in found["warnings"]),
+            *_unknown(found["unknown_labels"]),
+            "<h2>Coverage by period</h2>",
+            _chart(found["periods"][-MOST_PERIODS:], found["target"]),
             "<h2>Classes with the strongest evidence</h2>",
-            _table(found["classes"], alarms),
+            f'<p class="muted">Alarm level: an e-value of {levels["class"]:,.4g} for one class '
+            f"more among all, {levels['one']:,.4g} for each test of the whole. An alarm begins in "
+            "the period where its evidence does.</p>",
+            _table(found["classes"]),
+            "<h2>Their coverage by period</h2>",
+            _by_period(found["classes"][:STRONGEST], found["periods"][-FEW_PERIODS:]),
             "<h2>Drift, without labels</h2>",
             _drift(found["drift"]),
             "</body></html>\n",
@@ -193,21 +199,23 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
     )
 
 
-def _sentence(question: dict[str, Any]) -> str:
-    kind = ' class="alarm"' if question["alarm"] else ""
-    return f"<p{kind}>{escape(question['says'])}</p>"
+def _sentence(test: dict[str, Any]) -> str:
+    kind = ' class="alarm"' if test["alarm"] else ""
+    return f"<p{kind}>{escape(test['says'])}</p>"
 
 
-def _chart(monitor: CoverageMonitor, alarms: Alarms) -> str:
-    """Draw the coverage of each period's own rows, colored by alarms at its end."""
-    periods = list(alarms)
+def _unknown(labels: dict[str, int]) -> list[str]:
+    if not labels:
+        return []
+    names = ", ".join(f"{escape(label)} ({times:,})" for label, times in labels.items())
+    return [f"<p>Labels that are not among the classes count as missed: {names}.</p>"]
+
+
+def _chart(periods: Sequence[dict[str, Any]], target: float) -> str:
+    """Draw the coverage of each period's own rows."""
     if not periods:
-        return '<p class="muted">No labelled rows yet.</p>'
-    own = []
-    for period in periods:
-        rows, covered = monitor.counts.periods[period].sum(axis=1)
-        own.append(covered / rows if rows else np.nan)
-    least = min([0.5, *(value for value in own if not np.isnan(value))])
+        return '<p class="muted">No labeled rows yet.</p>'
+    least = min([0.5, *(each["coverage"] for each in periods)])
     low = floor(10 * least) / 10
     across = np.linspace(LEFT + 10, WIDTH - 10, len(periods)) if len(periods) > 1 else [WIDTH / 2]
 
@@ -219,17 +227,15 @@ def _chart(monitor: CoverageMonitor, alarms: Alarms) -> str:
         f'<text x="{LEFT - 6}" y="{up(v) + 4:.1f}" text-anchor="end">{v:.0%}</text>'
         for v in np.arange(low, 1.01, 0.1)
     ]
-    aim = up(monitor.promised)
+    aim = up(target)
     marks.append(
         f'<line x1="{LEFT}" x2="{WIDTH}" y1="{aim:.1f}" y2="{aim:.1f}" stroke="var(--muted)" '
         'stroke-dasharray="4 4"/>'
     )
-    for x, period, value in zip(across, periods, own, strict=True):
-        if np.isnan(value):
-            continue
-        n_alarms = len(alarms[period])
-        color = "warn" if n_alarms else "calm"
-        says = f"{period or 'earlier'}: coverage {value:.3f}, {n_alarms} classes in alarm"
+    for x, each in zip(across, periods, strict=True):
+        value = each["coverage"]
+        color = "warn" if value < target else "calm"
+        says = f"{each['period']}: coverage {value:.3f} of {each['rows']:,} rows"
         marks.append(
             f'<circle cx="{x:.1f}" cy="{up(value):.1f}" r="5" fill="var(--{color})">'
             f"<title>{escape(says)}</title></circle>"
@@ -238,45 +244,58 @@ def _chart(monitor: CoverageMonitor, alarms: Alarms) -> str:
         anchor = "middle" if len(periods) == 1 else ("start" if place == 0 else "end")
         marks.append(
             f'<text x="{across[place]:.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">'
-            f"{escape(periods[place] or 'earlier')}</text>"
+            f"{escape(periods[place]['period'])}</text>"
         )
     return (
         f'<div class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="Coverage by period">{"".join(marks)}</svg></div>'
-        '<p class="muted">One dot for each period: the coverage of its own rows, with classes in '
-        "alarm at its end in the other colour. The dashed line is what every class is held to.</p>"
+        '<p class="muted">One dot for each period: the coverage of the rows served in it. The '
+        "dashed line is the target.</p>"
     )
 
 
-def _table(classes: Sequence[dict[str, Any]], alarms: Alarms) -> str:
+def _table(classes: Sequence[dict[str, Any]]) -> str:
     shown = [each for each in classes if each["rows"]][:MOST_CLASSES]
     if not shown:
-        return '<p class="muted">No labelled rows yet.</p>'
-    titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of change", "since"]
+        return '<p class="muted">No labeled rows yet.</p>'
+    titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of shift", "since"]
     head = "".join(f"<th>{title}</th>" for title in titles)
-    rows = "".join(_row(each, alarms) for each in shown)
+    rows = "".join(map(_row, shown))
     return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
 
 
-def _row(each: dict[str, Any], alarms: Alarms) -> str:
-    change = "" if each["change_e_value"] is None else f"{each['change_e_value']:.3g}"
+def _row(each: dict[str, Any]) -> str:
+    shift = "" if each["shift_e_value"] is None else f"{each['shift_e_value']:.3g}"
     cells = [
         *(escape(str(each["class"])), f"{each['rows']:,}", f"{each['coverage']:.3f}"),
         *(f"{each['interval'][0]:.3f}", f"{each['interval'][1]:.3f}"),
-        *(f"{each['e_value']:.3g}", change, escape(_began(each["index"], alarms))),
+        *(f"{each['e_value']:.3g}", shift, escape(each["since"] or "")),
     ]
-    kind = ' class="alarm"' if each["alarm"] or each["changed"] else ""
+    kind = ' class="alarm"' if each["alarm"] or each["shifted"] else ""
     return f"<tr{kind}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def _began(index: int, alarms: Alarms) -> str:
-    """Return the first period since which the class has been in alarm at the end of each."""
-    began = ""
-    for period, classes in reversed(alarms.items()):
-        if index not in classes:
-            break
-        began = period or "earlier"
-    return began
+def _by_period(classes: Sequence[dict[str, Any]], periods: Sequence[dict[str, Any]]) -> str:
+    """Return a table of coverage and rows, classes by the latest periods."""
+    names = [each["period"] for each in periods]
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    lines = []
+    for each in classes:
+        own = {period["period"]: period for period in each["periods"]}
+        if own:
+            cells = (
+                f"<td>{own[name]['coverage']:.2f} ({own[name]['rows']:,})</td>"
+                if name in own
+                else "<td></td>"
+                for name in names
+            )
+            lines.append(f"<tr><td>{escape(str(each['class']))}</td>{''.join(cells)}</tr>")
+    if not lines:
+        return '<p class="muted">No labeled rows yet.</p>'
+    return (
+        f'<div class="wide"><table><tr><th>class</th>{head}</tr>{"".join(lines)}</table></div>'
+        '<p class="muted">Coverage, and labeled rows, of each period.</p>'
+    )
 
 
 def _drift(found: Sequence[dict[str, Any]]) -> str:
@@ -291,6 +310,6 @@ def _drift(found: Sequence[dict[str, Any]]) -> str:
         for each in drifted
     )
     return (
-        '<p>This says nothing about coverage.</p><div class="wide"><table><tr><th>share of</th>'
+        '<p>Drift does not measure coverage.</p><div class="wide"><table><tr><th>share of</th>'
         f"<th>before</th><th>now</th><th>e-value</th></tr>{rows}</table></div>"
     )

@@ -517,7 +517,7 @@ def _about(predictor: BasePredictor) -> dict[str, str]:
     return {
         "evencover.version": evencover.__version__,
         "evencover.method": predictor.method,
-        "evencover.alpha": str(predictor.alpha),
+        "evencover.alpha": str(predictor.class_alpha),
         "evencover.score": json.dumps(predictor.score_.to_dict(), default=str),
         "evencover.guarantee": predictor.promise,
         "evencover.class_names": json.dumps(names),

@@ -1,0 +1,307 @@
+"""The Open Inference Protocol v2: Triton's client against a server, and bad requests."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from depth import size
+from serving.service import K
+
+from evencover import ClasswisePredictor, RowGroupedPredictor, save
+
+for library in ("starlette", "uvicorn", "prometheus_client", "httpx"):
+    pytest.importorskip(library)
+pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
+
+INFER = "/v2/models/model/infer"
+
+
+def tensors(sets):
+    """The outputs of the ONNX export, from the lists of `predict_set`."""
+    lists = sets.to_lists()
+    names = sets.class_names or [str(place) for place in range(sets.n_classes)]
+    labels = [[names[place] for place in each] for each in lists]
+
+    def padded(rows, fill):
+        return [each + [fill] * (sets.n_classes - len(each)) for each in rows]
+
+    return sets.sizes.tolist(), padded(lists, -1), padded(labels, "")
+
+
+# Triton's client ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def triton(start):
+    http = pytest.importorskip("tritonclient.http")
+    with http.InferenceServerClient(f"127.0.0.1:{start().port}") as client:
+        yield http, client
+
+
+def ask(http, client, rows, ids=None, *, binary_in, binary_out, reads="probabilities", **more):
+    """Send rows as tensors; return the sizes, classes and labels."""
+    kind = "FP32" if rows.dtype == np.float32 else "FP64"
+    inputs = [http.InferInput(reads, rows.shape, kind)]
+    inputs[0].set_data_from_numpy(rows, binary_data=binary_in)
+    if ids is not None:
+        kind = "INT64" if ids.dtype == np.int64 else "BYTES"
+        inputs.append(http.InferInput("ids", ids.shape, kind))
+        inputs[1].set_data_from_numpy(ids, binary_data=binary_in)
+    wanted = ("sizes", "classes", "labels")
+    outputs = [http.InferRequestedOutput(name, binary_data=binary_out) for name in wanted]
+    outputs = None if binary_out is None else outputs
+    answer = client.infer("model", inputs, outputs=outputs, **more)
+    sizes, classes, labels = (answer.as_numpy(name) for name in wanted)
+    assert sizes.dtype == classes.dtype == np.int64
+    texts = [[t.decode() if isinstance(t, bytes) else t for t in row] for row in labels.tolist()]
+    return answer, (sizes.tolist(), classes.tolist(), texts)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("binary_in", [True, False])
+def test_tritons_client_gets_the_sets_of_predict_set(triton, data, fitted, dtype, binary_in):
+    rows = data.rows[300:].astype(dtype)
+    texts = np.array([f"row {n}" for n in range(300)], dtype=object)
+    for ids in (None, texts, np.arange(300)):
+        for binary_out in (True, False, None):
+            options = {"binary_in": binary_in, "binary_out": binary_out, "request_id": "a request"}
+            answer, found = ask(*triton, rows, ids, **options)
+            assert found == tensors(fitted.predict_set(rows, ids=ids))
+            assert answer.get_response()["id"] == "a request"
+
+
+def test_tritons_client_finds_the_server_and_the_model(triton):
+    http, client = triton
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("model")
+    assert not client.is_model_ready("another")
+    assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
+    about = client.get_model_metadata("model")
+    (version,) = about["versions"]
+    assert client.is_model_ready("model", version)
+    assert not client.is_model_ready("model", "1")
+    assert about["inputs"] == [
+        {"name": "probabilities", "datatype": "FP32", "shape": [-1, K]},
+        {"name": "ids", "datatype": "BYTES", "shape": [-1]},
+    ]
+    assert about["outputs"] == [
+        {"name": "sizes", "datatype": "INT64", "shape": [-1]},
+        {"name": "classes", "datatype": "INT64", "shape": [-1, K]},
+        {"name": "labels", "datatype": "BYTES", "shape": [-1, K]},
+    ]
+    rows = np.full((1, K), 1 / K)
+    answer, _ = ask(http, client, rows, binary_in=True, binary_out=True, model_version=version)
+    assert answer.get_response()["model_version"] == version
+    with pytest.raises(http.InferenceServerException, match="probabilities"):
+        ask(http, client, rows, reads="logits", binary_in=True, binary_out=True)
+
+
+def test_the_classes_are_those_of_the_onnx_export(triton, data, fitted, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from evencover import to_onnx
+    from evencover.serving.onnx import onnx_inputs
+
+    rows = data.rows[300:].astype(np.float32)
+    session = onnxruntime.InferenceSession(to_onnx(fitted, tmp_path / "sets.onnx"))
+    graph = session.run(["sizes", "classes"], {"rows": rows, **onnx_inputs(fitted, rows)})
+    _, (sizes, classes, _) = ask(*triton, rows, binary_in=True, binary_out=True)
+    assert [sizes, classes] == [each.tolist() for each in graph]
+
+
+# JSON ---------------------------------------------------------------------------------------------
+
+
+def request(rows, datatype="FP64", data=None, **more):
+    data = np.asarray(rows).ravel().tolist() if data is None else data
+    shape = list(np.shape(rows))
+    tensor = {"name": "probabilities", "shape": shape, "datatype": datatype, "data": data}
+    return {"inputs": [tensor], **more}
+
+
+def test_outputs_are_chosen_and_data_may_be_nested(client, data, fitted):
+    rows = data.rows[300:304]
+    _, classes, labels = tensors(fitted.predict_set(rows))
+    found = client.post(INFER, json=request(rows)).json()
+    assert [each["name"] for each in found["outputs"]] == ["sizes", "classes", "labels"]
+    assert found["outputs"][2]["data"] == np.ravel(labels).tolist()
+    assert found["model_name"] == "model"
+    assert "id" not in found
+    chosen = request(rows, data=rows.tolist(), outputs=[{"name": "classes"}], id="x")
+    found = client.post(INFER, json=chosen).json()
+    (only,) = found["outputs"]
+    flat = np.ravel(classes).tolist()
+    assert only == {"name": "classes", "datatype": "INT64", "shape": [4, K], "data": flat}
+    assert found["id"] == "x"
+    assert client.get("/metrics").text.count("/v2/models/{name}/infer") > 0
+
+
+def test_json_numbers_are_rounded_to_the_type_of_the_tensor(client, data, fitted):
+    rows = data.rows[300:]
+    found = client.post(INFER, json=request(rows, "FP32")).json()
+    expected = fitted.predict_set(rows.astype(np.float32)).sizes.tolist()
+    assert found["outputs"][0]["data"] == expected
+
+
+def test_models_of_logits_and_of_groups(serve, data, tmp_path):
+    logits = np.log(data.rows)
+    fitted = ClasswisePredictor(from_logits=True).fit(logits[:300], data.labels[:300])
+    save(fitted, tmp_path / "logits.safetensors")
+    client = serve(tmp_path / "logits.safetensors", state=None)
+    asked = request(logits[300:])
+    asked["inputs"][0]["name"] = "logits"
+    found = client.post("/v2/models/logits/infer", json=asked).json()
+    sizes, _, labels = tensors(fitted.predict_set(logits[300:]))
+    assert found["outputs"][0]["data"] == sizes
+    assert found["outputs"][2]["data"] == np.ravel(labels).tolist()  # the indices: it has no names
+    sites = np.array(["north", "south"])[np.arange(300) % 2]
+    by_site = RowGroupedPredictor().fit(data.rows[:300], data.labels[:300], groups=sites)
+    save(by_site, tmp_path / "sites.safetensors")
+    client = serve(tmp_path / "sites.safetensors", state=None)
+    asked = request(data.rows[300:])
+    assert client.post("/v2/models/sites/infer", json=asked).status_code == 422
+    groups = {"name": "groups", "shape": [300], "datatype": "BYTES", "data": sites.tolist()}
+    asked["inputs"].append(groups)
+    found = client.post("/v2/models/sites/infer", json=asked).json()
+    sets = by_site.predict_set(data.rows[300:], groups=sites)
+    assert found["outputs"][0]["data"] == sets.sizes.tolist()
+    names = [each["name"] for each in client.get("/v2/models/sites").json()["inputs"]]
+    assert names == ["probabilities", "ids", "groups"]
+
+
+GOOD = request([[0.2] * K])
+IDS = {"name": "ids", "shape": [1], "datatype": "BYTES", "data": ["a"]}
+
+
+def changed(**fields):
+    return {"inputs": [GOOD["inputs"][0] | fields]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        [],
+        {"inputs": {}},
+        {"inputs": []},
+        {"inputs": [1]},
+        {"inputs": [IDS]},
+        {"inputs": GOOD["inputs"] * 2},
+        changed(name="rows"),
+        changed(name=[]),
+        changed(datatype="INT64"),
+        changed(datatype={}),
+        changed(shape=[K]),
+        changed(shape=[1, -K]),
+        changed(shape=[1, True]),
+        changed(shape=[2, K]),
+        changed(shape=[2**40, 2**40]),
+        changed(shape=[0, K], data=[]),
+        changed(shape=[1, 1000], data=[0.001] * 1000),
+        changed(data=None),
+        changed(data=[0.2] * 4 + ["0.2"]),
+        changed(data=[0.2] * 4 + [True]),
+        changed(data=[[0.2] * 4, 0.2]),
+        changed(data=[[[0.2] * K]]),
+        changed(data=[10**400] * K),
+        changed(data=[1e300] * K, datatype="FP32"),
+        changed(parameters=1),
+        changed(parameters={"binary_data_size": 40}),
+        changed(parameters={"binary_data_size": -1}),
+        changed(parameters={"binary_data_size": "40"}),
+        {"inputs": [*GOOD["inputs"], IDS | {"data": [1]}]},
+        {"inputs": [*GOOD["inputs"], IDS | {"data": ["a", "b"], "shape": [2]}]},
+        {"inputs": [*GOOD["inputs"], IDS | {"data": "a"}]},
+        {"inputs": [*GOOD["inputs"], IDS | {"data": ["a" * 2000]}]},
+        {"inputs": [*GOOD["inputs"], IDS | {"name": "groups"}]},
+        GOOD | {"id": 1},
+        GOOD | {"parameters": []},
+        GOOD | {"parameters": {"binary_data_output": 1}},
+        GOOD | {"outputs": [{"name": "membership"}]},
+        GOOD | {"outputs": [{"name": []}]},
+        GOOD | {"outputs": [{"name": "sizes", "parameters": {"classification": 3}}]},
+        GOOD | {"outputs": {"name": "sizes"}},
+    ],
+    ids=lambda content: json.dumps(content)[:60],
+)
+def test_bad_requests_are_rejected(client, content):
+    answer = client.post(INFER, content=json.dumps(content))
+    assert answer.status_code in (413, 422)
+    assert set(answer.json()) == {"error"}
+
+
+VALUES = [None, True, -1, 0, 1, 2**70, 0.5, "", "ids", "BYTES", "labels", [], [1], [[]], {}]
+
+
+def spoiled(value, rng):
+    """The same value with one of its parts replaced, removed or repeated."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        name = rng.choice([*value])
+        if rng.random() < 0.1:
+            return {key: value[key] for key in value if key != name}
+        return value | {name: spoiled(value[name], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        place = rng.randrange(len(value))
+        if rng.random() < 0.1:
+            return value + value[place:]
+        return [*value[:place], spoiled(value[place], rng), *value[place + 1 :]]
+    return rng.choice(VALUES)
+
+
+def test_spoiled_requests_are_answered_or_rejected(client):
+    rng = random.Random(0)
+    output = {"name": "classes", "parameters": {"binary_data": False}}
+    more = {"id": "x", "outputs": [output], "parameters": {"binary_data_output": True}}
+    whole = {"inputs": [*GOOD["inputs"], IDS | {"parameters": {}}], **more}
+    found = set()
+    for _ in range(size(short=300, deep=20_000)):
+        content = spoiled(whole, rng)
+        answer = client.post(INFER, content=json.dumps(content))
+        assert answer.status_code in (200, 413, 422)
+        found.add(answer.status_code)
+    assert found >= {200, 422}
+
+
+def binary(n_bytes, tail):
+    """A request whose `ids` follow its head."""
+    ids = {key: IDS[key] for key in ("name", "shape", "datatype")}
+    ids["parameters"] = {"binary_data_size": n_bytes}
+    head = json.dumps({"inputs": [*GOOD["inputs"], ids]}).encode()
+    return head + tail, {"inference-header-content-length": str(len(head))}
+
+
+def test_binary_texts(client):
+    good, head = binary(6, b"\x02\0\0\0ab")
+    assert client.post(INFER, content=good, headers=head).status_code == 200
+    for n_bytes, tail in [
+        (5, b"\x01\0\0\0ab"),  # a byte more than the inputs use
+        (6, b"\x09\0\0\0ab"),
+        (6, b"\x01\0\0\0ab"),
+        (6, b"\xff\xff\xff\xffab"),
+        (3, b"\x01\0\0"),
+        (6, b"\x02\0\0\0\xff\xff"),
+        (8, b"\0\0\0\0\0\0\0\0"),
+        (0, b""),
+        (7, b"\x02\0\0\0ab"),
+    ]:
+        content, headers = binary(n_bytes, tail)
+        assert client.post(INFER, content=content, headers=headers).status_code == 422
+    for length in ("-1", "1e3", "", "9" * 30, str(len(good) + 1)):
+        headers = {"inference-header-content-length": length}
+        assert client.post(INFER, content=good, headers=headers).status_code == 400
+
+
+def test_other_models_and_other_methods_are_not_found(client):
+    assert client.post("/v2/models/other/infer", json=GOOD).status_code == 404
+    assert client.post("/v2/models/model/versions/1/infer", json=GOOD).status_code == 404
+    assert client.get("/v2/models/other").json()["error"]
+    assert client.get(INFER).status_code == 405
+
+
+def test_rows_of_the_protocol_are_watched(client, data):
+    """They feed the same monitor as those of /v1/sets."""
+    client.post(INFER, json=request(data.rows[300:])).raise_for_status()
+    metrics = client.get("/metrics").text
+    assert "evencover_rows_total 300.0" in metrics

@@ -1,0 +1,223 @@
+"""States of server processes: kills under load, replicas, and labels that come weeks later."""
+
+import json
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPException
+
+import numpy as np
+import pytest
+from depth import IS_DEEP, size
+from serving.service import BEARER, Server
+
+from evencover import ClasswisePredictor, CoverageMonitor, PooledPredictor, save
+from evencover.monitoring import Store
+
+for library in ("starlette", "uvicorn", "prometheus_client"):
+    pytest.importorskip(library)
+pytestmark = pytest.mark.filterwarnings("default", "ignore::evencover.EvencoverWarning")
+
+KILLS, CONNECTIONS, BATCH = size(short=3, deep=200), 8, 3
+
+
+@contextmanager
+def state_in(kind, folder):
+    """Where a state is kept: a file, or a database server of the test's own."""
+    if kind == "sqlite":
+        yield str(folder / "watch.db")
+        return
+    pytest.importorskip("psycopg")
+    from postgresql import postgresql
+
+    with postgresql() as address:
+        yield address
+
+
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.deep)]
+
+
+class Clients:
+    """Connections that ask for sets and send labels until they are acknowledged."""
+
+    def __init__(self, data):
+        self.data, self.lock, self.next = data, threading.Lock(), 0
+        self.served, self.labeled = [], []  # acknowledged, by the first row of their batch
+        self.doubtful = []  # (path, first row): not acknowledged when the server was killed
+
+    def content(self, path, first):
+        numbers = np.arange(first, first + BATCH)
+        ids = [f"row {n}" for n in numbers]
+        if path == "/v1/sets":
+            return {"ids": ids, "rows": self.data.rows[numbers % 600].tolist()}
+        return {"ids": ids, "labels": self.data.labels[numbers % 600].tolist()}
+
+    def run(self, server):
+        """Send what is in doubt again, then new rows, until the server is gone."""
+        try:
+            while True:
+                with self.lock:
+                    if self.doubtful:
+                        path, first = self.doubtful.pop()
+                    else:
+                        path, first = "/v1/sets", self.next
+                        self.next += BATCH
+                self.send(server, path, first)
+        except (OSError, HTTPException, json.JSONDecodeError):
+            return
+
+    def send(self, server, path, first):
+        try:
+            status, found = server.ask("POST", path, self.content(path, first))
+        except (OSError, HTTPException, json.JSONDecodeError):
+            with self.lock:
+                self.doubtful.append((path, first))
+            raise
+        assert status == 200, found
+        if path == "/v1/sets":
+            with self.lock:
+                self.served.append(first)
+            self.send(server, "/v1/labels", first)
+        else:
+            assert found["waiting"] == 0, found  # its row was acknowledged
+            with self.lock:
+                self.labeled.append(first)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_acknowledged_label_survives_kills_exactly_once(kind, folder, data, fitted):
+    rng, clients = np.random.default_rng(5), Clients(data)
+    with state_in(kind, folder) as state:
+        for _ in range(KILLS):
+            server = Server(folder, "--state", state)
+            killer = threading.Timer(rng.uniform(0.02, 0.6), server.process.kill)
+            killer.start()
+            with ThreadPoolExecutor(CONNECTIONS) as pool:
+                list(pool.map(clients.run, [server] * CONNECTIONS))
+            killer.join()
+            server.end(signal.SIGKILL)
+        server = Server(folder, "--state", state)
+        try:
+            while clients.doubtful:
+                clients.send(server, *clients.doubtful.pop())
+        finally:
+            server.end()
+        acknowledged = np.repeat(clients.labeled, BATCH) + np.tile(
+            np.arange(BATCH), len(clients.labeled)
+        )
+        assert len(acknowledged) == len(np.unique(acknowledged)) > KILLS
+        assert sorted(clients.labeled) == sorted(clients.served)
+        found = CoverageMonitor(fitted, store=state)
+        n_labeled = found.store.read("SELECT COUNT(*), COUNT(DISTINCT id) FROM labeled")[0]
+        assert n_labeled == (len(acknowledged), len(acknowledged))
+        ids = [f"row {n}" for n in acknowledged]
+        rows, labels = data.rows[acknowledged % 600], data.labels[acknowledged % 600]
+        covered = fitted.predict_set(rows, ids=ids).contains(labels)
+        counts = [np.bincount(part, minlength=5) for part in (labels, labels[covered])]
+        np.testing.assert_array_equal(found.rows, counts[0])
+        np.testing.assert_array_equal(found.covered, counts[1])
+        assert found.totals == (len(acknowledged), covered.sum())
+        by_period = found.store.read("SELECT SUM(rows), SUM(covered) FROM counts WHERE class < 0")
+        assert tuple(map(int, by_period[0])) == found.totals
+        found.store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_ids_sent_to_three_replicas_count_once(kind, folder, data, fitted):
+    n_rows = size(short=60, deep=1200)
+    numbers = np.arange(n_rows)
+    ids, rows = [f"row {n}" for n in numbers], data.rows[numbers % 600]
+    labels = data.labels[numbers % 600]
+    counted = []
+    with state_in(kind, folder) as state:
+        replicas = [Server(folder, "--state", state) for _ in range(3)]
+        try:
+            for n in range(0, n_rows, 60):
+                part = slice(n, n + 60)
+                sent = {"ids": ids[part], "rows": rows[part].tolist()}
+                assert replicas[n % 3].ask("POST", "/v1/sets", sent)[0] == 200
+
+            def send(given):
+                server, seed = given
+                for n in np.random.default_rng(seed).permutation(numbers[::5]).tolist():
+                    sent = {"ids": ids[n : n + 5], "labels": labels[n : n + 5].tolist()}
+                    status, found = server.ask("POST", "/v1/labels", sent)
+                    assert (status, found["waiting"]) == (200, 0)
+                    counted.append(found["counted"])
+
+            with ThreadPoolExecutor(6) as pool:
+                list(pool.map(send, [(each, n) for n, each in enumerate(replicas * 2)]))
+            shown = [each.ask("GET", "/v1/coverage")[1] for each in replicas]
+        finally:
+            for each in replicas:
+                each.end()
+        assert sum(counted) == n_rows
+        covered = fitted.predict_set(rows, ids=ids).contains(labels)
+        assert [each["rows"] for each in shown] == [n_rows] * 3
+        assert {each["coverage"] for each in shown} == {covered.sum() / n_rows}
+
+
+def simulated_week(week, n_rows, n_classes, drifted):
+    """Rows and labels of a week; from the fifth on some classes look like their neighbors."""
+    rng = np.random.default_rng([11, week])
+    labels = rng.integers(0, n_classes, n_rows)
+    logits = rng.normal(size=(n_rows, n_classes))
+    looks = labels.copy()
+    if week >= 5:
+        moved = np.isin(labels, drifted) & (rng.random(n_rows) < 0.7)
+        looks[moved] = (labels[moved] + 1) % n_classes
+    logits[np.arange(n_rows), looks] += 4
+    rows = np.exp(logits)
+    return rows / rows.sum(axis=1, keepdims=True), labels
+
+
+@pytest.mark.parametrize("method", [ClasswisePredictor, PooledPredictor])
+def test_eight_weeks_with_labels_two_weeks_late_name_the_drifted_classes(serve, tmp_path, method):
+    """By id alone, through HTTP: in the first week whose labels show them, and no others."""
+    n_classes, drifted = 40, [3, 17, 30]
+    n_rows = 60 * n_classes
+    fitted = method(alpha=0.1).fit(*simulated_week(0, n_rows, n_classes, drifted))
+    save(fitted, tmp_path / "weekly.safetensors")
+    client = serve(path=tmp_path / "weekly.safetensors", state=tmp_path / "weekly.db")
+    weeks, named = {}, {}
+    for now in range(1, 11):
+        if now <= 8:
+            weeks[now] = simulated_week(now, n_rows, n_classes, drifted)
+            ids = [f"week {now} row {n}" for n in range(n_rows)]
+            sent = {"rows": weeks[now][0].tolist(), "ids": ids}
+            assert client.post("/v1/sets", json=sent).status_code == 200
+        if now > 2:
+            week = now - 2
+            ids = [f"week {week} row {n}" for n in range(n_rows)]
+            sent = {"ids": ids, "labels": weeks[week][1].tolist()}
+            sent["time"] = [f"2026-01-{7 * week:02}" if week < 5 else f"2026-02-{week:02}"] * n_rows
+            found = client.post("/v1/labels", json=sent, headers=BEARER).json()
+            assert (found["counted"], found["waiting"]) == (n_rows, 0)
+            shown = client.get("/v1/coverage").json()
+            named[week] = {each["index"] for each in shown["classes"] if each["alarm"]}
+            begun = {each["since"] for each in shown["classes"] if each["alarm"]}
+    assert named[1] == named[2] == named[3] == named[4] == set()
+    assert named[5] == set(drifted)
+    assert named[8] == set(drifted)
+    assert begun <= {"2026-01-28", "2026-02-05"}  # the block in which the fall is may begin earlier
+    assert [p["rows"] for p in shown["periods"]] == [n_rows] * 8
+
+
+@pytest.mark.skipif(not IS_DEEP, reason="takes a minute")
+@pytest.mark.deep
+def test_memory_stays_flat_while_labels_come_in(folder, data):
+    server = Server(folder, "--state", "watch.db")
+    try:
+        used = []
+        for n in range(6000):
+            ids = [f"row {n}"]
+            server.ask("POST", "/v1/sets", {"ids": ids, "rows": data.rows[n % 600][None].tolist()})
+            server.ask("POST", "/v1/labels", {"ids": ids, "labels": [int(data.labels[n % 600])]})
+            if n % 2000 == 1999:
+                server.ask("GET", "/v1/coverage")
+                used.append(server.memory())
+    finally:
+        server.end()
+    assert used[-1] - used[0] < 10
+    assert Store(folder / "watch.db").read("SELECT COUNT(*) FROM labeled") == [(6000,)]
