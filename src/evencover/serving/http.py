@@ -108,6 +108,7 @@ def openapi(about: dict[str, Any], limits: Limits) -> dict[str, Any]:
     }
 
 
+RETRY_SECONDS = 5.0  # between attempts to record rows while the database cannot be used
 ERRORS = {
     "400": "The body cannot be read.",
     "401": "The token is missing or wrong.",
@@ -169,16 +170,28 @@ class Service:
         self._cache: dict[str, tuple[float, Any]] = {}
         self._computing = threading.Lock()
         self.problem: str | None = None  # why the last task in the background failed
+        self.unrecorded: str | None = None  # why the last rows were not recorded
+        self.n_unrecorded, self._retry_at = 0, 0.0
         self.now = self._load(self._stamp(), load(self.model))
 
     def sets(self, given: Rows) -> tuple[PredictionSets, str]:
-        """Return the sets of rows, the most probable class first, and the model's digest."""
+        """Return the sets of rows, the most probable class first, and the model's digest.
+
+        While the database cannot be used, rows are answered without being recorded.
+        """
         loaded = self.now
         assert given.rows is not None
         rule = loaded.rule_for(given.groups)
         sets = rule.predict_set(given.rows, given.ids)
-        with _unavailable():
-            loaded.monitor.served(given.rows, given.ids, sets, rule)
+        if time.monotonic() >= self._retry_at:
+            try:
+                loaded.monitor.served(given.rows, given.ids, sets, rule)
+                self.unrecorded = None
+                return sets, loaded.monitor.model
+            except StoreError as error:
+                self.unrecorded = one_line(error)
+                self._retry_at = time.monotonic() + RETRY_SECONDS
+        self.n_unrecorded += len(sets)
         return sets, loaded.monitor.model
 
     def labels(self, given: Rows) -> dict[str, Any]:
@@ -293,6 +306,7 @@ class Metrics:
             Histogram, "set_size", "Classes in a set.", buckets=(SIZE_EDGES[1:] - 1).tolist()
         )
         self.empty = add(Counter, "empty_sets", "Sets without a class.")
+        self.unrecorded = add(Gauge, "unrecorded_rows", "Rows that the database did not take.")
         self.labeled = add(Gauge, "labeled_rows", "Labeled rows that were counted.")
         self.covered = add(Gauge, "covered_rows", "Labeled rows whose set contains the label.")
         self.coverage = add(Gauge, "coverage", "Overall coverage of the labeled rows.")
@@ -319,6 +333,7 @@ class Metrics:
 
         found = service.coverage()
         coverage = found["coverage"]
+        self.unrecorded.set(service.n_unrecorded)
         self.labeled.set(found["rows"])
         self.covered.set(round(found["rows"] * (coverage or 0)))
         self.coverage.set(float("nan") if coverage is None else coverage)
@@ -431,8 +446,9 @@ def make_app(
         return _json(service.describe())
 
     async def healthz(request: Any) -> Answer:
-        status = {"status": "ok"} if service.problem is None else {"status": "degraded"}
-        return _json(status | {"model": service.now.monitor.model, "problem": service.problem})
+        problem = service.problem or service.unrecorded
+        status = {"status": "ok"} if problem is None else {"status": "degraded"}
+        return _json(status | {"model": service.now.monitor.model, "problem": problem})
 
     async def prometheus(request: Any) -> Answer:
         return await asyncio.to_thread(metrics.text, service)
