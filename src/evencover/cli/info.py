@@ -147,12 +147,12 @@ def _text(value: Any) -> str:
 
 
 def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ) -> None:
-    """Describe a model or a data file; without a file, this installation.
+    """Describe a model, a data file or this installation.
 
     Parameters
     ----------
     file
-        A model written by calibrate, or a file, folder, pattern or address with probabilities.
+        Model or data; without it, describe this installation.
     """
     from evencover.persistence import is_model, load
 

@@ -5,26 +5,35 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from html import escape
 from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, to_numpy
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.comparison.trials import calibration_split, other_rows
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.statistics import class_balance
-from evencover.predictors import make_predictor
+from evencover.predictors import BasePredictor, make_predictor
 from evencover.predictors.clustered import automatic_parameters, least_count
 from evencover.predictors.fitting import require_labels
-from evencover.quantiles import Alpha, exact_fraction, least_rows
-from evencover.validation import class_labels, whole_number
+from evencover.quantiles import (
+    Alpha,
+    ClassAlpha,
+    check_alpha,
+    exact_fraction,
+    is_per_class,
+    least_rows,
+)
+from evencover.validation import class_labels, real_number, whole_number
 
 # Sizes are estimated from the first rows, about so many numbers.
 SIZE_NUMBERS = 1 << 24
+MOST_ALPHAS = 3  # of an alpha per class, in sentences
 # The paper's boundaries, in examples per class at alpha = 0.1.
 VERY_FEW, MANY, PLENTY = 10, 75, 100
 
@@ -46,6 +55,11 @@ class Recommendation:
         A summary of the labels; the balance is the paper's metric, 1 for equal classes.
     expected_sizes
         Mean set sizes to expect by method, where probabilities were given.
+    floor_cost
+        Labels that the floor adds to the average set of the method, where one was asked for.
+    alpha_for_size, coverage_for_size
+        The smallest alpha at which the method's sets have at most `max_size` classes on average,
+        and the coverage there, where one was asked for; None if there is no such alpha.
     """
 
     method: str
@@ -61,6 +75,9 @@ class Recommendation:
     smallest_class: int
     class_balance: float
     expected_sizes: dict[str, float] = field(default_factory=dict)
+    floor_cost: float | None = None
+    alpha_for_size: float | None = None
+    coverage_for_size: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field, ready for JSON."""
@@ -81,8 +98,10 @@ def recommend(
     labels: Any = None,
     *,
     n_classes: int | None = None,
-    alpha: Alpha = 0.1,
+    alpha: Any = 0.1,
+    floor: Alpha | None = None,
     confidence: Alpha | None = None,
+    max_size: float | None = None,
     from_logits: bool = False,
 ) -> Recommendation:
     """Choose a method from how many calibration rows each class has.
@@ -97,11 +116,17 @@ def recommend(
     n_classes
         The number of classes K, if only labels are given; by default one more than the largest.
     alpha
-        Target miscoverage. The paper's boundaries hold for 0.1; they move with 1/alpha, because
-        what counts is the number of rows that a class may miss.
+        Target miscoverage, one number or one per class, as for predictors. The paper's boundaries
+        hold for 0.1; they move with 1/alpha, because what counts is the number of rows that a class
+        may miss.
+    floor
+        Guaranteed coverage of every class; with probabilities, its cost in labels is measured.
     confidence
         Recommend a method that guarantees coverage of at least 1 - alpha with this probability over
         calibration sets.
+    max_size
+        Find the highest coverage that the method has with at most this many labels in the average
+        set; needs probabilities and one alpha for all classes.
     from_logits
         The rows hold logits.
 
@@ -113,30 +138,58 @@ def recommend(
     >>> recommend(list(range(50)) * 20, confidence=0.9).method
     'standard'
     """
-    level = float(exact_fraction(alpha, "recommend"))
-    sizes: dict[str, float] = {}
+    check_alpha(alpha, owner="recommend")
+    if max_size is not None:
+        real_number(max_size, "max_size", "recommend", 0, open_low=True)
+        if is_per_class(alpha):
+            raise InputError("'max_size' and an 'alpha' per class of recommend cannot be combined.")
+    names, halves = None, None
     if labels is None and _are_labels(probabilities):
         indices, n_classes = _checked(probabilities, n_classes)
     else:
         source = as_source(probabilities, labels)
         require_labels(source, "Advice")
-        n_classes = source.n_classes
-        indices, sizes = _labels_and_sizes(source, alpha, confidence, from_logits)
+        n_classes, names = source.n_classes, source.class_names
+        indices, halves = _labels_and_halves(source)
+    if max_size is not None and halves is None:
+        raise InputError("'max_size' of recommend needs probabilities of 4 rows. Got fewer.")
+    own = ClassAlpha.of(alpha, names, n_classes, "recommend")
+    typical, level = own.typical, float(own.typical)
     counts = np.bincount(indices, minlength=n_classes)
-    regime = _regime(counts, level)
-    paper_method = _paper_method(counts, alpha, regime)
+    regime = _regime(counts, own.floats)
+    paper_method = _paper_method(counts, typical, regime)
     if confidence is None:
         method = "classwise" if regime == "extremely high" else "pooled"
         why, expect = _why(counts, regime, paper_method), _expect(counts, level, method)
     else:
         method = paper_method
-        why, expect = _with_confidence(counts, alpha, confidence, method)
-    if sizes:
+        why, expect = _with_confidence(counts, typical, confidence, method)
+    if not own.is_one:
+        expect += _other_alphas(counts, own)
+    sizes: dict[str, float] = {}
+    measured: dict[str, Any] = {}
+    if floor is not None:
+        expect += _floor_needs(counts, floor)
+    if halves is not None:
+        more = {} if confidence is None else {"confidence": confidence}
+        given = {"alpha": typical if own.is_one else own, "from_logits": from_logits, **more}
+        methods = ("standard", "classwise", "clustered" if more else "pooled")
+        fits = {name: halves.fit(name, floor=floor, **given) for name in methods}
+        sizes = {name: halves.size(fitted) for name, fitted in fits.items()}
         others = ", ".join(f"{name} {size:.1f}" for name, size in sizes.items() if name != method)
         expect += (
             f" Sets will hold about {sizes[method]:.1f} of the {n_classes} classes ({others}), as "
             "calibrating on half of these rows showed."
         )
+        if floor is not None:
+            plain = halves.size(halves.fit(method, **given))
+            cost = measured["floor_cost"] = sizes[method] - plain
+            expect += f" The floor adds {cost:.2f} labels to the average set"
+            expect += f" ({cost / max(plain, 1e-9):+.0%})."
+        if max_size is not None:
+            alpha_there, coverage = halves.best_within(fits[method], max_size)
+            measured |= {"alpha_for_size": alpha_there, "coverage_for_size": coverage}
+            expect += _within(max_size, alpha_there, coverage)
     return Recommendation(
         method=method,
         score="softmax",
@@ -151,6 +204,7 @@ def recommend(
         smallest_class=int(counts.min()),
         class_balance=class_balance(counts),
         expected_sizes=sizes,
+        **measured,
     )
 
 
@@ -171,10 +225,79 @@ def _checked(labels: Any, n_classes: int | None) -> tuple[IntArray, int]:
     return class_labels(values, n_classes, None), n_classes
 
 
-def _labels_and_sizes(
-    source: Source, alpha: Alpha, confidence: Alpha | None, from_logits: bool
-) -> tuple[IntArray, dict[str, float]]:
-    """Read all labels; mean set sizes by method, where half of the first rows calibrate."""
+@dataclass(frozen=True)
+class _Halves:
+    """Half of the first rows to calibrate on, and the other half to measure on."""
+
+    calibration: Source
+    calibration_labels: IntArray
+    test: Source
+    test_labels: IntArray
+
+    def fit(self, method: str, **parameters: Any) -> BasePredictor:
+        with warnings.catch_warnings():  # about classes that half of the rows lack
+            warnings.simplefilter("ignore", EvencoverWarning)
+            predictor = make_predictor(method, **parameters)
+            return predictor.fit(self.calibration, self.calibration_labels)
+
+    def size(self, predictor: BasePredictor) -> float:
+        """Return the mean set size."""
+        return float(predictor.predict_set(self.test).sizes.mean())
+
+    def best_within(
+        self, predictor: BasePredictor, max_size: float
+    ) -> tuple[float, float] | tuple[None, None]:
+        """Find the smallest alpha, in thousandths, whose sets are small enough, and its coverage.
+
+        Sets shrink as alpha grows, so bisection finds it.
+        """
+        low, high, coverage = 0, 1000, None
+        while high - low > 1:
+            middle = (low + high) // 2
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EvencoverWarning)
+                sets = predictor.with_alpha(Fraction(middle, 1000)).predict_set(self.test)
+            if sets.sizes.mean() <= max_size:
+                high, coverage = middle, float(sets.contains(self.test_labels).mean())
+            else:
+                low = middle
+        return (None, None) if coverage is None else (high / 1000, coverage)
+
+
+def _within(max_size: float, alpha: float | None, coverage: float | None) -> str:
+    """State the best coverage with sets of at most this many labels."""
+    if alpha is None:
+        return f" No alpha gives an average set of at most {max_size:g} labels."
+    return (
+        f" With at most {max_size:g} labels in the average set, use alpha = {alpha:g}: overall "
+        f"coverage {coverage:.1%}."
+    )
+
+
+def _other_alphas(counts: IntArray, own: ClassAlpha) -> str:
+    """State how many classes have too few examples for a threshold of their own at each alpha."""
+    sentences = []
+    for index, value in enumerate(own.values[:MOST_ALPHAS]):
+        least, of_alpha = least_rows(value), counts[own.of_class == index]
+        sentences.append(
+            f" At alpha = {float(value):g} a class needs {least} examples for a threshold of its "
+            f"own; {int((of_alpha < least).sum())} of {len(of_alpha)} classes have fewer."
+        )
+    return "".join(sentences)
+
+
+def _floor_needs(counts: IntArray, floor: Alpha) -> str:
+    """State how many classes have too few examples for the floor."""
+    share = 1 - exact_fraction(floor, "recommend", "floor")
+    least = least_rows(share)
+    return (
+        f" The floor of {float(1 - share):.0%} is guaranteed to every class with at least {least} "
+        f"examples; {int((counts < least).sum())} of {len(counts)} classes have fewer."
+    )
+
+
+def _labels_and_halves(source: Source) -> tuple[IntArray, _Halves | None]:
+    """Read all labels, and split the first rows in two; None if there are too few."""
     first_rows: list[Array] = []
     all_labels: list[Array] = []
     for block in source.blocks():
@@ -184,22 +307,14 @@ def _labels_and_sizes(
             first_rows.append(np.array(block.rows))
     rows, labels = np.concatenate(first_rows), np.concatenate(all_labels)
     if len(rows) < 4:
-        return labels, {}
+        return labels, None
     calibration = calibration_split(labels[: len(rows)], 0)
-    own = as_source(rows[calibration], logits=source.logits)
-    others = as_source(rows[other_rows(calibration, len(rows))], logits=source.logits)
-    more = {} if confidence is None else {"confidence": confidence}
-    sizes = {}
-    with warnings.catch_warnings():  # about classes that half of the rows lack
-        warnings.simplefilter("ignore", EvencoverWarning)
-        for method in ("standard", "classwise", "clustered" if more else "pooled"):
-            predictor = make_predictor(method, alpha=alpha, from_logits=from_logits, **more)
-            predictor.fit(own, labels[calibration])
-            sizes[method] = float(predictor.predict_set(others).sizes.mean())
-    return labels, sizes
+    test = other_rows(calibration, len(rows))
+    own, others = (as_source(rows[part], logits=source.logits) for part in (calibration, test))
+    return labels, _Halves(own, labels[calibration], others, labels[test])
 
 
-def _regime(counts: IntArray, alpha: float) -> str:
+def _regime(counts: IntArray, alpha: FloatArray) -> str:
     """The paper's discussion: by how many examples most classes, the mean and the rarest have."""
     at_a_tenth = counts * alpha / 0.1
     if (at_a_tenth < VERY_FEW).mean() > 0.5:
