@@ -24,7 +24,7 @@ class Difference(NamedTuple):
 
     mean: float
     standard_error: float
-    is_clear: bool
+    is_significant: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,7 +172,7 @@ class Comparison:
         return min(self.allowed or covering or self.candidates, key=lambda c: c.mean("cost"))
 
     @property
-    def pick(self) -> Candidate | None:
+    def recommended(self) -> Candidate | None:
         """The recommended candidate: `best`, or None if none is allowed."""
         return self.best if self.allowed else None
 
@@ -188,8 +188,8 @@ class Comparison:
 
     @property
     def _offered(self) -> list[Candidate]:
-        """Candidates to name next to the pick."""
-        return [c for c in self.allowed if c is self.pick or not self.costs_too_much(c)]
+        """Candidates to name next to the recommended one."""
+        return [c for c in self.allowed if c is self.recommended or not self.costs_too_much(c)]
 
     def difference_to_best(self, candidate: Candidate, metric: str = "cost") -> Difference:
         """Paired difference to `best` over the same splits.
@@ -223,7 +223,7 @@ class Comparison:
     @property
     def reason(self) -> str:
         """State the recommendation, the alternatives, and which candidates are excluded."""
-        pick = self.pick
+        pick = self.recommended
         sentences = [self._no_pick() if pick is None else self._use(pick)]
         if self.costs_too_much(self.best):
             sentences.append(
@@ -268,7 +268,7 @@ class Comparison:
         others = [each for each in self.allowed if each is not pick]
         if not others:
             return f"Use {pick.name}: {self._size_and_gap(pick)}."
-        n_tied = sum(not self.difference_to_best(each).is_clear for each in others)
+        n_tied = sum(not self.difference_to_best(each).is_significant for each in others)
         tied = f"tied with {n_tied} of {len(others)}" if n_tied else "significantly below others"
         return (
             f"Use {pick.name}: it has the lowest cost ({pick.mean('cost'):.1f} labels per row, "
@@ -300,7 +300,11 @@ class Comparison:
         """Everything, ready for JSON."""
         names = ("alpha", "confidence", "n_splits", "n_calibration", "n_test", "noise_floor")
         numbers = {name: getattr(self, name) for name in (*names, *_ASKED)}
-        points = {"pick": self.pick, "smallest": self.smallest, "most_even": self.most_even}
+        points = {
+            "recommended": self.recommended,
+            "smallest": self.smallest,
+            "most_even": self.most_even,
+        }
         named = {
             name: point and {"method": point.method, "score": point.score}
             for name, point in points.items()
@@ -325,7 +329,7 @@ class Comparison:
             row |= {
                 "cost_above_best": difference.mean,
                 "cost_above_best_se": difference.standard_error,
-                "clearly_above_best": difference.is_clear,
+                "significantly_above_best": difference.is_significant,
                 "on_pareto_front": self.is_on_pareto_front(candidate),
                 "costs_too_much": self.costs_too_much(candidate),
                 "covers_too_little": self.covers_too_little(candidate),
@@ -340,13 +344,17 @@ class Comparison:
             return "covers too little"
         if self.lacks_confidence(candidate):
             return "no confidence"
-        names = {"pick": self.pick, "most even": self.most_even, "smallest": self.smallest}
+        names = {
+            "recommended": self.recommended,
+            "most even": self.most_even,
+            "smallest": self.smallest,
+        }
         roles = [name for name, point in names.items() if point is candidate]
         if roles:
             return ", ".join(roles)
         if self.costs_too_much(candidate):
             return "costs too much"
-        if self.pick is None or self.difference_to_best(candidate).is_clear:
+        if self.recommended is None or self.difference_to_best(candidate).is_significant:
             return ""
         return "tied"
 
