@@ -1,4 +1,4 @@
-"""Advice that noise cannot fool: who is picked, who never is, and what is called clear."""
+"""Recommendations that noise cannot fool, exclusions, and what is called significant."""
 
 import numpy as np
 import pytest
@@ -30,15 +30,17 @@ def comparison(*candidates, **more):
     return Comparison(candidates, 0.1, len(candidates[0].reports), 1200, 1200, **more)
 
 
-def test_the_lowest_cost_is_picked_and_three_points_are_named():
+def test_the_lowest_cost_is_recommended_and_three_points_are_named():
     small = candidate("small", 2, np.linspace(0.8, 1.0, K), cost=8, seed=1)
     even = candidate("even", 9, 0.9, cost=11, seed=2)
     balanced = candidate("balanced", 4, np.linspace(0.85, 0.95, K), cost=6, seed=3)
     found = comparison(small, even, balanced)
     assert (found.recommended, found.smallest, found.most_even) == (balanced, small, even)
-    assert found.reason.startswith("Use balanced with softmax")
-    assert "small with softmax (2.0 fewer" in found.reason
-    assert "even with softmax (5.0 more" in found.reason
+    lines = found.reason.splitlines()
+    assert lines[0] == "Recommended: balanced + softmax"
+    assert [line for line in lines if "small + softmax (2.0 fewer" in line]
+    assert [line for line in lines if "even + softmax (5.0 more" in line]
+    assert [row["note"] for row in found.rows()] == ["smallest", "most even", "recommended"]
 
 
 def test_candidates_that_cost_as_much_as_all_classes_are_not_offered():
@@ -48,7 +50,7 @@ def test_candidates_that_cost_as_much_as_all_classes_are_not_offered():
     found = comparison(full, missing, honest)
     assert found.recommended is found.smallest is found.most_even is honest
     assert [row["costs_too_much"] for row in found.rows()] == [True, True, False]
-    assert "full with softmax, missing with softmax" in found.reason
+    assert "full and missing + softmax" in found.reason
 
 
 @pytest.mark.parametrize("large", [9.9, 10.1, 14.9, 15.1, 20])
@@ -62,7 +64,7 @@ def test_the_size_of_sets_alone_never_changes_the_recommendation(large):
 def test_the_cost_of_all_classes_is_no_cliff(cost):
     alike = candidate("a", 20, cost=cost, noise=0), candidate("b", 9, cost=cost + 1, noise=0)
     assert comparison(*alike).recommended is alike[0]
-    assert ("better model" in comparison(*alike).reason) == (cost > K)
+    assert ("classes cost no more" in comparison(*alike).reason) == (cost > K)
 
 
 def test_of_two_unequal_classes_the_rare_one_is_covered():
@@ -90,9 +92,9 @@ def test_limits_restrict_the_advice():
     assert nothing.recommended is nothing.smallest is nothing.most_even is None
     assert nothing.best is large
     assert nothing.to_dict()["recommended"] is None
-    assert "Use " not in nothing.reason
+    assert "Recommended" not in nothing.reason
     assert {row["note"] for row in nothing.rows()} == {""}
-    assert "large with softmax" in nothing._repr_html_()
+    assert "large + softmax" in nothing._repr_html_()
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_size": 3}, {"min_coverage": 0.8}])
@@ -103,7 +105,7 @@ def test_coverage_significantly_below_the_target_is_never_recommended(limits):
     assert not found.covers_too_little(right)
     assert found.recommended is (None if "max_size" in limits else right)
     assert short not in (found.recommended, found.best, found.smallest, found.most_even)
-    assert "below 90%: short with softmax" in found.reason
+    assert "below 90%: short + softmax" in found.reason
     assert comparison(short, short).recommended is None
 
 
@@ -140,8 +142,8 @@ def test_macro_is_not_excluded_for_covering_common_classes_less(simulate):
     assert macro in found.allowed
 
 
-def test_of_equal_candidates_hardly_ever_one_is_called_clearly_worse():
-    """Twelve of the same cost, many tables: any clear one in at most 5%, and 3 errors on top."""
+def test_of_equal_candidates_hardly_ever_one_is_called_significantly_worse():
+    """Twelve of the same cost, many tables: any significant one in at most 5%, and 3 errors on top."""
     rng = np.random.default_rng(5)
     report = candidate("any", 3).reports[0]
     accused, n_tables = 0, size(short=100, deep=1000)
@@ -155,6 +157,13 @@ def test_of_equal_candidates_hardly_ever_one_is_called_clearly_worse():
     assert accused / n_tables <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_tables)
 
 
-def test_ties_are_counted():
-    found = comparison(candidate("a", 3, cost=5), candidate("b", 3, cost=5.01, seed=4))
-    assert "tied with 1 of 1)" in found.reason
+def test_ties_are_named():
+    near = [candidate(name, 3, cost=5.01, seed=seed) for seed, name in enumerate("bcdefghi", 4)]
+    found = comparison(candidate("a", 3, cost=4.9), near[0], candidate("far", 3, cost=9))
+    (line,) = [line for line in found.reason.splitlines() if line.startswith("  Tied")]
+    assert line.endswith(": b + softmax.")
+    assert [row["note"].split(", ")[-1] for row in found.rows()[1:]] == ["tied", ""]
+    several = comparison(candidate("a", 3, cost=4.9), *near[:2]).reason
+    assert "b and c + softmax." in several
+    assert "; 2 more." in comparison(candidate("a", 3, cost=4.9), *near).reason
+    assert "Tied" not in comparison(candidate("a", 3), candidate("far", 3, cost=9)).reason

@@ -146,6 +146,6 @@ def test_recommend_advises_a_method_that_can(simulate):
     rows, labels = simulate(1200, 40)
     advice = recommend(rows, labels, confidence=0.9)
     assert advice.method in ("standard", "clustered")
-    assert "with probability 90%" in advice.expect
+    assert "probability 90%" in advice.expect
     assert "fewer than the 22 rows" in advice.expect
     assert recommend([0] * 400 + [1] * 300, confidence=0.9).method == "classwise"
