@@ -418,13 +418,13 @@ def test_cv_promises_nothing(data, tmp_path, method):
     own = {"confidence": 0.9} if method == "standard" else {}
     model = ConformalClassifier(GaussianNB(), make_predictor(method, **own), cv=5).fit(X, y)
     held_out = ConformalClassifier(GaussianNB(), make_predictor(method, **own)).fit(X, y)
-    assert model.predictor_.promise.startswith("Nothing is guaranteed")
-    assert "90%" not in model.predictor_.promise
-    assert model.predictor_.promise != held_out.predictor_.promise
+    assert model.predictor_.guarantee_text.startswith("Nothing is guaranteed")
+    assert "90%" not in model.predictor_.guarantee_text
+    assert model.predictor_.guarantee_text != held_out.predictor_.guarantee_text
     save(model.predictor_, tmp_path / "model.safetensors")
     loaded = load(tmp_path / "model.safetensors")
-    assert loaded.promise == model.predictor_.promise
+    assert loaded.guarantee_text == model.predictor_.guarantee_text
     loaded.partial_fit(model.predict_proba(X[:50]), y[:50])
-    assert loaded.promise == model.predictor_.promise
+    assert loaded.guarantee_text == model.predictor_.guarantee_text
     again = loaded.fit(model.predict_proba(X), y)
-    assert again.promise == held_out.predictor_.promise
+    assert again.guarantee_text == held_out.predictor_.guarantee_text

@@ -47,10 +47,8 @@ compare(probabilities, labels, methods=["standard", "pooled"], scores=scores, n_
 # %%
 # ``max_size=`` lets the advice take only candidates that you can use:
 
-from textwrap import fill
-
 limited = compare(probabilities, labels, n_splits=3, max_size=3)
-print(fill(limited.reason, 88))
+print(limited.reason)
 
 # %%
 # Reason 3: a few hard classes

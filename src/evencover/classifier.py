@@ -262,7 +262,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         )
         sets, names = predictor.predict_set(rows, ids=ids), [*self._names(), *unknown]
         return evaluate(
-            PredictionSets.from_places(sets.indptr, sets.indices, len(names), names),
+            PredictionSets.from_csr(sets.indptr, sets.indices, len(names), names),
             labels,
             predictor.alpha,
             calibration_counts=np.append(predictor.class_counts_, np.zeros(len(unknown), int)),

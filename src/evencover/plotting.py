@@ -57,7 +57,7 @@ class ClassCoverageDisplay(_Display):
     coverage: FloatArray
     interval: FloatArray
     likely_below: Array
-    aim: float
+    target: float
 
     @classmethod
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:
@@ -83,7 +83,7 @@ class ClassCoverageDisplay(_Display):
             if chosen.any():
                 ax.vlines(x[chosen], low[chosen], high[chosen], color=color, alpha=0.25)
                 ax.plot(x[chosen], self.coverage[order][chosen], ".", color=color, label=label)
-        ax.axhline(self.aim, color=GREY, linestyle="--", label=f"aim {self.aim:g}")
+        ax.axhline(self.target, color=GREY, linestyle="--", label=f"aim {self.target:g}")
         ax.set(xlabel="classes, least covered first", ylabel="coverage", ylim=(0, 1.02))
         ax.legend(loc="lower right")
 
@@ -94,7 +94,7 @@ class CoverageByCountDisplay(_Display):
 
     counts: IntArray
     coverage: FloatArray
-    aim: float
+    target: float
 
     @classmethod
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:
@@ -108,7 +108,7 @@ class CoverageByCountDisplay(_Display):
 
     def _draw(self, ax: Any) -> None:
         ax.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)
-        ax.axhline(self.aim, color=GREY, linestyle="--")
+        ax.axhline(self.target, color=GREY, linestyle="--")
         ax.set(xlabel="calibration rows of the class", ylabel="coverage", ylim=(0, 1.02))
         ax.set_xscale("symlog")
         least, most = self.counts.min(), self.counts.max()

@@ -137,7 +137,7 @@ def test_compare_gives_it_to_those_that_can(simulate):
     assert sizes[1][1] == sizes[0][1]
     assert "confidence = 0.9" in sure.heading()
     assert sure.to_dict()["confidence"] == 0.9
-    assert sure.pick.method == "standard"  # pooled makes no such promise
+    assert sure.recommended.method == "standard"  # pooled makes no such promise
     with pytest.raises(InputError, match="'confidence'"):
         compare(rows, labels, methods=["pooled"], scores=["softmax"], confidence=0.9)
 
@@ -146,6 +146,6 @@ def test_recommend_advises_a_method_that_can(simulate):
     rows, labels = simulate(1200, 40)
     advice = recommend(rows, labels, confidence=0.9)
     assert advice.method in ("standard", "clustered")
-    assert "with probability 90%" in advice.expect
+    assert "probability 90%" in advice.expect
     assert "fewer than the 22 rows" in advice.expect
     assert recommend([0] * 400 + [1] * 300, confidence=0.9).method == "classwise"

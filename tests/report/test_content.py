@@ -230,9 +230,11 @@ def test_doubts_about_the_rows_are_those_of_evaluate(fitted, data, test_rows, ch
         report = fitted["standard"].evaluate(rows, labels)
         content = report_content(fitted["standard"], rows, labels)
     said = [str(each.message) for each in caught]
-    assert said == list(report.doubts) + content["doubts"]
-    assert [word for word in words if not any(word in each for each in content["doubts"])] == []
-    assert len(content["doubts"]) == len(report.doubts) == len(words)
+    assert said == list(report.data_warnings) + content["data_warnings"]
+    assert [
+        word for word in words if not any(word in each for each in content["data_warnings"])
+    ] == []
+    assert len(content["data_warnings"]) == len(report.data_warnings) == len(words)
 
 
 @pytest.mark.parametrize("score", ["aps", "raps"])

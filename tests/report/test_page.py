@@ -90,8 +90,8 @@ def test_doubts_about_the_rows_come_first(html, predictor, data):
     with pytest.warns(EvencoverWarning):
         page = report_html(predictor, shifted, data.labels[300:])
     top = page[: page.index('<section class="verdict"')]
-    doubts = re.findall(r'<p class="notice warn">(.*?)</p>', top)
-    assert [text.split(" of ")[0] for text in doubts] == [
+    data_warnings = re.findall(r'<p class="notice warn">(.*?)</p>', top)
+    assert [text.split(" of ")[0] for text in data_warnings] == [
         "The scores",
         "The sets contain the labels",
     ]
@@ -130,7 +130,7 @@ def test_a_comparison_has_a_page(data):
     assert [row["covgap"] for row in content["candidates"]] == [
         candidate.mean("covgap") for candidate in result.candidates
     ]
-    assert sum(row["is_pick"] for row in content["candidates"]) == 1
+    assert sum(row["is_recommended"] for row in content["candidates"]) == 1
     assert result.reason in html
     assert "<b>mine" not in html
 

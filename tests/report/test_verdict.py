@@ -30,12 +30,12 @@ def calibrated(method, counts, scores=None, **parameters):
     return make_predictor(method, **parameters).fit_scores(scores, labels, len(counts))
 
 
-def test_a_class_is_likely_below_likely_above_as_aimed_or_untested():
+def test_a_class_is_likely_below_likely_above_on_target_or_untested():
     report = report_of([100, 100, 100, 0], [80, 90, 99, 0])
     assert class_states(report).tolist() == [1, 2, 3, 0]
 
 
-def test_classes_that_are_covered_as_aimed_are_hardly_ever_accused():
+def test_classes_that_are_covered_on_target_are_hardly_ever_accused():
     counts = np.random.default_rng(1).integers(1, 60, 400)
     rng, accused, praised = np.random.default_rng(2), 0, 0
     for _ in range(300):

@@ -59,11 +59,11 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "n_calibration": predictor.n_calibration_,
         "examples_per_class": _spread(predictor.class_counts_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
-        **predictor.learnt(),
+        **predictor.fitted_values(),
     }
     details = predictor.details()
     return about | {
-        "guarantee": predictor.promise,
+        "guarantee": predictor.guarantee_text,
         **({} if details is None else {details.name: details.records}),
         "thresholds": predictor.thresholds_.tolist(),
         "class_counts": predictor.class_counts_.tolist(),

@@ -1,4 +1,4 @@
-"""recommend(): which method for these labels, why, what to expect, and what would change it."""
+"""recommend(): a method for these labels, with reasons, expected results and alternatives."""
 
 from __future__ import annotations
 
@@ -21,26 +21,19 @@ from evencover.evaluation.statistics import class_balance
 from evencover.predictors import BasePredictor, make_predictor
 from evencover.predictors.clustered import automatic_parameters, least_count
 from evencover.predictors.fitting import require_labels
-from evencover.quantiles import (
-    Alpha,
-    ClassAlpha,
-    check_alpha,
-    exact_fraction,
-    is_per_class,
-    least_rows,
-)
+from evencover.quantiles import Alpha, ClassAlpha, exact_fraction, least_rows
+from evencover.sets import PredictionSets
 from evencover.validation import class_labels, real_number, whole_number
 
-# Sizes are estimated from the first rows, about so many numbers.
+# Set sizes are estimated on the first rows, up to this many numbers.
 SIZE_NUMBERS = 1 << 24
-MOST_ALPHAS = 3  # of an alpha per class, in sentences
 # The paper's boundaries, in examples per class at alpha = 0.1.
 VERY_FEW, MANY, PLENTY = 10, 75, 100
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Advice in sentences, and the numbers behind it.
+    """A recommended method, the reasons, and the numbers behind them.
 
     Attributes
     ----------
@@ -54,12 +47,12 @@ class Recommendation:
     n_rows, n_classes, examples_per_class, smallest_class, class_balance
         A summary of the labels; the balance is the paper's metric, 1 for equal classes.
     expected_sizes
-        Mean set sizes to expect by method, where probabilities were given.
+        Mean set sizes to expect by method, if probabilities were given.
     floor_cost
-        Labels that the floor adds to the average set of the method, where one was asked for.
+        Labels that the floor adds to the average set of the recommended method, if it was measured.
     alpha_for_size, coverage_for_size
-        The smallest alpha at which the method's sets have at most `max_size` classes on average,
-        and the coverage there, where one was asked for; None if there is no such alpha.
+        With a `max_size`: the smallest alpha whose sets are small enough, and the overall coverage
+        there; None if no alpha has such sets.
     """
 
     method: str
@@ -84,13 +77,12 @@ class Recommendation:
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
+        return f"<pre style='white-space: pre-wrap'>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
-        return (
-            f"Use {self.method} with the {self.score} score.\nWhy: {self.why}\n"
-            f"Expect: {self.expect}\nWhat would change this: {self.would_change}"
-        )
+        parts = (self.why, self.expect, self.would_change)
+        lines = [line for part in parts for line in part.splitlines()]
+        return "\n  ".join([f"Recommended: {self.method} + {self.score}", *lines])
 
 
 def recommend(
@@ -104,29 +96,27 @@ def recommend(
     max_size: float | None = None,
     from_logits: bool = False,
 ) -> Recommendation:
-    """Choose a method from how many calibration rows each class has.
+    """Recommend a method from the number of calibration examples of each class.
 
     Parameters
     ----------
     probabilities
-        (N, K) array-like or the path of a file with the calibration rows; with them the advice
-        includes set sizes. The labels alone may take their place.
+        (N, K) array-like or the path of a file with the calibration rows; the advice then
+        includes set sizes. Or the labels alone.
     labels
         (N,) class indices of the calibration rows; may come with the file.
     n_classes
         The number of classes K, if only labels are given; by default one more than the largest.
-    alpha
-        Target miscoverage, one number or one per class, as for predictors. The paper's boundaries
-        hold for 0.1; they move with 1/alpha, because what counts is the number of rows that a class
-        may miss.
-    floor
-        Guaranteed coverage of every class; with probabilities, its cost in labels is measured.
+    alpha, floor
+        Target miscoverage, one number or one per class, and guaranteed coverage of every class, as
+        for predictors. The paper's boundaries are for an alpha of 0.1; they scale with 1/alpha of
+        each class. With probabilities, the advice states the floor's cost in labels.
     confidence
         Recommend a method that guarantees coverage of at least 1 - alpha with this probability over
         calibration sets.
     max_size
-        Find the highest coverage that the method has with at most this many labels in the average
-        set; needs probabilities and one alpha for all classes.
+        Find the highest coverage of the method with at most this average set size; for
+        probabilities and one alpha.
     from_logits
         The rows hold logits.
 
@@ -138,58 +128,60 @@ def recommend(
     >>> recommend(list(range(50)) * 20, confidence=0.9).method
     'standard'
     """
-    check_alpha(alpha, owner="recommend")
-    if max_size is not None:
-        real_number(max_size, "max_size", "recommend", 0, open_low=True)
-        if is_per_class(alpha):
-            raise InputError("'max_size' and an 'alpha' per class of recommend cannot be combined.")
-    names, halves = None, None
+    source: Source | None = None
+    halves: _Halves | None = None
     if labels is None and _are_labels(probabilities):
         indices, n_classes = _checked(probabilities, n_classes)
     else:
         source = as_source(probabilities, labels)
         require_labels(source, "Advice")
-        n_classes, names = source.n_classes, source.class_names
-        indices, halves = _labels_and_halves(source)
-    if max_size is not None and halves is None:
-        raise InputError("'max_size' of recommend needs probabilities of 4 rows. Got fewer.")
+        n_classes = source.n_classes
+        indices, halves = _labels_and_halves(source, from_logits)
+    names = None if source is None else source.class_names
     own = ClassAlpha.of(alpha, names, n_classes, "recommend")
-    typical, level = own.typical, float(own.typical)
-    counts = np.bincount(indices, minlength=n_classes)
+    if max_size is not None:
+        real_number(max_size, "max_size", "recommend", 0, open_low=True)
+        if halves is None or not own.is_one:
+            raise InputError(
+                "The 'max_size' parameter of recommend needs probabilities of at least 4 rows and "
+                "one alpha for all classes."
+            )
+    counts, level = np.bincount(indices, minlength=n_classes), float(own.typical)
     regime = _regime(counts, own.floats)
-    paper_method = _paper_method(counts, typical, regime)
+    paper_method = _paper_method(counts, own.typical, regime)
     if confidence is None:
         method = "classwise" if regime == "extremely high" else "pooled"
-        why, expect = _why(counts, regime, paper_method), _expect(counts, level, method)
+        why, expect = _why(counts, regime, paper_method), _expect(counts, own, method)
     else:
         method = paper_method
-        why, expect = _with_confidence(counts, typical, confidence, method)
-    if not own.is_one:
-        expect += _other_alphas(counts, own)
+        why, expect = _with_confidence(counts, own.typical, confidence, method)
     sizes: dict[str, float] = {}
-    measured: dict[str, Any] = {}
-    if floor is not None:
-        expect += _floor_needs(counts, floor)
+    measured: dict[str, float | None] = {}
     if halves is not None:
-        more = {} if confidence is None else {"confidence": confidence}
-        given = {"alpha": typical if own.is_one else own, "from_logits": from_logits, **more}
-        methods = ("standard", "classwise", "clustered" if more else "pooled")
-        fits = {name: halves.fit(name, floor=floor, **given) for name in methods}
-        sizes = {name: halves.size(fitted) for name, fitted in fits.items()}
+        asked: dict[str, Any] = {"alpha": own.typical if own.is_one else own, "floor": floor}
+        asked |= {} if confidence is None else {"confidence": confidence}
+        methods = ("standard", "classwise", "pooled" if confidence is None else "clustered")
+        fits = {name: halves.fit(name, **asked) for name in methods}
+        sizes = {name: halves.sets(fitted).sizes.mean().item() for name, fitted in fits.items()}
         others = ", ".join(f"{name} {size:.1f}" for name, size in sizes.items() if name != method)
         expect += (
-            f" Sets will hold about {sizes[method]:.1f} of the {n_classes} classes ({others}), as "
-            "calibrating on half of these rows showed."
+            f"\nAverage set size about {sizes[method]:.1f} of {n_classes:,} classes ({others}), "
+            "measured by calibrating on half of these examples."
         )
         if floor is not None:
-            plain = halves.size(halves.fit(method, **given))
+            plain = halves.sets(halves.fit(method, **asked | {"floor": None})).sizes.mean().item()
             cost = measured["floor_cost"] = sizes[method] - plain
-            expect += f" The floor adds {cost:.2f} labels to the average set"
-            expect += f" ({cost / max(plain, 1e-9):+.0%})."
+            expect += (
+                f"\nThe floor of {float(100 * exact_fraction(floor)):g}% adds {cost:.2f} labels "
+                f"to the average set ({cost / max(plain, 1e-9):+.0%})."
+            )
         if max_size is not None:
-            alpha_there, coverage = halves.best_within(fits[method], max_size)
-            measured |= {"alpha_for_size": alpha_there, "coverage_for_size": coverage}
-            expect += _within(max_size, alpha_there, coverage)
+            found = halves.best_within(fits[method], max_size)
+            measured |= dict(zip(("alpha_for_size", "coverage_for_size"), found, strict=True))
+            best = (
+                "no alpha" if found[0] is None else f"alpha {found[0]:g}, coverage {found[1]:.1%}"
+            )
+            expect += f"\nHighest coverage with an average set size up to {max_size:g}: {best}."
     return Recommendation(
         method=method,
         score="softmax",
@@ -233,16 +225,16 @@ class _Halves:
     calibration_labels: IntArray
     test: Source
     test_labels: IntArray
+    from_logits: bool
 
     def fit(self, method: str, **parameters: Any) -> BasePredictor:
         with warnings.catch_warnings():  # about classes that half of the rows lack
             warnings.simplefilter("ignore", EvencoverWarning)
-            predictor = make_predictor(method, **parameters)
+            predictor = make_predictor(method, from_logits=self.from_logits, **parameters)
             return predictor.fit(self.calibration, self.calibration_labels)
 
-    def size(self, predictor: BasePredictor) -> float:
-        """Return the mean set size."""
-        return float(predictor.predict_set(self.test).sizes.mean())
+    def sets(self, predictor: BasePredictor) -> PredictionSets:
+        return predictor.predict_set(self.test)
 
     def best_within(
         self, predictor: BasePredictor, max_size: float
@@ -256,7 +248,7 @@ class _Halves:
             middle = (low + high) // 2
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", EvencoverWarning)
-                sets = predictor.with_alpha(Fraction(middle, 1000)).predict_set(self.test)
+                sets = self.sets(predictor.with_alpha(Fraction(middle, 1000)))
             if sets.sizes.mean() <= max_size:
                 high, coverage = middle, float(sets.contains(self.test_labels).mean())
             else:
@@ -264,39 +256,7 @@ class _Halves:
         return (None, None) if coverage is None else (high / 1000, coverage)
 
 
-def _within(max_size: float, alpha: float | None, coverage: float | None) -> str:
-    """State the best coverage with sets of at most this many labels."""
-    if alpha is None:
-        return f" No alpha gives an average set of at most {max_size:g} labels."
-    return (
-        f" With at most {max_size:g} labels in the average set, use alpha = {alpha:g}: overall "
-        f"coverage {coverage:.1%}."
-    )
-
-
-def _other_alphas(counts: IntArray, own: ClassAlpha) -> str:
-    """State how many classes have too few examples for a threshold of their own at each alpha."""
-    sentences = []
-    for index, value in enumerate(own.values[:MOST_ALPHAS]):
-        least, of_alpha = least_rows(value), counts[own.of_class == index]
-        sentences.append(
-            f" At alpha = {float(value):g} a class needs {least} examples for a threshold of its "
-            f"own; {int((of_alpha < least).sum())} of {len(of_alpha)} classes have fewer."
-        )
-    return "".join(sentences)
-
-
-def _floor_needs(counts: IntArray, floor: Alpha) -> str:
-    """State how many classes have too few examples for the floor."""
-    share = 1 - exact_fraction(floor, "recommend", "floor")
-    least = least_rows(share)
-    return (
-        f" The floor of {float(1 - share):.0%} is guaranteed to every class with at least {least} "
-        f"examples; {int((counts < least).sum())} of {len(counts)} classes have fewer."
-    )
-
-
-def _labels_and_halves(source: Source) -> tuple[IntArray, _Halves | None]:
+def _labels_and_halves(source: Source, from_logits: bool) -> tuple[IntArray, _Halves | None]:
     """Read all labels, and split the first rows in two; None if there are too few."""
     first_rows: list[Array] = []
     all_labels: list[Array] = []
@@ -311,7 +271,7 @@ def _labels_and_halves(source: Source) -> tuple[IntArray, _Halves | None]:
     calibration = calibration_split(labels[: len(rows)], 0)
     test = other_rows(calibration, len(rows))
     own, others = (as_source(rows[part], logits=source.logits) for part in (calibration, test))
-    return labels, _Halves(own, labels[calibration], others, labels[test])
+    return labels, _Halves(own, labels[calibration], others, labels[test], from_logits)
 
 
 def _regime(counts: IntArray, alpha: FloatArray) -> str:
@@ -335,55 +295,57 @@ def _paper_method(counts: IntArray, alpha: Alpha, regime: str) -> str:
 
 def _why(counts: IntArray, regime: str, paper_method: str) -> str:
     have = (
-        f"{len(counts)} classes have {counts.mean():.3g} calibration rows on average, "
-        f"the smallest {counts.min()}"
+        f"{len(counts):,} classes have {counts.mean():.3g} calibration examples on average, the "
+        f"smallest {counts.min():,}."
     )
     if regime == "extremely high":
-        return f"{have}: enough for classwise, the one method that guarantees coverage to each."
+        return f"{have}\nThat is enough for classwise, which guarantees coverage for each class."
     return (
-        f"{have}. For this {regime}-data regime Ding et al. (2023) advise {paper_method}; pooled "
-        "uses every row for every class, and in our study its cost, in labels listed and missed, "
-        "was the lowest of four methods in 124 of 126 settings."
+        f"{have}\nFor this {regime}-data regime, Ding et al. (2023) recommend {paper_method}. "
+        "Pooled had the lowest cost of four methods in 124 of 126 benchmark settings."
     )
 
 
 def _with_confidence(
     counts: IntArray, alpha: Alpha, confidence: Alpha, method: str
 ) -> tuple[str, str]:
-    """Why, and what to expect, where a guarantee for one calibration set is required."""
+    """Return reasons and expectations with a guarantee for one calibration set."""
     share = float(100 * exact_fraction(confidence, "recommend", "confidence"))
     least = least_rows(alpha, confidence)
-    whom = {"standard": "all rows together", "classwise": "each class", "clustered": "each cluster"}
+    whom = {"standard": "overall", "classwise": "of each class", "clustered": "of each cluster"}
     return (
-        f"of the methods that can guarantee coverage for one calibration set, {method} suits "
-        f"{counts.mean():.3g} calibration rows per class.",
-        f"with probability {share:g}%, coverage of at least {float(1 - exact_fraction(alpha)):g} "
-        f"of {whom[method]}, for larger sets. {int((counts < least).sum())} of {len(counts)} "
-        f"classes have fewer than the {least} rows that a threshold of their own would take.",
+        f"Of the methods that guarantee coverage for one calibration set, {method} suits "
+        f"{counts.mean():.3g} calibration examples per class.",
+        f"With probability {share:g}%, coverage {whom[method]} is at least "
+        f"{float(100 * (1 - exact_fraction(alpha))):g}%; sets are larger.\n"
+        f"A class needs {least:,} examples for its own threshold; {int((counts < least).sum()):,} "
+        f"of {len(counts):,} classes have fewer.",
     )
 
 
-def _expect(counts: IntArray, alpha: float, method: str) -> str:
-    middle = int(np.median(counts))
-    noise = f"{100 * sqrt(alpha * (1 - alpha) / (middle + 2)):.1f} points"
+def _expect(counts: IntArray, alpha: ClassAlpha, method: str) -> str:
+    level, middle = float(alpha.typical), int(np.median(counts))
+    noise = f"{100 * sqrt(level * (1 - level) / (middle + 2)):.1f} points"
+    target = f"{100 * (1 - level):.4g}%" if alpha.is_one else "its own target"
     if method == "classwise":
-        return f"coverage of {1 - alpha:g} for every class, with sampling noise of about {noise}."
-    alone = int((counts < ceil(round(1 / alpha - 1, 9))).sum())
-    always = f"; {alone} of {len(counts)} classes would be in every set" if alone else ""
+        return f"Each class is covered at {target}, with sampling noise of about {noise}."
+    alone = int((counts < ceil(round(1 / level - 1, 9))).sum())
+    always = f", and {alone:,} of {len(counts):,} classes would always be included" * (alone > 0)
     return (
-        f"coverage of about {1 - alpha:g} overall and for most classes, without a guarantee. A "
-        f"classwise threshold from {middle} rows has sampling noise of about {noise}{always}."
+        f"Pooled targets {target} for each class, without a guarantee.\n"
+        f"Classwise thresholds from {middle:,} examples would have sampling noise of about "
+        f"{noise}{always}."
     )
 
 
 def _would_change(counts: IntArray, alpha: float, regime: str) -> str:
     plenty = ceil(PLENTY * 0.1 / alpha)
     if regime == "extremely high":
-        return f"new classes, or fewer than {plenty} rows in some: then use pooled."
+        return f"If classes are added or some have fewer than {plenty:,} examples, use pooled."
     short, unseen = counts < plenty, int((counts == 0).sum())
-    first = f"Begin with the {unseen} classes without any. " if unseen else ""
+    first = f" Begin with the {unseen:,} classes without any." if unseen else ""
     return (
-        f"{int((plenty - counts[short]).sum())} more labels, to give the {int(short.sum())} "
-        f"classes below {plenty} rows that many; then classwise can guarantee coverage to every "
-        f"class. {first}To weigh size against evenness on your data, use 'evencover compare'."
+        f"{int((plenty - counts[short]).sum()):,} more labels would give each class {plenty:,} "
+        f"examples; classwise then guarantees coverage for each class.{first}\n"
+        "To compare methods on your data, run 'evencover compare'."
     )

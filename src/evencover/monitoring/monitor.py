@@ -487,7 +487,7 @@ class CoverageMonitor:
     def _urn_is_coverage(self) -> IntArray:
         """The classes in which a row is covered just if its score is within the urn's limit."""
         predictor, urn = self.predictor, self._urn
-        plain = predictor.own_rows_only and predictor.allow_empty and not predictor.exact
+        plain = predictor.own_examples_only and predictor.allow_empty and not predictor.exact
         if urn is None or not plain:
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero(

@@ -516,7 +516,7 @@ class BasePredictor(MethodContract):
 
     def _own_share(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
         """Return how much a row itself counts (n,): 1, or at random."""
-        return 1.0 - scoring.coins(block, ids) if self.exact else np.ones(len(block.rows))
+        return 1.0 - scoring.rank_draws(block, ids) if self.exact else np.ones(len(block.rows))
 
     def evaluate(
         self,
@@ -573,7 +573,7 @@ class BasePredictor(MethodContract):
         found = shift_warnings(self, report, source, histogram)
         for warning in found:
             warn_caller(warning)
-        return replace(report, doubts=tuple(found))
+        return replace(report, data_warnings=tuple(found))
 
     def _about_classes(self) -> dict[str, Any]:
         """Return what a report shows of each class next to its counts."""

@@ -39,7 +39,7 @@ class ClasswisePredictor(GroupPredictor):
         "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets; "
         "for a class with few rows, any one calibration may be far from it."
     )
-    own_rows_only: ClassVar[bool] = True
+    own_examples_only: ClassVar[bool] = True
     confident_guarantee: ClassVar[str] = (
         "For each class, its coverage is at least 1 - alpha in at least {confidence} of all "
         "calibrations."

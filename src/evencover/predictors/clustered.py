@@ -326,7 +326,7 @@ class ClusteredPredictor(GroupPredictor):
         cluster_of_class[large] = member
         return cluster_of_class, None
 
-    def learnt(self) -> dict[str, Any]:
+    def fitted_values(self) -> dict[str, Any]:
         """Gamma and M: what was asked for, or what the paper's rule gave."""
         return {
             "gamma": self.gamma_ if self.gamma == "auto" else self.gamma,

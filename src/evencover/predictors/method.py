@@ -125,7 +125,7 @@ class MethodContract:
     supports_exact: ClassVar[bool] = True
     supports_class_alpha: ClassVar[bool] = False
     # Whether the threshold of a class comes from its own rows alone.
-    own_rows_only: ClassVar[bool] = False
+    own_examples_only: ClassVar[bool] = False
     # Where a threshold comes from; `{rows}` stands for the class's calibration rows.
     origin: ClassVar[str] = (
         "A class is in a set if its score is at most the threshold, which the method finds from "
@@ -174,7 +174,7 @@ class MethodContract:
         """Return more columns for the classes in the report, by title."""
         return {}
 
-    def learnt(self) -> dict[str, Any]:
+    def fitted_values(self) -> dict[str, Any]:
         """Return plain values worth a column in a table, such as the number of clusters."""
         return {}
 
@@ -268,7 +268,7 @@ class MethodContract:
 
     def __dir__(self) -> list[str]:
         """List what users need: parameters, methods and, after `fit`, fitted attributes."""
-        shown = {*self.parameter_names(), "method", "summary", "guarantee", "promise"}
+        shown = {*self.parameter_names(), "method", "summary", "guarantee", "guarantee_text"}
         shown |= {"get_params", "set_params", "with_params", "parameter_names"}
         hidden, is_fitted = vars(MethodContract).keys() - shown, hasattr(self, "thresholds_")
 
@@ -282,20 +282,20 @@ class MethodContract:
     # ---- what follows ----------------------------------------------------------------------------
 
     @property
-    def promise(self) -> str:
+    def guarantee_text(self) -> str:
         """The guarantee of this predictor, as `info` and the report show it."""
         if self.out_of_fold_:
             return OUT_OF_FOLD
-        alpha, promise = self.class_alpha, self.guarantee
+        alpha, text = self.class_alpha, self.guarantee
         if not alpha.is_one:
-            promise = self.class_alpha_guarantee or promise
+            text = self.class_alpha_guarantee or text
         if self.confidence is not None:
             share = f"{float(100 * exact_fraction(self.confidence)):g}%"
-            promise = self.confident_guarantee.replace("{confidence}", share)
-        promise += FOR_TARGET * (self.target_prevalence is not None)
+            text = self.confident_guarantee.replace("{confidence}", share)
+        text += FOR_TARGET * (self.target_prevalence is not None)
         if not alpha.is_one:
-            promise += f" Alpha is {alpha}."
-        return f"{promise} {self._floor_guarantee()}" if self.floor is not None else promise
+            text += f" Alpha is {alpha}."
+        return f"{text} {self._floor_guarantee()}" if self.floor is not None else text
 
     def _floor_guarantee(self) -> str:
         """State the floor, and which classes have too few calibration examples for it."""

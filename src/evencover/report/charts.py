@@ -242,7 +242,7 @@ def pareto() -> Any:
         *("triangle-down", "triangle-left", "triangle-right", "stroke"),
     ]
     shape = alt.Shape("method:N", legend=None, scale=alt.Scale(range=shapes))
-    color = _if("datum.is_pick", {"expr": "calm"}, {"expr": "muted"})
+    color = _if("datum.is_recommended", {"expr": "calm"}, {"expr": "muted"})
     data = _data("candidates")
     errors = data.mark_rule(color=MUTED, opacity=0.7)
     layers = (

@@ -295,12 +295,12 @@ def describe(
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
         "n_calibration": predictor.n_calibration_,
-        "guarantee": in_percent(predictor.promise, report.alpha),
+        "guarantee": in_percent(predictor.guarantee_text, report.alpha),
         "has_thresholds": report.thresholds is not None,
         "origin": predictor.origin,
         "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
         "facts": predictor._class_facts(),
-        "doubts": list(report.doubts),
+        "data_warnings": list(report.data_warnings),
         "metrics": {name: or_none(value) for name, value in report.metrics().items()},
         "numbers": descriptions("report", percent(1 - report.alpha), report),
         "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
@@ -451,7 +451,7 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
     content = comparison.to_dict()
     for row, candidate in zip(content["candidates"], comparison.candidates, strict=True):
         row["name"] = candidate.name
-        row["is_pick"] = candidate is comparison.pick
+        row["is_recommended"] = candidate is comparison.recommended
     headline, lead = _headline(comparison), content["reason"]
     advice = f"Use {comparison.best.name}: "
     if headline.startswith(advice) and lead.startswith(advice):  # not twice
@@ -462,11 +462,11 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
 
 def _headline(comparison: Comparison) -> str:
     name = comparison.best.name
-    if comparison.pick is None:
+    if comparison.recommended is None:
         return "No candidate meets the requirements."
     if len(comparison.candidates) == 1:
         return f"Only {name} was tried."
-    others = [each for each in comparison.allowed if each is not comparison.pick]
-    if others and not any(comparison.difference_to_best(each).is_clear for each in others):
+    others = [each for each in comparison.allowed if each is not comparison.recommended]
+    if others and not any(comparison.difference_to_best(each).is_significant for each in others):
         return f"Nothing is clearly best; {name} has the lowest cost."
     return f"Use {name}: the best balance of even coverage and small sets."

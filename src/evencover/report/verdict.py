@@ -24,7 +24,7 @@ class State(IntEnum):
 
     UNTESTED = 0
     BELOW = 1
-    AS_AIMED = 2
+    ON_TARGET = 2
     ABOVE = 3
 
 
@@ -48,7 +48,7 @@ def class_states(report: CoverageReport) -> IntArray:
     >>> class_states(evaluate(sets, [0] * 50 + [1] * 10)).tolist()
     [3, 1, 0]
     """
-    states = np.full(report.n_classes, int(State.AS_AIMED))
+    states = np.full(report.n_classes, int(State.ON_TARGET))
     states[report.likely_below] = State.BELOW
     states[likely_above(report)] = State.ABOVE
     states[~report.evaluated] = State.UNTESTED

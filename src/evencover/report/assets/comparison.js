@@ -12,7 +12,7 @@ const withError = (row, metric) => el("span", {}, text(row, metric), " ", el("sm
 
 const COST = {
   key: "cost", title: "Cost", number: true,
-  cell: (row) => el("span", { class: row.clearly_above_best || row.is_pick ? null : "faint" }, row.cost.toFixed(1)),
+  cell: (row) => el("span", { class: row.significantly_above_best || row.is_recommended ? null : "faint" }, row.cost.toFixed(1)),
 };
 const NOTE = { key: "note", title: "Note", cell: (row) => row.note };
 const metricColumn = (metric) => ({ key: metric.name, title: metric.title, number: true, cell: (row) => withError(row, metric) });
@@ -37,7 +37,7 @@ function drawTable() {
   const compare = (a, b) => (a < b ? -sign : a > b ? sign : 0);
   const sorted = [...rows].sort((a, b) => compare(a[order.key], b[order.key]));
   table.tBodies[0].replaceChildren(...sorted.map((row) => {
-    const line = el("tr", { class: row.is_pick && "pick" });
+    const line = el("tr", { class: row.is_recommended && "recommended" });
     for (const column of COLUMNS) line.append(el("td", { class: column.number && "number" }, column.cell(row)));
     return line;
   }));
@@ -72,7 +72,7 @@ function placeNames(view) {
   const taken = dots.map((dot) => [dot.x - 7, dot.x + 7, dot.y - 7, dot.y + 7]);
   const choices = ["left", "right"].flatMap((align) => [-10, 13, -24, 27].map((dy) => ({ align, dx: align === "left" ? 9 : -9, dy })));
   const places = new Array(rows.length);
-  const order = rows.map((_, k) => k).sort((a, b) => rows[b].is_pick - rows[a].is_pick || rows[b].on_pareto_front - rows[a].on_pareto_front || dots[a].y - dots[b].y);
+  const order = rows.map((_, k) => k).sort((a, b) => rows[b].is_recommended - rows[a].is_recommended || rows[b].on_pareto_front - rows[a].on_pareto_front || dots[a].y - dots[b].y);
   for (const k of order) {
     const width = 6.6 * rows[k].name.length;
     const boxOf = ({ align, dx, dy }) => {
@@ -86,7 +86,7 @@ function placeNames(view) {
       return 20 * outside + taken.reduce((sum, other, j) => sum + (j === k ? 0 : overlap(box, other)), 0) + Math.abs(choice.dy) / 10;
     };
     const best = choices.reduce((found, choice) => (cost(choice) < cost(found) ? choice : found));
-    const fits = rows[k].is_pick || cost(best) < MOST_OVERLAP;
+    const fits = rows[k].is_recommended || cost(best) < MOST_OVERLAP;
     places[k] = { ...best, label: fits ? rows[k].name : "" };
     if (fits) taken.push(boxOf(best));
   }
