@@ -138,7 +138,9 @@ class ClassAlpha(NamedTuple):
         if len(shown) > MOST_SHOWN:
             return f"{shown[0]} to {shown[-1]}, by class"
         order = np.argsort(-counts, kind="stable").tolist()
-        return ", ".join(f"{shown[i]} for {counts[i]:,} classes" for i in order)
+        return ", ".join(
+            f"{shown[i]} for {counts[i]:,} class{'' if counts[i] == 1 else 'es'}" for i in order
+        )
 
 
 def is_per_class(alpha: Any) -> bool:

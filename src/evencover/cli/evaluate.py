@@ -47,9 +47,9 @@ def run(
         groups = read.groups(source)
         report = predictor.evaluate(source, groups=groups, executor=workers, top=top)
     if csv is not None:
-        columns = {name: np.asarray(each).tolist() for name, each in report.class_columns().items()}
-        cells = zip(*columns.values(), strict=True)
-        write_csv(csv, [dict(zip(columns, row, strict=True)) for row in cells])
+        columns = report.class_columns()
+        rows = zip(*(np.asarray(each).tolist() for each in columns.values()), strict=True)
+        write_csv(csv, [dict(zip(columns, row, strict=True)) for row in rows])
     if as_json:
         options.print_json(report.to_dict())
         return

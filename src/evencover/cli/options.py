@@ -352,7 +352,7 @@ def _with_choices(help_text: str) -> str:
 def _unfolded(help_text: str) -> str:
     """Join the lines of each paragraph: the terminal folds them, not our editors."""
     before, heading, after = cleandoc(help_text).partition("\n\nParameters\n")
-    before = re.sub(r"(?<!\n)\n(?!\n)", " ", before)
+    before = re.sub(r"(?<!\n)\n(?![\n ])", " ", before)  # lists are indented
     after = re.sub(r"(?m)^    .*(\n    .*)*", lambda m: "    " + " ".join(m[0].split()), after)
     return before + heading + after
 

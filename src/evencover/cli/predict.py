@@ -23,6 +23,7 @@ from evencover.cli.options import (
 )
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
+from evencover.validation import whole_number
 
 if TYPE_CHECKING:
     from evencover.output.writers import Listed
@@ -84,11 +85,12 @@ def run(
         raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
     predictor = with_alpha(load_model(model, data), alpha, alpha_of)
     if top is not None:
+        whole_number(top, "top", "predict", 1)
         note(
-            f"--top {top} cuts sets, and the coverage guarantee does not cover sets that are cut; "
+            f"the coverage guarantee does not apply to sets cut to {top} classes; "
             f"'evencover evaluate --top {top}' measures their coverage"
         )
-    source = read.open(data, "predicting")
+    source = read.open(data, "predicting", allow_unknown=True)
     listing: Any = {"order": order, "with_probabilities": with_probabilities, "top": top}
     with executor(dask) as workers:
         how: Any = {"groups": read.groups(source), "executor": workers}

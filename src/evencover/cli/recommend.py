@@ -31,7 +31,7 @@ def run(
     """
     from evencover.comparison.recommend import recommend
 
-    source = read.open(data, "reading")
+    source = read.open(data, "reading", allow_unknown=True)
     advice = recommend(
         source,
         alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),

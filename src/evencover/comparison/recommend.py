@@ -133,7 +133,7 @@ def recommend(
     if labels is None and _are_labels(probabilities):
         indices, n_classes = _checked(probabilities, n_classes)
     else:
-        source = as_source(probabilities, labels)
+        source = as_source(probabilities, labels, allow_unknown=True)
         require_labels(source, "Advice")
         n_classes = source.n_classes
         indices, halves = _labels_and_halves(source, from_logits)
@@ -257,14 +257,15 @@ class _Halves:
 
 
 def _labels_and_halves(source: Source, from_logits: bool) -> tuple[IntArray, _Halves | None]:
-    """Read all labels, and split the first rows in two; None if there are too few."""
+    """Read all labels of known classes, and split the first rows in two; None if there are few."""
     first_rows: list[Array] = []
     all_labels: list[Array] = []
     for block in source.blocks():
         assert block.labels is not None
-        all_labels.append(block.labels)
+        known = block.labels < source.n_classes
+        all_labels.append(block.labels[known])
         if sum(map(len, first_rows)) * source.n_classes < SIZE_NUMBERS:
-            first_rows.append(np.array(block.rows))
+            first_rows.append(np.array(block.rows[known]))
     rows, labels = np.concatenate(first_rows), np.concatenate(all_labels)
     if len(rows) < 4:
         return labels, None

@@ -37,11 +37,13 @@ class Keys:
     """The names that a user says hold the numbers, the labels and the ids; None: the usual ones.
 
     Where each class has a column of its own, ``probabilities`` may be a pattern such as ``p_*``.
+    ``allow_unknown``: labels may be names that no class has.
     """
 
     probabilities: str | None = None
     labels: str | None = None
     ids: str | None = None
+    allow_unknown: bool = field(default=False, compare=False)
 
 
 USUAL = Keys()
@@ -56,7 +58,8 @@ def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
         return FLAT_LIGHTEVAL
     if keys != USUAL or LIGHTEVAL.probabilities not in names:
         return keys
-    return Keys(*(key if key in names else None for key in astuple(LIGHTEVAL)))
+    found = [key if key in names else None for key in astuple(LIGHTEVAL)[:3]]
+    return Keys(found[0], found[1], found[2])
 
 
 def is_flat_lighteval(names: Iterable[str]) -> bool:
