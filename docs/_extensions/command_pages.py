@@ -1,4 +1,4 @@
-"""A page for each command of the shell, made from the help that the command itself gives."""
+"""Write a page for each command from its help."""
 
 import re
 from collections.abc import Iterator
@@ -9,22 +9,22 @@ FOLDER = "commands"  # pages are docs/commands/NAME.md
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Name and text of each command; subcommands are sections of its page."""
+    """Yield name and text of each command; subcommands are sections of its page."""
     from evencover.cli.main import make_app
     from evencover.cli.options import fill_in_choices
 
     app = make_app()
     fill_in_choices(app)
-    # cyclopts 5 says how it was run itself: python -m sphinx
+    # cyclopts 5 includes how it was run: python -m sphinx
     whole = app.generate_docs("markdown").replace(" -m sphinx", "")
     for section in re.split(r"^(?=## evencover \w)", whole, flags=re.MULTILINE)[1:]:
-        text = section.partition("## evencover --")[0]  # what follows are no commands
+        text = section.partition("## evencover --")[0]  # options of the application follow
         name = text.split(maxsplit=3)[2]
         yield name, re.sub(r"^#(?=#+ )", "", text, flags=re.MULTILINE)
 
 
 def write_pages(sphinx: Any) -> None:
-    """Write the page of each command; what has not changed keeps its date."""
+    """Write the page of each command; unchanged pages keep their modification time."""
     folder = Path(sphinx.srcdir) / FOLDER
     folder.mkdir(exist_ok=True)
     for name, text in pages():
@@ -34,6 +34,6 @@ def write_pages(sphinx: Any) -> None:
 
 
 def setup(sphinx: Any) -> dict[str, bool]:
-    """Before any page is read."""
+    """Write the pages before Sphinx reads any."""
     sphinx.connect("builder-inited", write_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
