@@ -118,16 +118,16 @@ def shift_warnings(
         remedy = "; set 'target_prevalence' for others" * takes_target
         found.append(
             f"Class distribution shift: the class frequencies of these {n_rows} examples differ "
-            f"from those of the {kind} (total variation {apart:.0%}, noise-corrected). Guarantees of overall "
-            f"coverage assume equal frequencies{remedy}."
+            f"from those of the {kind} (total variation {apart:.0%}, noise-corrected). Guarantees "
+            f"of overall coverage assume equal frequencies{remedy}."
         )
     if histogram is not None and method.score_counts_ is not None and apart is None:
         share = distance(method.score_counts_, histogram, ordered=True)
         if share is not None:
             found.append(
                 f"Score shift: the scores of the true labels of these {n_rows} examples differ "
-                f"from those of the calibration set (total variation {share:.0%}, noise-corrected). Guarantees "
-                "assume the same distribution."
+                f"from those of the calibration set (total variation {share:.0%}, "
+                "noise-corrected). Guarantees assume the same distribution."
             )
     if method.targets_average and not (apart is not None and depends):
         covered, behind = int(report.class_covered.sum()), _level_rows(method, report)
