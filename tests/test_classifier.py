@@ -418,7 +418,7 @@ def test_cv_promises_nothing(data, tmp_path, method):
     own = {"confidence": 0.9} if method == "standard" else {}
     model = ConformalClassifier(GaussianNB(), make_predictor(method, **own), cv=5).fit(X, y)
     held_out = ConformalClassifier(GaussianNB(), make_predictor(method, **own)).fit(X, y)
-    assert model.predictor_.guarantee_text.startswith("Nothing is guaranteed")
+    assert model.predictor_.guarantee_text.startswith("No guarantee")
     assert "90%" not in model.predictor_.guarantee_text
     assert model.predictor_.guarantee_text != held_out.predictor_.guarantee_text
     save(model.predictor_, tmp_path / "model.safetensors")

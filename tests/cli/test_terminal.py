@@ -66,7 +66,7 @@ def test_notes_are_folded_on_a_terminal(model):
     few = ("--method", "classwise", "--alpha", "0.001", "-o", "few.safetensors")
     lines = on_terminal(50, "calibrate", "test.npz", *few)
     assert lines[0].startswith("note: ")
-    assert lines[2].endswith("they are in every set.")
+    assert lines[2].endswith("they are always included.")
     assert max(map(len, lines[:3])) <= 50
 
 

@@ -96,7 +96,8 @@ def test_alpha_may_differ_by_class_and_a_floor_is_charged_in_labels(simulate):
     rows, labels = simulate(600, 6, seed=1)
     plain, floored = recommend(rows, labels), recommend(rows, labels, floor=0.88)
     added = floored.expected_sizes["pooled"] - plain.expected_sizes["pooled"]
-    assert floored.floor_cost == pytest.approx(added) and added > 0
+    assert floored.floor_cost == pytest.approx(added)
+    assert added > 0
     assert plain.floor_cost is None
     assert f"{added:.2f} labels" in floored.expect
     careful = recommend(rows, labels, alpha={0: 0.01, "default": 0.1})

@@ -143,7 +143,7 @@ def test_macro_is_not_excluded_for_covering_common_classes_less(simulate):
 
 
 def test_of_equal_candidates_hardly_ever_one_is_called_significantly_worse():
-    """Twelve of the same cost, many tables: any significant one in at most 5%, and 3 errors on top."""
+    """Twelve of the same cost: any significant one in at most 5% of tables, plus 3 errors."""
     rng = np.random.default_rng(5)
     report = candidate("any", 3).reports[0]
     accused, n_tables = 0, size(short=100, deep=1000)

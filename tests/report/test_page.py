@@ -84,7 +84,7 @@ def test_the_first_screen_has_coverage_size_and_gap(html, predictor, data):
     assert f"{report.true_gap:.1f} points" in top
 
 
-def test_doubts_about_the_rows_come_first(html, predictor, data):
+def test_data_warnings_come_first(html, predictor, data):
     assert '<p class="notice warn">' not in html
     shifted = np.roll(data.rows[300:], 1, axis=1)
     with pytest.warns(EvencoverWarning):
@@ -92,8 +92,8 @@ def test_doubts_about_the_rows_come_first(html, predictor, data):
     top = page[: page.index('<section class="verdict"')]
     data_warnings = re.findall(r'<p class="notice warn">(.*?)</p>', top)
     assert [text.split(" of ")[0] for text in data_warnings] == [
-        "The scores",
-        "The sets contain the labels",
+        "Score shift: the scores",
+        "Overall coverage",
     ]
 
 

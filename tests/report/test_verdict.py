@@ -114,7 +114,7 @@ def test_the_usual_spread_counts_the_rows_that_calibrate():
 def test_standard_is_told_to_try_what_the_calibration_rows_allow():
     report = report_of([200] * 4, [100, 110, 120, 200], names=["a", "b, or B", "c", "d"])
     text = " ".join(remedies(calibrated("standard", [50, 20, 90, 400]), report))
-    for words in ("2 of the 3", "try classwise", "1 of the 3", "try pooled", "b, or B (+14)"):
+    for words in ("2 of the 3", "Try classwise", "1 of the 3", "Try pooled", "b, or B (+14)"):
         assert words in text
 
 
@@ -137,7 +137,7 @@ def test_clusters_tell_who_is_in_none():
     report = report_of([200] * 21, [100] + [190] * 19 + [100])
     text = " ".join(remedies(predictor, report))
     assert "1 of the 2 had too few" in text
-    assert "18 rows" in text
+    assert "18 examples" in text
 
 
 def test_pooled_states_how_much_is_borrowed():

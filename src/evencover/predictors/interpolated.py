@@ -31,7 +31,7 @@ class InterpolatedPredictor(BasePredictor):
 
     Guarantee: marginal coverage of at least 1 - 2 alpha, for exchangeable rows, because a score
     above the blend is above one of the two thresholds. tau = 0 is STANDARD and tau = 1 is
-    CLASSWISE, with their guarantees. No class is promised anything in between.
+    CLASSWISE, with their guarantees. In between, no class has a guarantee.
 
     A p-value is the level at which y leaves the set, found by a search over levels; it inherits
     the factor: P(p <= a) <= 2 a.
@@ -52,18 +52,18 @@ class InterpolatedPredictor(BasePredictor):
 
     method: ClassVar[str] = "interpolated"
     targets_average: ClassVar[bool] = False  # but at something between
-    summary: ClassVar[str] = "thresholds between the class's own and everyone's"
+    summary: ClassVar[str] = "thresholds between those of classwise and standard"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - 2 alpha is guaranteed on average over all rows; no single class is "
-        "promised anything."
+        "Coverage of 1 - 2 alpha is guaranteed on average over all examples; no single class has "
+        "a guarantee."
     )
     constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}
     supports_exact: ClassVar[bool] = False
     cause: ClassVar[str] = (
-        "Each threshold lies between the class's own and that of everyone, so hard classes are "
-        "still covered less."
+        "Each threshold lies between those of classwise and standard, so hard classes are still "
+        "covered less."
     )
-    missing_class_note: ClassVar[str] = "the largest score stands for their own threshold"
+    missing_class_note: ClassVar[str] = "the largest score replaces their own threshold"
 
     own_scores_: FloatArray = kept(float, "R")
     own_offsets_: IntArray = kept(int, "L")

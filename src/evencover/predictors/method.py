@@ -40,12 +40,12 @@ from evencover.scores import Score, make_score
 from evencover.validation import Check, flag, raise_unknown, real_number, unless
 
 OUT_OF_FOLD = (
-    "Nothing is guaranteed: the scores come from models of cross-validation folds, the sets from a "
-    "model fitted on all rows. Coverage is near 1 - alpha if these models are alike."
+    "No guarantee: the scores come from models of cross-validation folds, the sets from a model "
+    "fitted on all examples. Coverage is near 1 - alpha if these models agree."
 )
 FOR_TARGET = (
-    " Averages over rows are for the class frequencies that were given: if only these differ from "
-    "the calibration rows, they hold up to the error of the given and of the counted frequencies."
+    " Overall coverage is for the target prevalence, if only class frequencies differ from the "
+    "calibration set, up to the error of the given and the counted frequencies."
 )
 
 ClassValues = Mapping[Any, Any] | Sequence[Any] | Array | str | os.PathLike[str]
@@ -94,7 +94,7 @@ class MethodContract:
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the report.
     summary: ClassVar[str] = ""
-    guarantee: ClassVar[str] = "Nothing is guaranteed."
+    guarantee: ClassVar[str] = "No guarantee."
     # The guarantee with a confidence; {confidence} stands for the probability.
     confident_guarantee: ClassVar[str]
     # The guarantee with an alpha per class, where that changes more than the number.
@@ -124,15 +124,15 @@ class MethodContract:
     only_if_asked: ClassVar[bool] = False
     supports_exact: ClassVar[bool] = True
     supports_class_alpha: ClassVar[bool] = False
-    # Whether the threshold of a class comes from its own rows alone.
+    # Whether the threshold of a class comes from its own examples alone.
     own_examples_only: ClassVar[bool] = False
     # Where a threshold comes from; `{rows}` stands for the class's calibration rows.
     origin: ClassVar[str] = (
-        "A class is in a set if its score is at most the threshold, which the method finds from "
-        f"the {CALIBRATION_ROWS} of this class together with those of others."
+        "A set includes the class if its score is at most the threshold. The threshold comes "
+        f"from the {CALIBRATION_ROWS} of this class and those of other classes."
     )
     # Why a class may be undercovered.
-    cause: ClassVar[str] = "Thresholds learnt from other classes may not suit these."
+    cause: ClassVar[str] = "Thresholds shared with other classes may not suit these."
     missing_class_note: ClassVar[str] = "they use the standard threshold"
 
     # ---- for a method to override ----------------------------------------------------------------
