@@ -1,6 +1,7 @@
 """Labels that are not among the classes: counted, not rejected."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from evencover import load
 
 pa = pytest.importorskip("pyarrow")
 csv = pytest.importorskip("pyarrow.csv")
+pq = pytest.importorskip("pyarrow.parquet")
 EVERY = 10
 
 
@@ -29,9 +31,7 @@ def files(folder, data, request):
         elif request.param == "csv":
             csv.write_csv(pa.table({**table, "label": labels.astype(str)}), f"{name}.csv")
         elif request.param == "parquet":
-            pa.parquet.write_table(
-                pa.table({**table, "label": labels.astype(str)}), f"{name}.parquet"
-            )
+            pq.write_table(pa.table({**table, "label": labels.astype(str)}), f"{name}.parquet")
         else:
             np.savez(f"{name}.npz", probs=rows, class_names=NAMES)
             (folder / f"{name}.txt").write_text("\n".join(labels), encoding="utf-8")
@@ -56,6 +56,9 @@ def test_unknown_labels_are_counted(files, run, data):
     covered = alone.predict_set(data.rows[300:]).contains(data.labels[300:])[known].sum()
     assert about["n_unknown_labels"] == 300 - n_known
     assert about["marginal_coverage"] == covered / 300
+
+    succeeded(run("report", "m.safetensors", *files["new"], "--top", 2, "-o", "page.html"))
+    assert f"{covered / 300:.1%}" in Path("page.html").read_text("utf-8")
 
     options = ("--methods", "standard", "--scores", "softmax", "--n-splits", 2, "--json")
     done = succeeded(run("compare", *files["new"], *options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
@@ -45,6 +45,11 @@ class Keys:
     ids: str | None = None
     allow_unknown: bool = field(default=False, compare=False)
 
+    @property
+    def names(self) -> tuple[str | None, str | None, str | None]:
+        """Numbers, labels and ids."""
+        return self.probabilities, self.labels, self.ids
+
 
 USUAL = Keys()
 LIGHTEVAL = Keys("model_response.logprobs", "doc.gold_index", "doc.id")  # log-likelihoods
@@ -58,8 +63,8 @@ def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
         return FLAT_LIGHTEVAL
     if keys != USUAL or LIGHTEVAL.probabilities not in names:
         return keys
-    found = [key if key in names else None for key in astuple(LIGHTEVAL)[:3]]
-    return Keys(found[0], found[1], found[2])
+    numbers, labels, ids = (key if key in names else None for key in LIGHTEVAL.names)
+    return Keys(numbers, labels, ids)
 
 
 def is_flat_lighteval(names: Iterable[str]) -> bool:
