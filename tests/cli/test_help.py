@@ -53,7 +53,7 @@ def test_summaries_are_one_line_and_options_under_twelve_words(app, name):
 
 @pytest.mark.parametrize("command", ["calibrate", "compare"])
 def test_methods_and_scores_are_listed_one_per_line(run, monkeypatch, command):
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "80")  # none is folded
     lines = succeeded(run(command, "--help")).out.splitlines()
     for name in [*PREDICTORS, *SCORES]:
         (line,) = [line for line in lines if line.startswith(f"    {name} ")]

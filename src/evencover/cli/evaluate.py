@@ -57,8 +57,8 @@ def run(
     table = report.by_calibration_count()
     if report.cluster_of_class is not None:
         table += report.by_cluster()
-    titles = ["classes", "how many", "test rows", "coverage", "mean of classes", "CovGap"]
-    least = ["mean of classes", "how many", "CovGap"]
+    titles = ["group", "classes", "examples", "coverage", "mean over classes", "CovGap"]
+    least = ["mean over classes", "classes", "CovGap"]
     print_table(titles, [_group_cells(group) for group in table], least=least)
 
 

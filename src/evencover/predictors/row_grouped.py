@@ -122,7 +122,7 @@ class RowGroupedPredictor(OverGroups):
     """
 
     method: ClassVar[str] = "row-grouped"
-    summary: ClassVar[str] = "one threshold per group of examples, such as a hospital or a camera"
+    summary: ClassVar[str] = "one threshold per group of examples, such as one hospital"
     guarantee: ClassVar[str] = (
         "Each group of examples has the guarantee that the method over groups gives a class "
         "(classwise: coverage of 1 - alpha); no class has a guarantee."
