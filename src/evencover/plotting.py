@@ -60,7 +60,7 @@ def _target(report: Any) -> float | FloatArray:
 
 def _draw_target(ax: Any, x: IntArray, target: float | FloatArray) -> None:
     """Draw one dashed line, or a tick for each class at its own target."""
-    if np.ndim(target) == 0:
+    if isinstance(target, float):
         ax.axhline(target, color=GREY, linestyle="--", label=f"target {target:g}")
     else:
         ax.plot(x, target, "_", color=GREY, label="target of the class")
@@ -99,7 +99,7 @@ class ClassCoverageDisplay(_Display):
             if chosen.any():
                 ax.vlines(x[chosen], low[chosen], high[chosen], color=color, alpha=0.25)
                 ax.plot(x[chosen], self.coverage[order][chosen], ".", color=color, label=label)
-        _draw_target(ax, x, self.target if np.ndim(self.target) == 0 else self.target[order])
+        _draw_target(ax, x, self.target if isinstance(self.target, float) else self.target[order])
         ax.set(xlabel="classes, largest shortfall first", ylabel="coverage", ylim=(0, 1.02))
         ax.legend(loc="lower right")
 
