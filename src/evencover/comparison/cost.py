@@ -105,7 +105,7 @@ class ListingShares:
         return [self._lacking(trial, own) for trial, own in zip(trials, listed, strict=True)]
 
     def _listed(self, limits: Sequence[FloatArray | None]) -> FloatArray:
-        """Compute the share of rows whose score of each class is within each threshold (limits, K)."""
+        """Compute the share of rows within each threshold of each class (limits, K)."""
         n_classes, n_rows = self.ordered.shape
         wanted = np.array(limits, dtype=np.float64).reshape(-1, n_classes).T
         # One class after the other: its scores are in the cache then.
