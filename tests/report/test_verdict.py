@@ -53,15 +53,30 @@ def test_classes_that_are_covered_on_target_are_hardly_ever_accused():
     [
         ([1000] * 4, [905] * 4, "met on average, and none of 4 classes are likely below 90%."),
         ([1000] * 4, [990, 990, 990, 700], "on average, but 1 of 4 classes is likely below 90%"),
-        ([1000] * 4, [700] * 4, "short on average, and 4 of 4 classes are likely below 90%"),
-        ([40] * 100, [35] * 100, "short on average, but none of 100 classes"),
+        ([1000] * 4, [700] * 4, "missed on average, and 4 of 4 classes are likely below 90%"),
+        ([40] * 100, [35] * 100, "missed on average, but none of 100 classes"),
         ([100] * 400, [90] * 399 + [80], "none of 400 classes"),  # one in 400 by chance
         ([100] * 4 + [0], [90] * 3 + [60, 0], "1 of 4 tested classes"),
-        ([100, 100, 2, 1], [90, 80, 2, 0], "2 were 10 points or more below, and 1 had too few"),
     ],
 )
 def test_the_headline_says_what_is_the_case(rows, covered, says):
     assert says in verdict(report_of(rows, covered), 0.01)["headline"]
+
+
+def test_classes_far_below_and_classes_without_a_test_are_counted():
+    details = verdict(report_of([100, 100, 2, 1], [90, 80, 2, 0]), 0.01)["details"]
+    assert "2 classes measured 10 points or more below 90%" in details
+    assert "1 class has too few" in details
+
+
+def test_a_class_is_judged_against_its_own_target():
+    """The same coverage of 95% is below a target of 99%, and above one of 80%."""
+    report = report_of([400] * 3, [380] * 3, alpha=[0.01, 0.05, 0.2])
+    assert class_states(report).tolist() == [1, 2, 3]
+    found = verdict(report, 0.05)
+    assert found["headline"].endswith("1 of 3 classes is likely below target.")
+    far = report_of([400] * 2, [300, 330], alpha=[0.2, 0.01])
+    assert verdict(far, 0.05)["worst"] == [1, 0]  # 16.5 points short before 5
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.5])
@@ -152,4 +167,4 @@ def test_nothing_is_advised_where_no_class_is_likely_below():
     predictor = calibrated("standard", [50, 50, 50])
     (enough,) = remedies(predictor, report_of([200] * 3, [181] * 3))
     (few,) = remedies(predictor, report_of([5] * 3, [4] * 3))
-    assert "5 test rows" in few.removeprefix(enough)
+    assert "5 test examples" in few.removeprefix(enough)

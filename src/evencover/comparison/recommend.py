@@ -276,7 +276,7 @@ def _labels_and_halves(source: Source, from_logits: bool) -> tuple[IntArray, _Ha
 
 
 def _regime(counts: IntArray, alpha: FloatArray) -> str:
-    """The paper's discussion: by how many examples most classes, the mean and the rarest have."""
+    """Name the regime of the paper by the examples of most classes, the mean and the rarest."""
     at_a_tenth = counts * alpha / 0.1
     if (at_a_tenth < VERY_FEW).mean() > 0.5:
         return "extremely low"

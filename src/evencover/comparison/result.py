@@ -59,17 +59,17 @@ class Candidate:
         return f"<{self.name}: {len(self.reports)} splits>"
 
     def values(self, metric: str) -> FloatArray:
-        """A metric on each split; "cost" is one, too."""
+        """Return a metric on each split; "cost" is one, too."""
         if metric == "cost":
             return np.array(self.costs)
         return np.array([getattr(report, metric) for report in self.reports])
 
     def mean(self, metric: str) -> float:
-        """A metric's mean over the splits; the true gap is pooled over them before its root."""
+        """Compute a metric's mean over the splits; TrueGap is pooled over them before its root."""
         return self._true_gap()[0] if metric == "true_gap" else float(self.values(metric).mean())
 
     def standard_error(self, metric: str) -> float:
-        """Standard error of the mean over the splits, as in the paper (ddof = 1)."""
+        """Compute the standard error of the mean over the splits, as in the paper (ddof = 1)."""
         if metric == "true_gap":
             return self._true_gap()[1]
         values = self.values(metric)
@@ -84,7 +84,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What `compare` found.
+    """The result of `compare`.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class Comparison:
 
     @property
     def most_even(self) -> Candidate | None:
-        """The lowest true gap among those allowed that do not cost too much."""
+        """The lowest TrueGap among those allowed that do not cost too much."""
         return min(self._offered, key=lambda each: each.mean("true_gap"), default=None)
 
     @property
@@ -196,7 +196,7 @@ class Comparison:
         return [c for c in self.allowed if c is self.recommended or not self.costs_too_much(c)]
 
     def difference_to_best(self, candidate: Candidate, metric: str = "cost") -> Difference:
-        """Paired difference to `best` over the same splits.
+        """Compute the paired difference to `best` over the same splits.
 
         Splits of one data set overlap, so the standard error is corrected for that (Nadeau and
         Bengio 2003). Which candidate is best is itself subject to sampling noise, and a table has
@@ -215,7 +215,7 @@ class Comparison:
         return Difference(mean, error, mean > limit * error and mean > 0)
 
     def is_on_pareto_front(self, candidate: Candidate) -> bool:
-        """Whether no other candidate has both a lower true gap and smaller sets."""
+        """Whether no other candidate has both a lower TrueGap and smaller sets."""
         own = np.array([candidate.mean("true_gap"), candidate.mean("avg_size")])
         others = np.array(
             [[each.mean("true_gap"), each.mean("avg_size")] for each in self.candidates]
@@ -301,7 +301,7 @@ class Comparison:
     # ---- ways to read it ---------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
+        """Return everything, ready for JSON."""
         names = ("alpha", "confidence", "n_splits", "n_calibration", "n_test", "noise_floor")
         numbers = {name: getattr(self, name) for name in (*names, *_ASKED)}
         points = {
@@ -316,7 +316,7 @@ class Comparison:
         return {**numbers, "candidates": self.rows(), **named, "reason": self.reason}
 
     def rows(self) -> list[dict[str, Any]]:
-        """One record per candidate: metrics with standard errors, and how it compares."""
+        """Return one record per candidate: metrics with standard errors, and how it compares."""
         table = []
         for candidate in self.candidates:
             row: dict[str, Any] = {"method": candidate.method, "score": candidate.score}
@@ -360,17 +360,17 @@ class Comparison:
         return ", ".join(notes)
 
     def to_frame(self) -> Any:
-        """`rows` as a pandas data frame."""
+        """Return `rows` as a pandas data frame."""
         return import_pandas().DataFrame(self.rows())
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw the true gap against AvgSize with the Pareto front; needs matplotlib."""
+        """Draw TrueGap against AvgSize with the Pareto front; needs matplotlib."""
         from evencover.plotting import ParetoDisplay
 
         return ParetoDisplay.from_comparison(self, ax=ax)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Column titles and cells for people."""
+        """Return column titles and cells for people."""
         metrics = shown_in("comparison table")
         at_top = [] if self.top is None else [f"top {self.top}"]
         cells = [

@@ -334,7 +334,7 @@ def find_metric(name: str, place: Place) -> Metric:
 def descriptions(
     place: Place, target: str, report: CoverageMetrics | None = None
 ) -> list[dict[str, Any]]:
-    """Describe the metrics of a page, ready for JSON."""
+    """Describe the metrics of a report, ready for JSON."""
     return [
         {
             "name": metric.name,

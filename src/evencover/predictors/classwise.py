@@ -18,7 +18,7 @@ class ClasswisePredictor(GroupPredictor):
     every class y, for exchangeable rows within the class; equality with ``exact=True`` and
     distinct scores. The price is noise: given the calibration data, the coverage of a class with
     n rows follows Beta(k, n + 1 - k), k = ceil((n + 1)(1 - alpha)), and a class with fewer than
-    1/alpha - 1 rows is in every set.
+    1/alpha - 1 rows is always included.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ class InterpolatedPredictor(BasePredictor):
     """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
 
     An infinite threshold counts as the largest value of the score, unless both are infinite or
-    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not in every set, and
+    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not always included, and
     the more so the smaller tau. With tau near 1 its threshold stays near the largest score: for
     the softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
 
@@ -41,7 +41,7 @@ class InterpolatedPredictor(BasePredictor):
     tau
         Weight of the class's own threshold, in [0, 1].
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        As for every predictor; ``exact=True`` is refused, because two ranks are at work.
+        As for every predictor; ``exact=True`` is rejected, because two ranks are involved.
 
     >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]
     >>> InterpolatedPredictor(alpha=0.5, tau=0.5).fit(p, [0, 0, 1]).thresholds_

@@ -38,7 +38,7 @@ class MacroPredictor(BasePredictor):
     Parameters
     ----------
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        As for every predictor; ``exact=True`` is refused, because weights are no ranks.
+        As for every predictor; ``exact=True`` is rejected, because weights are no ranks.
 
     >>> p = [[0.75, 0.25], [0.6, 0.4], [0.5, 0.5], [0.25, 0.75], [0.2, 0.8], [0.1, 0.9]]
     >>> MacroPredictor(alpha=0.5).fit(p, [0, 0, 0, 1, 1, 1]).thresholds_

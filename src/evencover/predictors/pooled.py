@@ -150,7 +150,7 @@ class PooledPredictor(BasePredictor):
     strength_
         The pseudo-count c.
     own_weight_
-        (K,) weight of each class's own rows in its distribution, n / (n + c).
+        (K,) weight of each class's own examples in its distribution, n / (n + c).
     expected_
         (K, 2) mean and spread of each class's normal scores under the prior.
     level_

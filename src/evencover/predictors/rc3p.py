@@ -39,7 +39,7 @@ class RC3PPredictor(BasePredictor):
     Parameters
     ----------
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        As for every predictor; ``exact=True`` is refused, because two limits are at work.
+        As for every predictor; ``exact=True`` is rejected, because two limits are involved.
 
     Attributes
     ----------

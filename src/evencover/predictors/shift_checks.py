@@ -57,7 +57,7 @@ def count_block(
 ) -> EvaluationCounts:
     """Count coverage, sizes and confusions of a block and, of a sample, scores by bin.
 
-    With `top`, also count the coverage of sets that are cut to so many classes.
+    With `top`, also count the coverage of sets that are cut to this many classes.
     """
     assert block.labels is not None
     counts, cut = rule.tally(block, ids), None

@@ -84,8 +84,8 @@ def _class_opacity(shown: float | dict[str, str]) -> dict[str, Any]:
     return _if("datum.match", shown, 0.08)
 
 
-def _picked() -> Any:
-    return _data("classes").transform_filter("datum.i == picked")
+def _selected() -> Any:
+    return _data("classes").transform_filter("datum.i == selected")
 
 
 def _target(target: float | None, x: Any, *, named: bool) -> Any:
@@ -134,11 +134,13 @@ def class_coverage(target: float | None) -> Any:
         .mark_circle(size=alt.ExprRef("dot"))
         .encode(x=x, y=y, color=_class_color(), opacity=_class_opacity(1))
         + _target(target, x, named=True)
-        + _picked().mark_rule(color=INK, strokeWidth=2).encode(x=x, **limits)
-        + _picked().mark_circle(size=90, color=INK, stroke=PAPER, strokeWidth=1.5).encode(x=x, y=y)
+        + _selected().mark_rule(color=INK, strokeWidth=2).encode(x=x, **limits)
+        + _selected()
+        .mark_circle(size=90, color=INK, stroke=PAPER, strokeWidth=1.5)
+        .encode(x=x, y=y)
     )
     # The report sets dots, strokes and haze, finer for more classes.
-    params = _params(picked=-1, bottom=0, n=100, dot=18, haze=0.28)
+    params = _params(selected=-1, bottom=0, n=100, dot=18, haze=0.28)
     return layers.properties(height=260).add_params(*params)
 
 
@@ -160,9 +162,11 @@ def coverage_by_calibration_count(target: float | None) -> Any:
         + _data("means")
         .mark_rule(color=INK, strokeWidth=2.5, strokeCap="round")
         .encode(x=alt.X("first:Q"), x2="last:Q", y=alt.Y("mean:Q"))
-        + _picked().mark_circle(size=110, color=INK, stroke=PAPER, strokeWidth=1.5).encode(x=x, y=y)
+        + _selected()
+        .mark_circle(size=110, color=INK, stroke=PAPER, strokeWidth=1.5)
+        .encode(x=x, y=y)
     )
-    params = _params(picked=-1, bottom=0, ticks=[0, 10, 100, 1000], counts=[0, 100])
+    params = _params(selected=-1, bottom=0, ticks=[0, 10, 100, 1000], counts=[0, 100])
     return layers.properties(height=240).add_params(*params)
 
 

@@ -24,7 +24,7 @@ async function drawChart(name, { data, signals = {}, label, crowded = false, tip
     actions: false,
     defaultStyle: false,
     tooltip: false,
-    logLevel: 1, // errors; before a class is picked, its mark has no extent
+    logLevel: 1, // errors; before a class is selected, its mark has no extent
   });
   // Replace Vega's generic label with a description of the chart.
   container.setAttribute("role", "img");

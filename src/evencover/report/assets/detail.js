@@ -6,16 +6,16 @@ const detail = byId("detail");
 const isSheet = matchMedia("(max-width: 79rem)");
 let openedFrom = null;
 
-const linkTo = (i) => el("button", { type: "button", class: "link", onclick: () => pick(i, { focus: true }) }, isolated(C.name[i]));
+const linkTo = (i) => el("button", { type: "button", class: "link", onclick: () => select(i, { focus: true }) }, isolated(C.name[i]));
 
-function pick(i, { focus = false, open = true } = {}) {
+function select(i, { focus = false, open = true } = {}) {
   if (open && !detail.contains(document.activeElement)) openedFrom = document.activeElement;
-  state.picked = i;
+  state.selected = i;
   for (const row of byId("classes").tBodies[0].rows) {
     if (Number(row.dataset.class) === i) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
   }
-  for (const name of ["coverage", "calibration"]) views[name]?.signal("picked", i).run();
+  for (const name of ["coverage", "calibration"]) views[name]?.signal("selected", i).run();
   drawDetail(i);
   detail.classList.toggle("open", open);
   detail.scrollTop = 0;
@@ -25,16 +25,16 @@ function pick(i, { focus = false, open = true } = {}) {
 function closeDetail() {
   detail.classList.remove("open");
   if (!isSheet.matches) drawNothing();
-  const row = byId("classes").querySelector(`tr[data-class="${state.picked}"] button`);
+  const row = byId("classes").querySelector(`tr[data-class="${state.selected}"] button`);
   (openedFrom?.isConnected && openedFrom !== document.body ? openedFrom : row)?.focus();
 }
 
 function drawNothing() {
   views.scores?.finalize();
   delete views.scores;
-  state.picked = -1;
+  state.selected = -1;
   byId("classes").querySelector("[aria-current]")?.removeAttribute("aria-current");
-  for (const name of ["coverage", "calibration"]) views[name]?.signal("picked", -1).run();
+  for (const name of ["coverage", "calibration"]) views[name]?.signal("selected", -1).run();
   detail.replaceChildren(el("p", { class: "nothing" }, "Select a class in the table or in a chart to see its details."));
 }
 

@@ -33,7 +33,7 @@ function drawWorst() {
 
 // From the top or a chart: scroll to the details of the class.
 function show(i) {
-  pick(i, { focus: true });
+  select(i, { focus: true });
   if (!isSheet.matches) detail.scrollIntoView({ block: "start" });
 }
 
@@ -95,6 +95,6 @@ addEventListener("keydown", (event) => {
 // Draw the charts after the table is painted.
 requestAnimationFrame(() => setTimeout(async () => {
   await drawCharts();
-  if (!isSheet.matches && D.verdict.worst.length) pick(D.verdict.worst[0], { open: false });
+  if (!isSheet.matches && D.verdict.worst.length) select(D.verdict.worst[0], { open: false });
   root.dataset.ready = Math.round(performance.now());
 }));

@@ -18,7 +18,7 @@ const clusterName = (m) => (m < 0 ? "no cluster" : `cluster ${m}`);
 const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 const folded = C.name.map(fold);
 
-const state = { query: "", cluster: "", least: 0, most: Infinity, below: false, sort: "coverage", down: false, page: 0, picked: -1 };
+const state = { query: "", cluster: "", least: 0, most: Infinity, below: false, sort: "coverage", down: false, page: 0, selected: -1 };
 let matching = [];
 
 const collator = new Intl.Collator("en", { numeric: true });
@@ -125,7 +125,7 @@ function drawHead(isPaper = false) {
 }
 
 function drawRow(i) {
-  const row = el("tr", { "data-class": i, class: isBelow(i) && "below", "aria-current": i === state.picked && "true" });
+  const row = el("tr", { "data-class": i, class: isBelow(i) && "below", "aria-current": i === state.selected && "true" });
   for (const column of COLUMNS) {
     const classes = FLAGS.filter((flag) => column[flag]).concat(column.key === "coverage" ? "coverage" : []);
     row.append(el("td", { class: classes.join(" ") || null }, column.cell(i)));
@@ -228,7 +228,7 @@ function startTable() {
   table.tBodies[0].addEventListener("click", (event) => {
     const row = event.target.closest("tr[data-class]");
     // A click by keyboard has no detail; it moves the focus to the details.
-    if (row) pick(Number(row.dataset.class), { focus: event.detail === 0 });
+    if (row) select(Number(row.dataset.class), { focus: event.detail === 0 });
   });
   table.tBodies[0].addEventListener("keydown", moveFocus);
   addEventListener("beforeprint", () => drawForPrint(100));
