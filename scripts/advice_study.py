@@ -93,7 +93,7 @@ def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
     means = {name: float(np.mean(values)) for name, values in table.items()}
     often = max(set(picks), key=picks.count)
     return means | {
-        "pick": f"{often} ({picks.count(often)} of {n_draws})",
+        "recommended": f"{often} ({picks.count(often)} of {n_draws})",
         "worst share": max(table["share"]),
         "worst regret": max(table["regret"]),
     }
@@ -121,7 +121,7 @@ def main() -> None:
         numbers = [f"{found[key]:.1f}" for key in ("size", "gap", "best")]
         regret = f"{found['regret']:.2f} ({100 * found['relative']:.1f}%)"
         others = [f"{found[key]:.2f}" for key in OTHERS]
-        cells = [name, str(rows.shape[1]), found["pick"], *numbers, regret, *others]
+        cells = [name, str(rows.shape[1]), found["recommended"], *numbers, regret, *others]
         lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], f"at most {found['worst share']:.2f} of the classes in a set", flush=True)
     options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")

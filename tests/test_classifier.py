@@ -159,6 +159,18 @@ def test_labels_that_the_model_does_not_know_count_as_misses(data):
     assert gap == -report.true_gap < -known.true_gap
 
 
+def test_alpha_by_class_survives_labels_that_the_model_does_not_know(data):
+    X, y = data
+    method = make_predictor("standard", alpha={"ant": 0.02, "default": 0.1})
+    model = ConformalClassifier(GaussianNB(), method).fit(X[:1000], NAMES[y][:1000])
+    labels = NAMES[y][1000:].astype(object)
+    labels[:30] = "gnu"
+    with pytest.warns(EvencoverWarning, match="30 of 1000 labels"):
+        report = model.evaluate(X[1000:], labels)
+    assert report.class_alpha.tolist() == [0.02, *[0.1] * 5]
+    assert report.class_coverage[-1] == 0
+
+
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @pytest.mark.parametrize("n_unknown", [0, 3])
 def test_the_cost_scorer_is_the_cost_of_compare(data, n_unknown):
@@ -216,7 +228,7 @@ def test_no_row_both_trains_and_calibrates(share):
 
 def test_a_class_that_no_row_is_left_of_trains_and_counts_as_missed():
     X, y = numbered([0] * 50 + [1] * 3 + [2] * 2 + [3])
-    said = r"3 of 4 classes \('1', '2', '3'\) had all their rows drawn to calibrate"
+    said = r"3 of 4 classes \('1', '2', '3'\) had all their examples drawn to calibrate"
     with pytest.warns(EvencoverWarning, match=said):
         model = ConformalClassifier(Recorder(), "standard", calibration_size=0.9).fit(X, y)
     assert model.classes_.tolist() == model.estimator_.classes_.tolist() == [0, 1, 2, 3]
@@ -418,13 +430,13 @@ def test_cv_promises_nothing(data, tmp_path, method):
     own = {"confidence": 0.9} if method == "standard" else {}
     model = ConformalClassifier(GaussianNB(), make_predictor(method, **own), cv=5).fit(X, y)
     held_out = ConformalClassifier(GaussianNB(), make_predictor(method, **own)).fit(X, y)
-    assert model.predictor_.promise.startswith("Nothing is guaranteed")
-    assert "90%" not in model.predictor_.promise
-    assert model.predictor_.promise != held_out.predictor_.promise
+    assert model.predictor_.guarantee_text.startswith("No guarantee")
+    assert "90%" not in model.predictor_.guarantee_text
+    assert model.predictor_.guarantee_text != held_out.predictor_.guarantee_text
     save(model.predictor_, tmp_path / "model.safetensors")
     loaded = load(tmp_path / "model.safetensors")
-    assert loaded.promise == model.predictor_.promise
+    assert loaded.guarantee_text == model.predictor_.guarantee_text
     loaded.partial_fit(model.predict_proba(X[:50]), y[:50])
-    assert loaded.promise == model.predictor_.promise
+    assert loaded.guarantee_text == model.predictor_.guarantee_text
     again = loaded.fit(model.predict_proba(X), y)
-    assert again.promise == held_out.predictor_.promise
+    assert again.guarantee_text == held_out.predictor_.guarantee_text

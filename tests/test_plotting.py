@@ -35,13 +35,25 @@ def fitted():
     return predictor, predictor.evaluate(p[12000:], y[12000:]), scores, y[rows]
 
 
-def test_class_coverage_marks_exactly_the_classes_likely_below_the_aim(fitted):
+def test_class_coverage_marks_exactly_the_classes_likely_below_the_target(fitted):
     _, report, _, _ = fitted
     display = ClassCoverageDisplay.from_report(report)
     below = report.likely_below[report.evaluated]
     drawn = {line.get_label(): line.get_xdata() for line in display.ax_.lines}
-    assert 0 < below.sum() == len(drawn["class likely below the aim"])
+    assert 0 < below.sum() == len(drawn["class likely below target"])
     assert len(drawn["class"]) == (~below).sum()
+
+
+@pytest.mark.parametrize("display", [ClassCoverageDisplay, CoverageByCountDisplay])
+def test_every_class_is_drawn_with_its_own_target(fitted, display):
+    p, y, names = load_languages()
+    rows, alpha = slice(0, 12000), {names[3]: 0.01, "default": 0.1}
+    predictor = ClusteredPredictor(alpha=alpha).fit(p[rows], y[rows], class_names=list(names))
+    report = predictor.evaluate(p[12000:], y[12000:])
+    drawn = {line.get_label(): line.get_ydata() for line in display.from_report(report).ax_.lines}
+    found, n = np.unique(drawn["target of the class"], return_counts=True)
+    assert dict(zip(found, n, strict=True)) == {0.9: report.n_classes_evaluated - 1, 0.99: 1}
+    EmbeddingDisplay.from_scores(predictor, *fitted[2:])
 
 
 def test_coverage_is_drawn_against_calibration_count(fitted):

@@ -298,9 +298,9 @@ def test_prediction_needs_the_classes_of_calibration():
     ("method", "fate"),
     [
         (StandardPredictor, "standard threshold"),
-        (ClasswisePredictor, "in every set"),
-        (RC3PPredictor, "in every set"),
-        (MacroPredictor, "promise leaves them out"),
+        (ClasswisePredictor, "always includes"),
+        (RC3PPredictor, "always includes"),
+        (MacroPredictor, "guarantee excludes them"),
         (FuzzyPredictor, "rarest classes"),
         (InterpolatedPredictor, "largest score"),
         (lambda: GroupedPredictor(groups=[0, 1, 1]), "threshold of their group"),

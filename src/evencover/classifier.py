@@ -62,14 +62,14 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     estimator_, predictor_
         The fitted model, and the calibrated predictor.
     classes_
-        (K,) class labels; sets hold indices into them.
+        (K,) class labels; sets contain indices into them.
 
     Notes
     -----
     No theorem covers a model that is fitted once more on all rows (`cv`). Coverage is near
-    1 - alpha if it is like the models of the folds, and can be far below if not; `fit` warns if the
-    models differ (docs/howto/stronger_guarantees.md). Without `cv` the predictor has its guarantee
-    in full.
+    1 - alpha if it agrees with the models of the folds, and can be far below if not; `fit` warns if
+    the models differ (docs/howto/stronger_guarantees.md). Without `cv` the predictor has its
+    guarantee in full.
 
     A scikit-learn ``Pipeline`` hides `predict_set`: put the pipeline inside,
     ``ConformalClassifier(make_pipeline(...))``, not the other way round.
@@ -158,8 +158,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             rows = without_class(rows, own, np.flatnonzero(unknown[own]))
             warn_caller(
                 f"{int(unknown.sum())} of {len(counts)} classes"
-                f"{some_names(self._names(), unknown)} had all their rows drawn to calibrate; "
-                "these train the model instead, and count as missed."
+                f"{some_names(self._names(), unknown)} had all their examples drawn for "
+                "calibration; these train the model instead, and count as missed."
             )
         self._calibrate(method, rows, own)
 
@@ -262,10 +262,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             "count as misses."
         )
         sets, names = predictor.predict_set(rows, ids=ids), [*self._names(), *unknown]
+        alpha = predictor.class_alpha  # unknown classes get that of the median class
+        own = np.full(len(unknown), alpha.values.index(alpha.typical))
         return evaluate(
-            PredictionSets.from_places(sets.indptr, sets.indices, len(names), names),
+            PredictionSets.from_csr(sets.indptr, sets.indices, len(names), names),
             labels,
-            predictor.alpha,
+            alpha._replace(of_class=np.append(alpha.of_class, own)),
             calibration_counts=np.append(predictor.class_counts_, np.zeros(len(unknown), int)),
         )
 

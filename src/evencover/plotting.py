@@ -13,7 +13,7 @@ import numpy as np
 
 from evencover.arrays import Array, FloatArray, IntArray
 from evencover.errors import InputError, needs
-from evencover.quantiles import GroupedScores, conformal_ranks, exact_fraction
+from evencover.quantiles import GroupedScores, conformal_ranks
 from evencover.validation import whole_number
 
 # Okabe and Ito's colors, which color-blind readers can tell apart.
@@ -50,14 +50,30 @@ class _Display:
         return self.ax_.figure
 
 
+def _target(report: Any) -> float | FloatArray:
+    """Return the target coverage, or that of each class with test rows."""
+    if report.class_alpha is None:
+        return float(1 - report.alpha)
+    own: FloatArray = report.class_target[report.evaluated]
+    return own
+
+
+def _draw_target(ax: Any, x: IntArray, target: float | FloatArray) -> None:
+    """Draw one dashed line, or a tick for each class at its own target."""
+    if isinstance(target, float):
+        ax.axhline(target, color=GREY, linestyle="--", label=f"target {target:g}")
+    else:
+        ax.plot(x, target, "_", color=GREY, label="target of the class")
+
+
 @dataclass(eq=False)
 class ClassCoverageDisplay(_Display):
-    """Coverage of each class with its 95% interval, sorted; the target as a line."""
+    """Coverage of each class with its 95% interval; ``target`` is one number, or one per class."""
 
     coverage: FloatArray
     interval: FloatArray
     likely_below: Array
-    aim: float
+    target: float | FloatArray
 
     @classmethod
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:
@@ -67,34 +83,34 @@ class ClassCoverageDisplay(_Display):
             report.class_coverage[known],
             report.class_coverage_interval[known],
             report.likely_below[known],
-            1 - report.alpha,
+            _target(report),
         ).plot(ax=ax)
 
     def _draw(self, ax: Any) -> None:
-        """Draw classes, least covered first; those likely below the target stand out."""
-        order = np.argsort(self.coverage, kind="stable")
+        """Draw classes, largest shortfall first; those likely below their target stand out."""
+        order = np.argsort(self.coverage - self.target, kind="stable")
         x = np.arange(len(order))
         low, high = self.interval[order].T
         likely_below = self.likely_below[order]
         for chosen, color, label in (
             (~likely_below, BLUE, "class"),
-            (likely_below, ORANGE, "class likely below the aim"),
+            (likely_below, ORANGE, "class likely below target"),
         ):
             if chosen.any():
                 ax.vlines(x[chosen], low[chosen], high[chosen], color=color, alpha=0.25)
                 ax.plot(x[chosen], self.coverage[order][chosen], ".", color=color, label=label)
-        ax.axhline(self.aim, color=GREY, linestyle="--", label=f"aim {self.aim:g}")
-        ax.set(xlabel="classes, least covered first", ylabel="coverage", ylim=(0, 1.02))
+        _draw_target(ax, x, self.target if isinstance(self.target, float) else self.target[order])
+        ax.set(xlabel="classes, largest shortfall first", ylabel="coverage", ylim=(0, 1.02))
         ax.legend(loc="lower right")
 
 
 @dataclass(eq=False)
 class CoverageByCountDisplay(_Display):
-    """Coverage of each class against its number of calibration rows."""
+    """Coverage of each class against its number of calibration examples, with its target."""
 
     counts: IntArray
     coverage: FloatArray
-    aim: float
+    target: float | FloatArray
 
     @classmethod
     def from_report(cls, report: Any, *, ax: Any = None) -> Self:
@@ -103,13 +119,13 @@ class CoverageByCountDisplay(_Display):
             raise InputError("'calibration_counts' are not known; pass them to evaluate.")
         known = report.evaluated
         return cls(
-            report.calibration_counts[known], report.class_coverage[known], 1 - report.alpha
+            report.calibration_counts[known], report.class_coverage[known], _target(report)
         ).plot(ax=ax)
 
     def _draw(self, ax: Any) -> None:
         ax.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)
-        ax.axhline(self.aim, color=GREY, linestyle="--")
-        ax.set(xlabel="calibration rows of the class", ylabel="coverage", ylim=(0, 1.02))
+        _draw_target(ax, self.counts, self.target)
+        ax.set(xlabel="calibration examples of the class", ylabel="coverage", ylim=(0, 1.02))
         ax.set_xscale("symlog")
         least, most = self.counts.min(), self.counts.max()
         steps = (1, 2, 5) if most <= 1000 * max(least, 1) else (1,)
@@ -121,7 +137,7 @@ class CoverageByCountDisplay(_Display):
 
 @dataclass(eq=False)
 class ParetoDisplay(_Display):
-    """True gap against average set size of each candidate of a comparison."""
+    """TrueGap against average set size of each candidate of a comparison."""
 
     names: list[str]
     true_gap: FloatArray
@@ -153,7 +169,7 @@ class ParetoDisplay(_Display):
 
 @dataclass(eq=False)
 class SetSizeDisplay(_Display):
-    """How many rows have a set of each size."""
+    """Fraction of examples by set size."""
 
     size_counts: IntArray
 
@@ -169,12 +185,12 @@ class SetSizeDisplay(_Display):
         starts = np.arange(0, largest + 1, width)
         shares = np.add.reduceat(self.size_counts[: largest + 1], starts) / self.size_counts.sum()
         ax.bar(starts, shares, width=0.9 * width, align="edge", color=BLUE)
-        ax.set(xlabel="classes in the set", ylabel="share of rows")
+        ax.set(xlabel="classes in the set", ylabel="fraction of examples")
 
 
 @dataclass(eq=False)
 class ScoreDistributionDisplay(_Display):
-    """Calibration scores of one class against those of all rows, or of its cluster."""
+    """Calibration scores of one class against those of all classes, or of its cluster."""
 
     own: FloatArray
     others: FloatArray
@@ -209,10 +225,10 @@ class ScoreDistributionDisplay(_Display):
             (self.own, BLUE, self.name),
         ):
             if len(values):
-                ax.ecdf(values, color=color, label=f"{label} ({len(values)} rows)")
+                ax.ecdf(values, color=color, label=f"{label} ({len(values)} examples)")
         if np.isfinite(self.threshold):
             ax.axvline(self.threshold, color=ORANGE, label="threshold")
-        ax.set(xlabel="score", ylabel="share of rows at or below")
+        ax.set(xlabel="score", ylabel="cumulative fraction")
         ax.legend()
 
 
@@ -230,7 +246,7 @@ class EmbeddingDisplay(_Display):
         if clusters is None:
             raise InputError("Only a clustered predictor has clusters to draw.")
         groups = GroupedScores.sort(np.asarray(scores), np.asarray(labels), predictor.n_classes_)
-        levels = sorted((Fraction(1, 2), Fraction(9, 10), 1 - exact_fraction(predictor.alpha)))
+        levels = sorted((Fraction(1, 2), Fraction(9, 10), 1 - predictor.class_alpha.typical))
         ranks = [conformal_ranks(groups.counts, 1 - level) for level in (levels[0], levels[-1])]
         return cls(groups.at_ranks(np.stack(ranks)).T, clusters).plot(ax=ax)
 
@@ -251,7 +267,7 @@ class EmbeddingDisplay(_Display):
 
 @dataclass(eq=False)
 class ThresholdsDisplay(_Display):
-    """The threshold of each class against its number of calibration rows."""
+    """The threshold of each class against its number of calibration examples."""
 
     thresholds: FloatArray
     counts: IntArray
@@ -270,9 +286,9 @@ class ThresholdsDisplay(_Display):
         n_infinite = int((~finite).sum())
         if n_infinite:
             top = self.thresholds[finite].max() if finite.any() else 1.0
-            label = f"in every set ({n_infinite} classes)"
+            label = f"always included ({n_infinite} classes)"
             at_top = np.full(n_infinite, top * 1.05)
             ax.plot(self.counts[~finite], at_top, "^", color=ORANGE, label=label)
             ax.legend()
-        ax.set(xlabel="calibration rows of the class", ylabel="threshold")
+        ax.set(xlabel="calibration examples of the class", ylabel="threshold")
         ax.set_xscale("symlog")

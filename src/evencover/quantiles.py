@@ -155,7 +155,9 @@ class ClassAlpha(NamedTuple):
             return f"{shown[0]} to {shown[-1]}, by class"
         counts = np.bincount(self.of_class, minlength=len(shown))
         order = np.argsort(-counts, kind="stable").tolist()
-        return ", ".join(f"{shown[i]} for {counts[i]:,} classes" for i in order)
+        return ", ".join(
+            f"{shown[i]} for {counts[i]:,} class{'' if counts[i] == 1 else 'es'}" for i in order
+        )
 
 
 def is_per_class(alpha: Any) -> bool:

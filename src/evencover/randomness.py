@@ -25,7 +25,7 @@ class RandomStream(IntEnum):
     """What a random number is for; the numbers are part of the file format, never reuse one."""
 
     SCORE = 1  # the uniform of APS and RAPS, for rows whose sets are wanted
-    EXACT = 2  # the coin of the exact-coverage variant
+    EXACT = 2  # the draw of the exact-coverage variant
     SPLIT = 3  # which calibration rows find clusters and which calibrate
     DATA = 4  # splits of a data set into calibration and test rows
     FOLDS = 5  # which fold a calibration row belongs to
@@ -33,7 +33,7 @@ class RandomStream(IntEnum):
     TWIN_ROWS = 7  # the rows of a simulated twin
     CALIBRATION_SCORE = 8  # the uniform of APS and RAPS, for calibration rows
     REPEATED_IDS = 9  # which of the rows with the same id comes first
-    TEMPERATURE = 10  # which calibration rows a temperature is learnt from
+    TEMPERATURE = 10  # which calibration rows a temperature is fitted to
     TIES = 11  # the order of calibration rows with equal scores
     THRESHOLD_TIES = 12  # whether scores that equal a randomized threshold are within it
 

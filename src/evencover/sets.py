@@ -66,10 +66,10 @@ class PredictionSets:
         """Make sets from the number of classes in each row, without checks."""
         indptr = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=indptr[1:])
-        return cls.from_places(indptr, indices, n_classes, names)
+        return cls.from_csr(indptr, indices, n_classes, names)
 
     @classmethod
-    def from_places(
+    def from_csr(
         cls, indptr: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
     ) -> PredictionSets:
         """Make sets from where each row's classes begin and end, without checks."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from depth import size
 
+from evencover import EvencoverWarning
 from evencover.data import load_languages
 from evencover.evaluation.report import Confusions, CoverageReport, Tally
 from evencover.predictors import make_predictor
@@ -102,10 +103,10 @@ def test_the_top_answers_the_question(visit, languages):
     page = visit(path)
     below = np.flatnonzero(report.likely_below)
     assert f"{len(below)} of 505 classes are likely below 90%" in page.inner_text("h1")
-    assert "at most about 1 in 20" in page.inner_text(".answers")
+    assert "5% false discovery rate" in page.inner_text(".answers")
     assert f"{round(100 * report.marginal_coverage, 1):g}%" in page.inner_text(".answers")
     worst = sorted(below, key=lambda k: (report.class_coverage[k], -report.class_counts[k]))[:5]
-    assert page.inner_text("#h-worst") == "Worst"
+    assert page.inner_text("#h-worst") == "Largest shortfalls"
     shown = page.locator("#worst .name").all_inner_texts()
     assert set(shown) == {report.class_names[k] for k in worst}
     shares = [int(text.rstrip("%")) for text in page.locator("#worst .value").all_inner_texts()]
@@ -117,6 +118,82 @@ def test_the_top_answers_the_question(visit, languages):
         figure = page.locator(f"#chart-{chart}")
         figure.locator("svg").wait_for()
         assert len(figure.get_attribute("aria-label")) > 40
+
+
+@pytest.fixture(scope="module")
+def by_class(folder, quietly):
+    """98% for every twelfth language, a floor, sets cut to five labels, 25 unknown labels."""
+    rows, labels, names = load_languages()
+    half, critical = len(labels) // 2, names[::12].tolist()
+    kept = np.flatnonzero((labels[:half] != 10) | (np.cumsum(labels[:half] == 10) <= 2))
+    alpha = {"default": 0.1, **dict.fromkeys(critical, 0.02)}
+    predictor = quietly(
+        make_predictor("standard", alpha=alpha, floor=0.8),
+        rows[kept],
+        labels[kept],
+        class_names=names.tolist(),
+    )
+    told = names[labels[half:]].astype(object)
+    told[:25] = "Klingon"
+    path = folder / "by_class.html"
+    with pytest.warns(EvencoverWarning, match="25 of 10100 labels"):
+        write_report(predictor, path, rows[half:], told, top=5, title="By class")
+    with pytest.warns(EvencoverWarning, match="25 of 10100 labels"):
+        report = predictor.evaluate(rows[half:], told, top=5)
+    return path, report, critical
+
+
+def test_every_class_is_judged_and_drawn_against_its_own_target(visit, by_class):
+    path, report, critical = by_class
+    page = visit(path)
+    below = int(report.likely_below.sum())
+    assert f"{below} of 505 classes" in page.inner_text("h1")
+    assert "98% for 43 classes" in page.inner_text(".verdict")
+    assert "1 - alpha" in page.inner_text(".verdict")  # not rewritten to one percentage
+    page.check("#below")
+    assert page.inner_text("#hits").startswith(f"{below} of 505 classes")
+    page.uncheck("#below")
+    ticks = set()
+    for name, target in ((critical[3], 98), (report.class_names[1], 90)):
+        page.fill("#query", name)
+        row = page.locator(f'#classes tbody tr:has(button[title="{name}"])')
+        assert row.locator("td").nth(2).inner_text() == f"{target}%"
+        ticks.add(row.locator(".interval .target").get_attribute("x1"))
+        row.click()
+        assert f"{target}%" in page.inner_text("#detail .say")
+    assert len(ticks) == 2
+    marks = page.locator("#chart-coverage svg g.mark-rect path").count()
+    assert marks >= report.n_classes_evaluated  # one tick for each class
+
+
+def test_the_cut_the_floor_and_unknown_labels_have_their_numbers(visit, by_class):
+    path, report, _ = by_class
+    page = visit(path)
+    assert "25 labels are not among the classes" in page.inner_text(".answers")
+    assert report.n_unknown == 25
+    cut = page.inner_text("#top")
+    for share in (report.at_top.marginal_coverage, report.marginal_coverage):
+        assert f"{round(100 * share, 1):g}%" in cut
+    assert f"{int(report.at_top.likely_below.sum())} instead of" in cut
+    name = report.class_names[10]
+    assert name in page.inner_text("#floor")
+    page.fill("#query", name)
+    page.click(f'#classes button[title="{name}"]')
+    view = page.inner_text("#detail")
+    assert "none: too few examples" in view
+    share = report.at_top.class_coverage[10]
+    heads = page.locator("#classes th").all_inner_texts()
+    cells = page.locator("#classes tr[aria-current] td").all_inner_texts()
+    assert cells[heads.index("Top 5")] == f"{100 * share:.0f}%"
+
+
+@pytest.mark.parametrize("width", [1400, 1300, 1200, 400])
+def test_no_table_is_cut_off(visit, languages, by_class, width):
+    for path in (languages[0], by_class[0]):
+        page = visit(path, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        box = page.locator(".scroll")
+        assert box.evaluate("each => each.scrollWidth - each.clientWidth") <= 0
 
 
 def test_search_finds_by_any_part_of_a_name_without_accents(visit, languages):
@@ -181,7 +258,7 @@ def test_a_click_shows_the_class(visit, languages):
     page.click("#classes tbody tr >> nth=0")
     index = report.class_names.index(page.inner_text("#detail h3"))
     view, text = report.class_view(index), page.inner_text("#detail")
-    assert f"of {view.test_rows} test rows covered" in text
+    assert f"of {view.test_rows} test examples covered" in text
     assert f"of cluster {view.cluster}" in text or "too few to join" in text
     assert page.locator("#classes tr[aria-current=true]").count() == 1
     assert page.locator("#detail .examples li").count() > 0
@@ -339,5 +416,5 @@ def test_pooled_says_why_a_class_has_its_threshold(visit, folder, simulate):
     page.click("#worst .name >> nth=0")
     first = int(np.argmax([page.inner_text("#worst .name >> nth=0") == str(k) for k in range(6)]))
     own = round(100 * predictor.own_weight_[first])
-    text = f"its own calibration rows ({own}%) and the pooled distribution ({100 - own}%)."
+    text = f"its own calibration examples ({own}%) and the pooled distribution ({100 - own}%)."
     assert text in page.inner_text("body")

@@ -25,7 +25,7 @@ def test_calibrate_is_the_library(folder, run, data, quietly):
     assert parameters == {
         **{"alpha": 0.05, "score": "raps", "gamma": 0.4, "n_clusters": 2, "exact": True},
         **{"allow_empty": False, "from_logits": False, "temperature": 1.0, "random_state": 7},
-        **{"confidence": None, "target_prevalence": None},
+        **{"confidence": None, "target_prevalence": None, "floor": None, "strict_floor": False},
     }
     again = evencover.ClusteredPredictor(**model.get_params())
     quietly(again, data.rows[:300], data.labels[:300])

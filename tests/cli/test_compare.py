@@ -31,7 +31,7 @@ def test_requirements_limit_the_recommendation(folder, run):
     arguments = ("compare", "cal.npz", "--methods", "standard,macro", "--scores", "softmax")
     for limit in (("--max-size", 0.5), ("--min-coverage", 1)):
         found = json.loads(succeeded(run(*arguments, "--n-splits", 2, *limit, "--json")).out)
-        assert found["pick"] is found["smallest"] is None
+        assert found["recommended"] is found["smallest"] is None
 
 
 def test_compare_knows_all_methods_and_scores_and_their_parameters(folder, run):

@@ -46,7 +46,7 @@ def test_info_speaks_in_words(folder, run):
     succeeded(run("calibrate", "cal.npz", "--score", "raps", "-o", "words.safetensors"))
     model = succeeded(run("info", "words.safetensors")).out
     assert_found(r"(?m)^score +raps, .*penalty", model)
-    assert_found(r"(?m)^classes in every set +0$", model)
+    assert_found(r"(?m)^classes always included +0$", model)
     assert_found(r"(?m)^exact +no$", model)
     data = succeeded(run("info", "cal.npz")).out
     assert_found(r"(?m)^used +numbers: probs; labels: labels; class names: class_names$", data)

@@ -59,22 +59,22 @@ def test_evaluate_fits_the_terminal(model, width):
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     assert re.search(r"cluster 0 .* 0\.\d{3}", text)  # no number is cut
-    assert ("Left out, for want of room:" in text) == (width < 80)
+    assert ("left out for lack of space:" in text) == (width < 80)
 
 
 def test_notes_are_folded_on_a_terminal(model):
     few = ("--method", "classwise", "--alpha", "0.001", "-o", "few.safetensors")
     lines = on_terminal(50, "calibrate", "test.npz", *few)
     assert lines[0].startswith("note: ")
-    assert lines[2].endswith("they are in every set.")
+    assert lines[2].endswith("they are always included.")
     assert max(map(len, lines[:3])) <= 50
 
 
 def test_a_pipe_gets_every_column(model, capsys):
     main(["evaluate", model, "test.npz"])
     text = capsys.readouterr().out
-    assert "mean of classes" in text
-    assert "Left out" not in text
+    assert "mean over classes" in text
+    assert "left out" not in text
 
 
 def test_columns_that_are_least_needed_go_first(monkeypatch, capsys):
@@ -87,7 +87,7 @@ def test_columns_that_are_least_needed_go_first(monkeypatch, capsys):
     assert "12.3456" in text
     assert "1.23456789" in text
     assert "0.123456" not in text
-    assert "Left out, for want of room: FracUnder;" in text
+    assert "Columns left out for lack of space: FracUnder;" in text
 
 
 # Readers that go away ---------------------------------------------------------------------------

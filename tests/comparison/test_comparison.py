@@ -162,7 +162,7 @@ def comparison(*candidates):
     return Comparison(candidates, 0.5, len(candidates[0].reports), 500, 500)
 
 
-def test_the_best_is_never_clearly_above_itself():
+def test_the_best_is_never_significantly_above_itself():
     alike = [candidate(name, [1.0, 1.0, 1.0, 1.0], 1, 1) for name in "ab"]
     result = comparison(*alike)
     assert [result.difference_to_best(c) for c in alike] == [(0, 0, False)] * 2
@@ -176,9 +176,9 @@ def test_the_difference_is_paired_corrected_for_overlap_and_for_all_pairs():
     assert difference.mean == pytest.approx(1.25)
     # Nadeau and Bengio: (1/J + n_test/n_train) times the variance
     assert difference.standard_error == pytest.approx(np.sqrt((1 / 4 + 1) * steps.var(ddof=1)))
-    assert difference.is_clear  # 1.25 / 0.32 = 3.9, beyond 3.18 for one pair
+    assert difference.is_significant  # 1.25 / 0.32 = 3.9, beyond 3.18 for one pair
     more = [candidate(str(n), [20.0, 21.0, 19.0, 20.0], 1, 1) for n in range(3)]
-    assert not comparison(one, other, *more).difference_to_best(other).is_clear  # 5.8 for ten
+    assert not comparison(one, other, *more).difference_to_best(other).is_significant  # 5.8 for ten
 
 
 def test_the_pareto_front_is_what_nobody_beats():
@@ -198,7 +198,10 @@ def test_everything_can_be_read_in_every_form(data):
     assert (about["alpha"], about["n_splits"]) == (0.1, 3)
     assert (about["n_calibration"], about["n_test"]) == (300, 300)
     assert about["candidates"] == result.rows()
-    assert about["pick"] == {"method": result.pick.method, "score": result.pick.score}
+    assert about["recommended"] == {
+        "method": result.recommended.method,
+        "score": result.recommended.score,
+    }
     assert about["noise_floor"] == result.candidates[1].mean("covgap_noise_floor")
     frame = result.to_frame()
     assert len(frame) == 4
@@ -210,7 +213,7 @@ def test_everything_can_be_read_in_every_form(data):
     assert frame["cost"].tolist() == [np.mean(c.costs) for c in result.candidates]
     text = str(result)
     assert text.endswith(result.reason)
-    assert text.count("\n") == 1 + 1 + 4 + 1
+    assert text.count("\n") == 1 + 1 + 4 + len(result.reason.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,10 @@ def test_the_advice_counts_what_is_missing():
     assert "260 more labels" in advice.would_change
     assert "2 classes without any" in advice.would_change
     assert "2 of 23 classes" in advice.expect
-    text = str(advice)
-    assert all(part in text for part in (advice.why, advice.expect, advice.would_change))
+    first, *lines = str(advice).splitlines()
+    assert first == "Recommended: pooled + softmax"
+    parts = (advice.why, advice.expect, advice.would_change)
+    assert [line[2:] for line in lines] == [line for part in parts for line in part.splitlines()]
     assert advice.to_dict()["regime"] == advice.regime
 
 
@@ -86,8 +88,21 @@ def test_with_probabilities_it_says_how_large_sets_will_be(simulate):
     fitted = PooledPredictor().fit(rows[::2], labels[::2])
     size = fitted.predict_set(rows[1::2]).sizes.mean()
     assert advice.expected_sizes["pooled"] == pytest.approx(size, abs=0.5)
-    assert f"about {advice.expected_sizes['pooled']:.1f} of the 6 classes" in advice.expect
+    assert f"about {advice.expected_sizes['pooled']:.1f} of 6 classes" in advice.expect
     assert recommend(labels).expected_sizes == {}
+
+
+def test_alpha_may_differ_by_class_and_a_floor_is_charged_in_labels(simulate):
+    rows, labels = simulate(600, 6, seed=1)
+    plain, floored = recommend(rows, labels), recommend(rows, labels, floor=0.88)
+    added = floored.expected_sizes["pooled"] - plain.expected_sizes["pooled"]
+    assert floored.floor_cost == pytest.approx(added)
+    assert added > 0
+    assert plain.floor_cost is None
+    assert f"{added:.2f} labels" in floored.expect
+    careful = recommend(rows, labels, alpha={0: 0.01, "default": 0.1})
+    assert careful.regime == plain.regime  # that of the median class
+    assert careful.expected_sizes["standard"] > plain.expected_sizes["standard"]
 
 
 def test_rows_without_labels_are_refused(simulate):

@@ -1,4 +1,4 @@
-"""Advice that noise cannot fool: who is picked, who never is, and what is called clear."""
+"""Recommendations that noise cannot fool, exclusions, and what is called significant."""
 
 import numpy as np
 import pytest
@@ -30,15 +30,17 @@ def comparison(*candidates, **more):
     return Comparison(candidates, 0.1, len(candidates[0].reports), 1200, 1200, **more)
 
 
-def test_the_lowest_cost_is_picked_and_three_points_are_named():
+def test_the_lowest_cost_is_recommended_and_three_points_are_named():
     small = candidate("small", 2, np.linspace(0.8, 1.0, K), cost=8, seed=1)
     even = candidate("even", 9, 0.9, cost=11, seed=2)
     balanced = candidate("balanced", 4, np.linspace(0.85, 0.95, K), cost=6, seed=3)
     found = comparison(small, even, balanced)
-    assert (found.pick, found.smallest, found.most_even) == (balanced, small, even)
-    assert found.reason.startswith("Use balanced with softmax")
-    assert "small with softmax (2.0 fewer" in found.reason
-    assert "even with softmax (5.0 more" in found.reason
+    assert (found.recommended, found.smallest, found.most_even) == (balanced, small, even)
+    lines = found.reason.splitlines()
+    assert lines[0] == "Recommended: balanced + softmax"
+    assert [line for line in lines if "small + softmax (2.0 fewer" in line]
+    assert [line for line in lines if "even + softmax (5.0 more" in line]
+    assert [row["note"] for row in found.rows()] == ["smallest", "most even", "recommended"]
 
 
 def test_candidates_that_cost_as_much_as_all_classes_are_not_offered():
@@ -46,23 +48,23 @@ def test_candidates_that_cost_as_much_as_all_classes_are_not_offered():
     missing = candidate("missing", 2, 0.9, cost=K + 5, seed=3)
     honest = candidate("honest", 4, np.linspace(0.8, 1.0, K), cost=5)
     found = comparison(full, missing, honest)
-    assert found.pick is found.smallest is found.most_even is honest
+    assert found.recommended is found.smallest is found.most_even is honest
     assert [row["costs_too_much"] for row in found.rows()] == [True, True, False]
-    assert "full with softmax, missing with softmax" in found.reason
+    assert "full and missing + softmax" in found.reason
 
 
 @pytest.mark.parametrize("large", [9.9, 10.1, 14.9, 15.1, 20])
 def test_the_size_of_sets_alone_never_changes_the_recommendation(large):
     """At a third or half of 30 classes, say: the cost already charges for every label."""
     cheap, dear = candidate("cheap", large, cost=12), candidate("dear", 5, cost=14, seed=2)
-    assert comparison(cheap, dear).pick is cheap
+    assert comparison(cheap, dear).recommended is cheap
 
 
 @pytest.mark.parametrize("cost", [K - 0.01, K + 0.01])
 def test_the_cost_of_all_classes_is_no_cliff(cost):
     alike = candidate("a", 20, cost=cost, noise=0), candidate("b", 9, cost=cost + 1, noise=0)
-    assert comparison(*alike).pick is alike[0]
-    assert ("better model" in comparison(*alike).reason) == (cost > K)
+    assert comparison(*alike).recommended is alike[0]
+    assert ("classes cost no more" in comparison(*alike).reason) == (cost > K)
 
 
 def test_of_two_unequal_classes_the_rare_one_is_covered():
@@ -77,22 +79,22 @@ def test_of_two_unequal_classes_the_rare_one_is_covered():
         return np.mean([report.class_coverage[1] for report in candidate.reports])
 
     assert rare(found.candidates[0]) < 0.3
-    assert rare(found.pick) > 0.85
-    assert found.pick.mean("avg_size") > 1
+    assert rare(found.recommended) > 0.85
+    assert found.recommended.mean("avg_size") > 1
 
 
 def test_limits_restrict_the_advice():
     small, large = candidate("small", 2, 0.89, cost=9), candidate("large", 6, 0.91, cost=5)
-    assert comparison(small, large).pick is large
-    assert comparison(small, large, max_size=3).pick is small
-    assert comparison(small, large, min_coverage=0.9).pick is large
+    assert comparison(small, large).recommended is large
+    assert comparison(small, large, max_size=3).recommended is small
+    assert comparison(small, large, min_coverage=0.9).recommended is large
     nothing = comparison(small, large, max_size=1)
-    assert nothing.pick is nothing.smallest is nothing.most_even is None
+    assert nothing.recommended is nothing.smallest is nothing.most_even is None
     assert nothing.best is large
-    assert nothing.to_dict()["pick"] is None
-    assert "Use " not in nothing.reason
+    assert nothing.to_dict()["recommended"] is None
+    assert "Recommended" not in nothing.reason
     assert {row["note"] for row in nothing.rows()} == {""}
-    assert "large with softmax" in nothing._repr_html_()
+    assert "large + softmax" in nothing._repr_html_()
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_size": 3}, {"min_coverage": 0.8}])
@@ -101,10 +103,10 @@ def test_coverage_significantly_below_the_target_is_never_recommended(limits):
     found = comparison(short, right, **limits)
     assert found.covers_too_little(short)
     assert not found.covers_too_little(right)
-    assert found.pick is (None if "max_size" in limits else right)
-    assert short not in (found.pick, found.best, found.smallest, found.most_even)
-    assert "below 90%: short with softmax" in found.reason
-    assert comparison(short, short).pick is None
+    assert found.recommended is (None if "max_size" in limits else right)
+    assert short not in (found.recommended, found.best, found.smallest, found.most_even)
+    assert "below 90%: short + softmax" in found.reason
+    assert comparison(short, short).recommended is None
 
 
 def test_a_method_is_judged_by_the_coverage_that_it_targets():
@@ -119,9 +121,9 @@ def test_a_method_is_judged_by_the_coverage_that_it_targets():
     macro = candidate("macro", 2, **about, target="macro_coverage")
     found = comparison(macro, right)
     assert not found.covers_too_little(macro)
-    assert found.pick is macro
+    assert found.recommended is macro
     marginal = candidate("marginal", 2, **about)
-    assert comparison(marginal, right).pick is right
+    assert comparison(marginal, right).recommended is right
     about["coverage"] = coverage - 0.15
     short = candidate("short", 2, **about, target="macro_coverage")
     assert comparison(short, right).covers_too_little(short)
@@ -140,8 +142,8 @@ def test_macro_is_not_excluded_for_covering_common_classes_less(simulate):
     assert macro in found.allowed
 
 
-def test_of_equal_candidates_hardly_ever_one_is_called_clearly_worse():
-    """Twelve of the same cost, many tables: any clear one in at most 5%, and 3 errors on top."""
+def test_of_equal_candidates_hardly_ever_one_is_called_significantly_worse():
+    """Twelve of the same cost: any significant one in at most 5% of tables, plus 3 errors."""
     rng = np.random.default_rng(5)
     report = candidate("any", 3).reports[0]
     accused, n_tables = 0, size(short=100, deep=1000)
@@ -151,10 +153,17 @@ def test_of_equal_candidates_hardly_ever_one_is_called_clearly_worse():
             for n in range(12)
         ]
         found = Comparison(tuple(table), 0.1, 10, 1200, 1200)
-        accused += any(found.difference_to_best(each).is_clear for each in table)
+        accused += any(found.difference_to_best(each).is_significant for each in table)
     assert accused / n_tables <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_tables)
 
 
-def test_ties_are_counted():
-    found = comparison(candidate("a", 3, cost=5), candidate("b", 3, cost=5.01, seed=4))
-    assert "tied with 1 of 1)" in found.reason
+def test_ties_are_named():
+    near = [candidate(name, 3, cost=5.01, seed=seed) for seed, name in enumerate("bcdefghi", 4)]
+    found = comparison(candidate("a", 3, cost=4.9), near[0], candidate("far", 3, cost=9))
+    (line,) = [line for line in found.reason.splitlines() if line.startswith("  Tied")]
+    assert line.endswith(": b + softmax.")
+    assert [row["note"].split(", ")[-1] for row in found.rows()[1:]] == ["tied", ""]
+    several = comparison(candidate("a", 3, cost=4.9), *near[:2]).reason
+    assert "b and c + softmax." in several
+    assert "; 2 more." in comparison(candidate("a", 3, cost=4.9), *near).reason
+    assert "Tied" not in comparison(candidate("a", 3), candidate("far", 3, cost=9)).reason

@@ -152,7 +152,7 @@ def test_equal_alphas_are_one_alpha(method, exact):
     one = fitted(method, p, labels, alpha=0.15, **more)
     each = fitted(method, p, labels, alpha=dict.fromkeys(NAMES, 0.15), **more)
     assert same(one, each)
-    assert one.promise == each.promise
+    assert one.guarantee_text == each.guarantee_text
     assert np.array_equal(one.predict_p(p[:20]), each.predict_p(p[:20]))
 
 
@@ -203,12 +203,12 @@ def test_the_floor_names_classes_with_too_few_examples():
     p, labels = np.delete(p, few, axis=0), np.delete(labels, few)
     floored = fitted("pooled", p, labels, floor=0.8)
     assert floored.below_floor_.tolist() == [False, False, False, True]
-    assert "'dog'" in floored.promise
-    assert "80%" in floored.promise
+    assert "'dog'" in floored.guarantee_text
+    assert "80%" in floored.guarantee_text
     assert floored.floor_thresholds_[3] == -np.inf
     strict = fitted("pooled", p, labels, floor=0.8, strict_floor=True)
     assert strict.thresholds_[3] == np.inf
-    assert "'dog'" not in strict.promise
+    assert "'dog'" not in strict.guarantee_text
 
 
 @pytest.mark.parametrize("floor", [0, 1, 1.2, "high"])
@@ -233,7 +233,7 @@ def test_with_alpha_is_a_new_fit(method, score, ids):
     other, new = first.with_alpha(alpha), make(score=score, floor=0.7, alpha=alpha)
     new.fit(p, labels, ids=names, class_names=NAMES)
     assert same(other, new)
-    assert (other.promise, other.fingerprints_) == (new.promise, new.fingerprints_)
+    assert (other.guarantee_text, other.fingerprints_) == (new.guarantee_text, new.fingerprints_)
     assert np.array_equal(first.thresholds_, before)
     assert first.alpha == 0.1
 
@@ -256,7 +256,7 @@ def test_files_keep_alpha_and_floor(tmp_path, method, alpha):
     loaded = load(tmp_path / "model.safetensors")
     assert same(loaded, predictor)
     assert loaded.alpha_.tolist() == predictor.alpha_.tolist()
-    assert loaded.promise == predictor.promise
+    assert loaded.guarantee_text == predictor.guarantee_text
     assert loaded.predict_set(p) == predictor.predict_set(p)
     added = loaded.partial_fit(p[:50], labels[:50])
     assert same(

@@ -67,7 +67,7 @@ def two_classes(n_of_each, seed=0):
 
 def test_too_few_rows_are_infinite_and_a_warning_says_how_many_it_takes():
     scores, labels = two_classes([21, 22])
-    said = r"1 of 2 classes .* alpha = 0.1 and confidence = 0.9, which takes 22; they are in every"
+    said = r"1 of 2 classes .* alpha = 0.1 and confidence = 0.9, which takes 22; they are always"
     with pytest.warns(EvencoverWarning, match=said):
         fitted = ClasswisePredictor(confidence=0.9).fit_scores(scores, labels, 2)
     assert fitted.thresholds_.tolist() == [np.inf, scores[21:].max()]
@@ -95,10 +95,10 @@ def test_models_keep_it_and_info_and_the_page_say_it(simulate, tmp_path, predict
     np.testing.assert_array_equal(loaded.thresholds_, predictor.thresholds_)
     about = of_model(loaded)
     assert about["confidence"] == "0.9"
-    assert "90% of all calibrations" in about["guarantee"]
+    assert "90% of all calibration sets" in about["guarantee"]
     assert "calibrations" not in of_model(usual).get("guarantee") or usual.method == "classwise"
     content = report_content(loaded, test_rows, test_labels)
-    assert "90% of all calibrations" in content["guarantee"]
+    assert "90% of all calibration sets" in content["guarantee"]
     groups = content["groups"]
     assert groups["rank"] == conformal_ranks(np.array(groups["rows"]), 0.1, 0.9).tolist()
 
@@ -137,7 +137,7 @@ def test_compare_gives_it_to_those_that_can(simulate):
     assert sizes[1][1] == sizes[0][1]
     assert "confidence = 0.9" in sure.heading()
     assert sure.to_dict()["confidence"] == 0.9
-    assert sure.pick.method == "standard"  # pooled makes no such promise
+    assert sure.recommended.method == "standard"  # pooled makes no such promise
     with pytest.raises(InputError, match="'confidence'"):
         compare(rows, labels, methods=["pooled"], scores=["softmax"], confidence=0.9)
 
@@ -146,6 +146,6 @@ def test_recommend_advises_a_method_that_can(simulate):
     rows, labels = simulate(1200, 40)
     advice = recommend(rows, labels, confidence=0.9)
     assert advice.method in ("standard", "clustered")
-    assert "with probability 90%" in advice.expect
-    assert "fewer than the 22 rows" in advice.expect
+    assert "probability 90%" in advice.expect
+    assert "needs 22 examples" in advice.expect
     assert recommend([0] * 400 + [1] * 300, confidence=0.9).method == "classwise"

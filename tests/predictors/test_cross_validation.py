@@ -31,7 +31,9 @@ def test_a_fold_whose_model_is_another_is_told(rows):
         from_cross_val(probabilities, labels, folds, "standard")
     worse = probabilities.copy()
     worse[folds == 3] = np.roll(worse[folds == 3], 1, axis=1)
-    with pytest.warns(EvencoverWarning, match=r"Fold 3 is unlike the others: .* of its 400 labels"):
+    with pytest.warns(
+        EvencoverWarning, match=r"Fold 3 differs from the others: .* of its 400 examples"
+    ):
         from_cross_val(worse, labels, folds, "standard")
 
 

@@ -33,7 +33,7 @@ def test_every_method_explains_every_class(data, method):
 def test_the_group_behind_a_threshold_is_named(data):
     fitted, found = explained(data, "classwise", 0)
     n_rows = fitted.class_counts_[0]
-    assert f"{n_rows} calibration scores of this class alone" in found.origin
+    assert f"{n_rows} calibration scores of this class" in found.origin
     _, found = explained(data, "standard", 0)
     assert "600 calibration scores of all classes" in found.origin
     fitted, found = explained(data, "clustered", 0, gamma=0.5, n_clusters=2)

@@ -82,7 +82,7 @@ def test_sets_are_p_values_above_alpha_also_from_a_file(simulate, tmp_path, meth
     new = simulate(200, 6, seed=3).rows
     np.testing.assert_array_equal(loaded.predict_set(new).to_mask(), fitted.predict_p(new) > 0.1)
     assert of_model(loaded)["target_prevalence"] == "as given"
-    assert "the class frequencies that were given" in of_model(loaded)["guarantee"]
+    assert "target prevalence" in of_model(loaded)["guarantee"]
 
 
 def test_the_page_does_not_speak_of_ranks_then(simulate):

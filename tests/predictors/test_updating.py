@@ -149,7 +149,7 @@ def test_scores_given_as_such_can_be_updated(data):
 
 def known(predictor, rows, labels):
     """Whether evaluation reports that rows calibrated, and what it reports of copies."""
-    found = predictor.evaluate(rows, labels).doubts
+    found = predictor.evaluate(rows, labels).data_warnings
     return any("used for calibration" in each for each in found), [
         each for each in found if "copies of calibration rows" in each
     ]

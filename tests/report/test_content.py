@@ -199,7 +199,7 @@ def test_classes_without_names_or_test_rows_have_a_place(quietly, simulate):
     assert content["classes"]["state"][-1] == "0"
     assert content["classes"]["size"][-1] is None
     assert content["classes"]["threshold"][-1] is None  # in every set
-    assert any("in every set" in sentence for sentence in content["remedies"])
+    assert any("always included" in sentence for sentence in content["remedies"])
 
 
 def test_labels_are_needed(fitted, test_rows):
@@ -211,12 +211,12 @@ def test_labels_are_needed(fitted, test_rows):
     ("change", "words"),
     [
         ("frequencies", ["class frequencies of these"]),
-        ("scores", ["scores of the true labels", "more than chance explains"]),
+        ("scores", ["scores of the true labels", "significantly below"]),
         ("copies", ["copies of calibration rows"]),
         (None, []),
     ],
 )
-def test_doubts_about_the_rows_are_those_of_evaluate(fitted, data, test_rows, change, words):
+def test_data_warnings_are_those_of_evaluate(fitted, data, test_rows, change, words):
     rows, labels = test_rows
     if change == "frequencies":
         few = (labels >= 10) & (np.arange(len(labels)) % 8 > 0)
@@ -230,9 +230,11 @@ def test_doubts_about_the_rows_are_those_of_evaluate(fitted, data, test_rows, ch
         report = fitted["standard"].evaluate(rows, labels)
         content = report_content(fitted["standard"], rows, labels)
     said = [str(each.message) for each in caught]
-    assert said == list(report.doubts) + content["doubts"]
-    assert [word for word in words if not any(word in each for each in content["doubts"])] == []
-    assert len(content["doubts"]) == len(report.doubts) == len(words)
+    assert said == list(report.data_warnings) + content["data_warnings"]
+    assert [
+        word for word in words if not any(word in each for each in content["data_warnings"])
+    ] == []
+    assert len(content["data_warnings"]) == len(report.data_warnings) == len(words)
 
 
 @pytest.mark.parametrize("score", ["aps", "raps"])
@@ -262,6 +264,6 @@ def test_pooled_tells_who_has_a_say(data, test_rows):
     predictor = make_predictor("pooled").fit(data.rows[:2000], data.labels[:2000])
     weights = report_content(predictor, *test_rows)["weights"]
     assert np.allclose(sum(map(np.array, weights.values())), 1, atol=2e-4)
-    assert np.allclose(weights["its own calibration rows"], predictor.own_weight_, atol=1e-4)
+    assert np.allclose(weights["its own calibration examples"], predictor.own_weight_, atol=1e-4)
     standard = make_predictor("standard").fit(data.rows[:2000], data.labels[:2000])
     assert report_content(standard, *test_rows)["weights"] == {}

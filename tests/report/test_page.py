@@ -76,24 +76,23 @@ def test_the_first_screen_has_coverage_size_and_gap(html, predictor, data):
     assert f"{100 * report.marginal_coverage:.1f}".removesuffix(".0") + "%" in top
     assert f"{report.avg_size:.1f} of 6" in top
     sizes = report.size_quantiles
-    assert f"median is {sizes['50']};" in top
-    assert f"at most {sizes['95']};" in top
+    assert f"median {sizes['50']}, 95th percentile {sizes['95']}." in top
     own = predictor.predict_set(data.rows[300:]).sizes
     means = [own[data.labels[300:] == y].mean() for y in np.unique(data.labels[300:])]
     assert f"{np.mean(means):.2f}" in top
     assert f"{report.true_gap:.1f} points" in top
 
 
-def test_doubts_about_the_rows_come_first(html, predictor, data):
+def test_data_warnings_come_first(html, predictor, data):
     assert '<p class="notice warn">' not in html
     shifted = np.roll(data.rows[300:], 1, axis=1)
     with pytest.warns(EvencoverWarning):
         page = report_html(predictor, shifted, data.labels[300:])
     top = page[: page.index('<section class="verdict"')]
-    doubts = re.findall(r'<p class="notice warn">(.*?)</p>', top)
-    assert [text.split(" of ")[0] for text in doubts] == [
-        "The scores",
-        "The sets contain the labels",
+    data_warnings = re.findall(r'<p class="notice warn">(.*?)</p>', top)
+    assert [text.split(" of ")[0] for text in data_warnings] == [
+        "Score shift: the scores",
+        "Overall coverage",
     ]
 
 
@@ -101,7 +100,7 @@ def test_the_classes_named_first_are_called_worst_only_if_they_are_likely_below(
     """Otherwise they are not even the lowest: with few rows low coverage means little."""
     model = make_predictor("classwise").fit(data.rows[:300], data.labels[:300])
     even = report_html(model, data.rows[300:400], data.labels[300:400])
-    for page, heading in ((html, "Worst"), (even, "Look here first")):
+    for page, heading in ((html, "Largest shortfalls"), (even, "Lowest upper confidence limits")):
         assert (embedded(page)["verdict"]["n_likely_below"] > 0) == (page is html)
         assert f'<h2 id="h-worst">{heading}</h2>' in page
 
@@ -130,8 +129,9 @@ def test_a_comparison_has_a_page(data):
     assert [row["covgap"] for row in content["candidates"]] == [
         candidate.mean("covgap") for candidate in result.candidates
     ]
-    assert sum(row["is_pick"] for row in content["candidates"]) == 1
-    assert result.reason in html
+    assert sum(row["is_recommended"] for row in content["candidates"]) == 1
+    assert [content["headline"], *content["advice"]] == result.reason.splitlines()
+    assert all(f">{line.strip()}<" in html for line in result.reason.splitlines())
     assert "<b>mine" not in html
 
 

@@ -30,12 +30,12 @@ def calibrated(method, counts, scores=None, **parameters):
     return make_predictor(method, **parameters).fit_scores(scores, labels, len(counts))
 
 
-def test_a_class_is_likely_below_likely_above_as_aimed_or_untested():
+def test_a_class_is_likely_below_likely_above_on_target_or_untested():
     report = report_of([100, 100, 100, 0], [80, 90, 99, 0])
     assert class_states(report).tolist() == [1, 2, 3, 0]
 
 
-def test_classes_that_are_covered_as_aimed_are_hardly_ever_accused():
+def test_classes_that_are_covered_on_target_are_hardly_ever_accused():
     counts = np.random.default_rng(1).integers(1, 60, 400)
     rng, accused, praised = np.random.default_rng(2), 0, 0
     for _ in range(300):
@@ -53,15 +53,30 @@ def test_classes_that_are_covered_as_aimed_are_hardly_ever_accused():
     [
         ([1000] * 4, [905] * 4, "met on average, and none of 4 classes are likely below 90%."),
         ([1000] * 4, [990, 990, 990, 700], "on average, but 1 of 4 classes is likely below 90%"),
-        ([1000] * 4, [700] * 4, "short on average, and 4 of 4 classes are likely below 90%"),
-        ([40] * 100, [35] * 100, "short on average, but none of 100 classes"),
+        ([1000] * 4, [700] * 4, "missed on average, and 4 of 4 classes are likely below 90%"),
+        ([40] * 100, [35] * 100, "missed on average, but none of 100 classes"),
         ([100] * 400, [90] * 399 + [80], "none of 400 classes"),  # one in 400 by chance
         ([100] * 4 + [0], [90] * 3 + [60, 0], "1 of 4 tested classes"),
-        ([100, 100, 2, 1], [90, 80, 2, 0], "2 were 10 points or more below, and 1 had too few"),
     ],
 )
 def test_the_headline_says_what_is_the_case(rows, covered, says):
     assert says in verdict(report_of(rows, covered), 0.01)["headline"]
+
+
+def test_classes_far_below_and_classes_without_a_test_are_counted():
+    details = verdict(report_of([100, 100, 2, 1], [90, 80, 2, 0]), 0.01)["details"]
+    assert "2 classes measured 10 points or more below 90%" in details
+    assert "1 class has too few" in details
+
+
+def test_a_class_is_judged_against_its_own_target():
+    """The same coverage of 95% is below a target of 99%, and above one of 80%."""
+    report = report_of([400] * 3, [380] * 3, alpha=[0.01, 0.05, 0.2])
+    assert class_states(report).tolist() == [1, 2, 3]
+    found = verdict(report, 0.05)
+    assert found["headline"].endswith("1 of 3 classes is likely below target.")
+    far = report_of([400] * 2, [300, 330], alpha=[0.2, 0.01])
+    assert verdict(far, 0.05)["worst"] == [1, 0]  # 16.5 points short before 5
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.5])
@@ -114,7 +129,7 @@ def test_the_usual_spread_counts_the_rows_that_calibrate():
 def test_standard_is_told_to_try_what_the_calibration_rows_allow():
     report = report_of([200] * 4, [100, 110, 120, 200], names=["a", "b, or B", "c", "d"])
     text = " ".join(remedies(calibrated("standard", [50, 20, 90, 400]), report))
-    for words in ("2 of the 3", "try classwise", "1 of the 3", "try pooled", "b, or B (+14)"):
+    for words in ("2 of the 3", "Try classwise", "1 of the 3", "Try pooled", "b, or B (+14)"):
         assert words in text
 
 
@@ -137,7 +152,7 @@ def test_clusters_tell_who_is_in_none():
     report = report_of([200] * 21, [100] + [190] * 19 + [100])
     text = " ".join(remedies(predictor, report))
     assert "1 of the 2 had too few" in text
-    assert "18 rows" in text
+    assert "18 examples" in text
 
 
 def test_pooled_states_how_much_is_borrowed():
@@ -152,4 +167,4 @@ def test_nothing_is_advised_where_no_class_is_likely_below():
     predictor = calibrated("standard", [50, 50, 50])
     (enough,) = remedies(predictor, report_of([200] * 3, [181] * 3))
     (few,) = remedies(predictor, report_of([5] * 3, [4] * 3))
-    assert "5 test rows" in few.removeprefix(enough)
+    assert "5 test examples" in few.removeprefix(enough)

@@ -146,7 +146,7 @@ def test_ids_give_the_numbers_of_predict_set(simulate, tmp_path):
     fitted = StandardPredictor(score="aps", exact=True).fit(rows, labels)
     graph = exported(fitted, tmp_path / "sets.onnx")
     numbers = onnx_inputs(fitted, rows, ids=ids)
-    assert set(numbers) == {"uniform", "coin"}
+    assert set(numbers) == {"uniform", "draw"}
     found = graph.run(None, {"rows": rows, **numbers})
     assert n_different(found, fitted.predict_set(rows, ids=ids)) == 0
     assert n_different(found, fitted.predict_set(rows)) > 0
@@ -161,7 +161,7 @@ def test_without_random_numbers_sets_are_as_large_as_they_can_be(simulate, tmp_p
     rng = np.random.default_rng(1)
     for numbers in ((0, 0), (0, 1), (1, 0), (1, 1), *rng.random((5, 2)).tolist()):
         given = {
-            n: np.full(400, v, float) for n, v in zip(("uniform", "coin"), numbers, strict=True)
+            n: np.full(400, v, float) for n, v in zip(("uniform", "draw"), numbers, strict=True)
         }
         found, some = graph.run(["membership", "sizes"], {"rows": rows, **given})
         assert (found <= largest).all()
@@ -276,7 +276,7 @@ def test_the_file_says_what_it_is_and_passes_the_checker(simulate, tmp_path):
     assert json.loads(about["evencover.class_names"]) == names
     assert json.loads(about["evencover.score"]) == {"name": "aps", "randomize": True}
     assert {each.domain for each in model.opset_import} == {""}  # no operator of anybody's own
-    assert fitted.promise in model.doc_string
+    assert fitted.guarantee_text in model.doc_string
     said = {each.name: each.doc_string for each in (*model.graph.input, *model.graph.output)}
     assert said["rows"] == "probabilities of the classes, a row for each example"
     assert said["uniform"].endswith("0 if not given: the largest sets")

@@ -44,7 +44,7 @@ def test_the_score_check_rarely_doubts_rows_of_the_same_kind():
         first = rng.random(300)
         rows, labels = np.stack([first, 1 - first], axis=1), rng.integers(0, 2, 300)
         fitted = StandardPredictor().fit(rows[:150], labels[:150])
-        said = fitted.evaluate(rows[150:], labels[150:]).doubts
+        said = fitted.evaluate(rows[150:], labels[150:]).data_warnings
         n_alarms += any("scores of the true labels" in each for each in said)
     assert n_alarms <= size(short=2, deep=10)
 
@@ -57,5 +57,5 @@ def test_the_score_check_finds_harder_rows():
         labels = (rows.cumsum(axis=1) < rng.random((1150, 1))).sum(axis=1)
         fitted = StandardPredictor().fit(rows[:150], labels[:150])
         harder = np.where(rng.random((1000, 1)) < 1 / 2, np.roll(rows[150:], 1, axis=1), rows[150:])
-        said = fitted.evaluate(harder, labels[150:]).doubts
+        said = fitted.evaluate(harder, labels[150:]).data_warnings
         assert any("scores of the true labels" in each for each in said)

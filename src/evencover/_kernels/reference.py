@@ -129,13 +129,13 @@ def row_keys(rows: Array, draws: Draws) -> Array:
 
 
 def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
-    """The uniform u of each row's score and the row's coin; 1 and 0 where there is no use."""
-    u, coin = np.ones(len(rows)), np.zeros(len(rows))
+    """The uniform u of each row's score and the row's draw; 1 and 0 where there is no use."""
+    u, draw = np.ones(len(rows)), np.zeros(len(rows))
     if draws.any:
         keys = row_keys(rows, draws)
         u = u if draws.score_use is None else uniforms(draws.seed, draws.score_use, keys)
-        coin = coin if draws.coin_use is None else uniforms(draws.seed, draws.coin_use, keys)
-    return u, coin
+        draw = draw if draws.coin_use is None else uniforms(draws.seed, draws.coin_use, keys)
+    return u, draw
 
 
 FIXED_POINT = 2.0**52
@@ -375,9 +375,9 @@ def _members(
     scores = score_matrix(formula, rows, draws, **options)
     has_rank_limit = any(each.rank_limit is not None for each in vectors)
     ranks = rank_matrix(rows, **options) if has_rank_limit else None
-    _, coin = row_numbers(rows, draws._replace(score_use=None))
+    _, draw = row_numbers(rows, draws._replace(score_use=None))
     for each in vectors:
-        yield is_member(scores, each, coin, ranks)
+        yield is_member(scores, each, draw, ranks)
 
 
 @in_slices
@@ -390,14 +390,14 @@ def p_values(
     group_of_class: IntArray,
     **options: Any,
 ) -> FloatArray:
-    """(1 - coin + #{group scores >= s}) / (n + 1) for every class (n, K).
+    """(1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
 
     The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
     group -1 has none.
     """
     scores = score_matrix(formula, rows, draws, **options)
-    _, coin = row_numbers(rows, draws._replace(score_use=None))
-    return p_values_of(scores, group_scores, group_offsets, group_of_class, 1.0 - coin)
+    _, draw = row_numbers(rows, draws._replace(score_use=None))
+    return p_values_of(scores, group_scores, group_offsets, group_of_class, 1.0 - draw)
 
 
 def p_values_of(

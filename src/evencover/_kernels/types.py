@@ -30,9 +30,9 @@ class BadRow(Exception):  # noqa: N818 - callers who know the file's name raise 
 
 
 class Draws(NamedTuple):
-    """Streams of a uniform u for the score and a coin between two thresholds.
+    """Streams of a uniform u for the score and a draw between two thresholds.
 
-    Without a stream, u is 1 and the coin 0. The key of a row is its id; without ids it is a mix of
+    Without a stream, u is 1 and the draw 0. The key of a row is its id; without ids it is a mix of
     the row's content and its index, ``first`` for the first row. By index alone, rows that arrive
     one at a time would all share one number; by content alone, equal rows would.
     """
@@ -114,11 +114,11 @@ class Thresholds(NamedTuple):
 
 
 def is_member(
-    scores: FloatArray, thresholds: Thresholds, coin: FloatArray, ranks: IntArray | None = None
+    scores: FloatArray, thresholds: Thresholds, draw: FloatArray, ranks: IntArray | None = None
 ) -> Array:
     """Return whether classes are in the sets of their rows.
 
-    A class is in if its score is at most ``upper``, or ``lower`` when the row's coin (n,) is at
+    A class is in if its score is at most ``upper``, or ``lower`` when the row's draw (n,) is at
     least ``upper_probability``; and its rank is at most ``rank_limit``, if given. Scores and ranks
     are those of every class (n, K), or of one class per row (n,) with its thresholds
     (`Thresholds.of_classes`).
@@ -132,8 +132,8 @@ def is_member(
     """
     upper, lower, upper_probability, rank_limit = thresholds
     if lower is not None and upper_probability is not None:
-        own_coin = coin if scores.ndim == 1 else coin[:, None]
-        upper = np.where(own_coin < upper_probability, upper, lower)
+        own_draw = draw if scores.ndim == 1 else draw[:, None]
+        upper = np.where(own_draw < upper_probability, upper, lower)
     inside = scores <= upper
     if rank_limit is not None:
         assert ranks is not None
@@ -219,7 +219,7 @@ def _ranks(values: FloatArray) -> Array:
 
 
 def _top(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
-    """The largest limits of each class, the vectors they belong to, and for which coins."""
+    """The largest limits of each class, the vectors they belong to, and for which draws."""
     n_pairs = chances.shape[1]
     order = np.argsort(-limits, axis=1)[:, :N_TOP]
     slot = np.concatenate([np.arange(n_plain), n_plain + np.tile(np.arange(n_pairs), 2)])
@@ -235,7 +235,7 @@ def _top(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any
 
 
 def _infinite_limits(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
-    """How many classes +inf takes in: always, or where the coin shows heads or tails."""
+    """How many classes +inf takes in: always, or where the draw chooses one of two."""
     n_pairs = chances.shape[1]
     infinite = limits == np.inf
     upper = infinite[:, n_plain : n_plain + n_pairs]

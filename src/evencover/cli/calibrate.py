@@ -14,9 +14,12 @@ def run(
     method: str | None = None,
     score: str = "softmax",
     alpha: options.Alpha = "0.1",
+    alpha_of: options.AlphaOf = None,
+    floor: options.Floor = None,
+    strict_floor: options.StrictFloor = False,
     confidence: options.Confidence = None,
     exact: options.Switch = False,
-    allow_empty: bool = True,
+    no_allow_empty: options.Switch = False,
     groups: options.Groups = None,
     prevalence: options.Prevalence = None,
     target_prevalence: str | None = None,
@@ -29,30 +32,36 @@ def run(
 ) -> None:
     """Fit thresholds on held-out labeled data and save a model.
 
+    The data are {endings}.
+
+    {methods}
+
+    {scores}
+
     Parameters
     ----------
     data
-        Probabilities and labels: a file, folder, pattern or address; {endings}.
+        Probabilities and labels: a file, folder, glob or URL.
     output
-        Where to write the model (.safetensors).
+        Model to write (.safetensors).
     method
-        {methods}; {default_method} by default.
+        One of the methods above; {default_method} by default.
     score
-        {scores}.
+        One of the scores above.
     exact
-        Randomize the thresholds so that coverage is exactly 1 - alpha.
-    allow_empty
-        Whether sets may be empty; if not, an empty set is given the most probable class.
+        Randomize so that coverage is exactly 1 - alpha.
+    no_allow_empty
+        Replace empty sets with the top class.
     target_prevalence
-        Have coverage over all rows for other class frequencies than those of the data: a file as
-        for --prevalence, such as expected counts, or "uniform", for methods that can.
+        Class frequencies to guarantee coverage for: a file, or "uniform".
     temperature
-        Divides logits; "fit" learns it from a fifth of the rows, which then do not calibrate.
+        Divide logits by this; "fit" estimates it.
     """
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
     output = refuse_existing(output, force=force, endings=(".safetensors",))
+    floors = options.check_floor(floor, strict_floor)
     more = options.read_settings(
         settings,
         groups=groups,
@@ -63,12 +72,13 @@ def run(
     (predictor,), (with_score,) = options.make_methods_and_scores(
         [method or DEFAULT_METHOD], [score], more
     )
-    source = read.open(data, "calibrating")
+    source = read.open(data, "calibrating", allow_unknown=True)
     predictor.set_params(
-        alpha=options.number_if_float(alpha),
+        alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
+        **floors,
         score=with_score,
         exact=exact,
-        allow_empty=allow_empty,
+        allow_empty=not no_allow_empty,
         from_logits=bool(source.logits),
         temperature=options.number_if_float(temperature),
         random_state=seed,

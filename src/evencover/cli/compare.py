@@ -19,12 +19,16 @@ def run(
     methods: str | None = None,
     scores: str | None = None,
     alpha: options.Alpha = "0.1",
+    alpha_of: options.AlphaOf = None,
+    floor: options.Floor = None,
+    strict_floor: options.StrictFloor = False,
     confidence: options.Confidence = None,
     n_splits: int = 10,
     calibration_fraction: float | None = None,
     n_per_class: int | None = None,
     max_size: float | None = None,
     min_coverage: float | None = None,
+    top: options.Top = None,
     groups: options.Groups = None,
     prevalence: options.Prevalence = None,
     settings: options.Settings = None,
@@ -37,34 +41,41 @@ def run(
     force: options.Force = False,
     read: options.Input = options.READ,
 ) -> None:
-    """Compare methods and scores on repeated splits of one labelled data set.
+    """Compare methods and scores on your data.
+
+    Every method and score is calibrated and tested on the same random splits. Labels that are not
+    among the classes count as misses.
+
+    {methods}
+
+    {scores}
 
     Parameters
     ----------
     data
-        Probabilities and labels; by default the bundled data set (505 languages).
+        Probabilities and labels; by default the bundled languages.
     methods
-        Names, separated by commas, or "all": also {more_methods}.
+        Comma-separated names, or "all"; by default {default_methods}.
     scores
-        Names, separated by commas, or "all": also {more_scores}.
+        Comma-separated names, or "all"; by default {default_scores}.
     n_splits
-        How many times the rows are split.
+        Number of splits.
     calibration_fraction
-        Share of the rows that calibrates; one half by default.
+        Fraction used for calibration; 0.5 by default.
     n_per_class
-        Calibrate on this many rows of each class instead.
+        Calibrate on this many examples of each class instead.
     max_size
-        Recommend only candidates with sets of at most this many classes on average.
+        Recommend the best with at most this average set size.
     min_coverage
-        Recommend only candidates that cover at least this share of all rows.
+        Recommend only candidates with at least this overall coverage.
     temperature
-        Divides logits.
+        Divide logits by this.
     temperatures
-        Several of them, separated by commas: everything is tried with each.
+        Temperatures to try, separated by commas.
     csv
         Also write the table to this file.
     report
-        Also write a page (.html) with the table and a chart.
+        Also write an HTML report of the comparison.
     """
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES, compare
 
@@ -80,25 +91,33 @@ def run(
         DEFAULT_SCORES if scores is None else scores.split(","),
         options.read_settings(settings, groups=groups, prevalence=prevalence),
     )
+    floors = options.check_floor(floor, strict_floor)
+    predictors = [each.set_params(strict_floor=floors["strict_floor"]) for each in predictors]
+    if methods == "all" and alpha_of:
+        predictors = [each for each in predictors if each.supports_class_alpha]
     if data is None:
         from evencover.data import load_languages
 
         bundled = load_languages()
-        source = watch(as_source(bundled.probabilities, bundled.labels), "comparing")
+        names = list(bundled.class_names)
+        source = as_source(bundled.probabilities, bundled.labels, class_names=names)
+        source = watch(source, "comparing")
         note(f"no file given: comparing on the bundled data ({source.n_classes} languages)")
     else:
-        source = read.open(data, "comparing")
+        source = read.open(data, "comparing", allow_unknown=True)
     result = compare(
         source,
         methods=predictors,
         scores=with_scores,
-        alpha=options.number_if_float(alpha),
+        alpha=options.read_alpha(alpha, alpha_of, source.class_names, source.n_classes),
+        floor=floors["floor"],
         confidence=options.number_if_float(confidence),
         n_splits=n_splits,
         calibration_fraction=calibration_fraction,
         n_per_class=n_per_class,
         max_size=max_size,
         min_coverage=min_coverage,
+        top=top,
         temperature=temperature,
         temperatures=None
         if temperatures is None

@@ -156,7 +156,7 @@ def print_table(
     print(text, end="")
     left_out = [name.replace("\n", "") for c, name in enumerate(columns) if c not in kept]
     if left_out:
-        print_text(f"Left out, for want of room: {', '.join(left_out)}; --json shows all.")
+        print_text(f"Columns left out for lack of space: {', '.join(left_out)}; --json shows all.")
 
 
 def _terminal_width() -> int | None:

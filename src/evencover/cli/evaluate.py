@@ -1,11 +1,16 @@
-"""``evencover evaluate``: measure coverage and set sizes on held-out rows."""
+"""``evencover evaluate``: measure coverage and set sizes on held-out data."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from evencover.cli import options
 from evencover.cli.console import print_table, print_text
+from evencover.output.atomic import refuse_existing
+from evencover.output.writers import write_csv
 
 if TYPE_CHECKING:
     from evencover.evaluation.report import GroupCoverage
@@ -16,25 +21,45 @@ def run(
     data: options.TestData,
     /,
     *,
+    alpha: options.OtherAlpha = None,
+    alpha_of: options.AlphaOf = None,
+    top: options.Top = None,
     as_json: options.Json = False,
+    csv: Path | None = None,
+    force: options.Force = False,
     dask: options.Dask = None,
     read: options.Input = options.READ,
 ) -> None:
-    """Measure coverage, of every class and on average, and set sizes on held-out rows."""
-    predictor = options.load_model(model, data)
-    source = read.open(data, "evaluating")
+    """Measure overall and per-class coverage and set size.
+
+    Labels that are not among the model's classes count as misses.
+
+    Parameters
+    ----------
+    csv
+        Also write one row per class to this file.
+    """
+    if csv is not None:
+        refuse_existing(csv, force=force)
+    predictor = options.with_alpha(options.load_model(model, data), alpha, alpha_of)
+    source = read.open(data, "evaluating", allow_unknown=True)
     with options.executor(dask) as workers:
-        report = predictor.evaluate(source, groups=read.groups(source), executor=workers)
+        groups = read.groups(source)
+        report = predictor.evaluate(source, groups=groups, executor=workers, top=top)
+    if csv is not None:
+        columns = report.class_columns()
+        rows = zip(*(np.asarray(each).tolist() for each in columns.values()), strict=True)
+        write_csv(csv, [dict(zip(columns, row, strict=True)) for row in rows])
     if as_json:
         options.print_json(report.to_dict())
         return
     print_text(str(report))
-    groups = report.by_calibration_count()
+    table = report.by_calibration_count()
     if report.cluster_of_class is not None:
-        groups += report.by_cluster()
-    titles = ["classes", "how many", "test rows", "coverage", "mean of classes", "CovGap"]
-    least = ["mean of classes", "how many", "CovGap"]
-    print_table(titles, [_group_cells(group) for group in groups], least=least)
+        table += report.by_cluster()
+    titles = ["group", "classes", "examples", "coverage", "mean over classes", "CovGap"]
+    least = ["mean over classes", "classes", "CovGap"]
+    print_table(titles, [_group_cells(group) for group in table], least=least)
 
 
 def _group_cells(group: GroupCoverage) -> list[str]:

@@ -1,4 +1,4 @@
-"""``evencover experiment``: the paper's study: run it, and show its tables and figures."""
+"""``evencover experiment``: run the paper's study, and show its tables and figures."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from evencover.output.atomic import atomic_path, refuse_existing
 
 experiment = App(
     name="experiment",
-    help="Run the paper's study, on its data or yours, and show tables and figures.",
+    help="Run the paper's study on its data or yours.",
     help_format="plaintext",
 )
 
 Format = Literal["text", "markdown", "latex", "html"]
 EXTENSIONS = {"text": ".txt", "markdown": ".md", "latex": ".tex", "html": ".html"}
-ResultsFolder = Annotated[Path, Parameter(help="Folder that 'experiment run' filled.")]
+ResultsFolder = Annotated[Path, Parameter(help="Folder written by 'experiment run'.")]
 Figures = Annotated[
-    Path, Parameter(name=["--output", "-o"], help="Folder for the figures, which are replaced.")
+    Path, Parameter(name=["--output", "-o"], help="Folder for the figures; replaces them.")
 ]
-Style = Annotated[str, Parameter(name="--format", help="png, svg or pdf.")]
+Style = Annotated[str, Parameter(name="--format", help="Format: png, svg or pdf.")]
 
 
 @experiment.command
 def run(grid: str, /, *, output: Output, dask: Dask = None) -> None:
-    """Run a grid of data sets, scores, methods and calibration sizes; goes on where it stopped.
+    """Run a grid of data sets, scores, methods and calibration sizes.
+
+    After an interruption, run the same command again to complete the results.
 
     Parameters
     ----------
     grid
-        The path of a TOML file, or a grid that ships with the package: paper, small, languages or
-        heatmap.
+        TOML file, or a bundled grid: paper, small, languages or heatmap.
     output
-        Folder for the results; one that holds a part of the same study is completed.
+        Folder for the results.
     """
     from evencover.experiments.grid import Grid
     from evencover.experiments.runner import run as run_grid
@@ -63,16 +64,18 @@ def table(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Show the paper's table of a study, with the published numbers next to it.
+    """Show the paper's table of a study next to the published numbers.
+
+    The metrics are {study_metrics}.
 
     Parameters
     ----------
     style
-        As text, Markdown, LaTeX or a page.
+        Format of the table.
     n_avg
         Calibration sizes, separated by commas; by default the paper's.
     metrics
-        Some of {study_metrics}, separated by commas; by default the paper's, the first two.
+        Metrics, separated by commas; by default the first two.
     exact
         Show the randomized variants.
     output
@@ -98,7 +101,7 @@ def table(
 
 @experiment.command
 def figures(results: ResultsFolder, /, *, output: Figures, style: Style = "png") -> None:
-    """Draw the metrics of a study against n_avg, and the classes that STANDARD undercovers."""
+    """Draw the metrics of a study against the calibration size."""
     from evencover.experiments.figures import write_figures
     from evencover.experiments.results import Results
 
@@ -110,12 +113,14 @@ def figures(results: ResultsFolder, /, *, output: Figures, style: Style = "png")
 def heatmap(
     results: ResultsFolder, /, *, output: Figures, style: Style = "png", metric: str | None = None
 ) -> None:
-    """Draw a metric of CLUSTERED for every gamma and M of a grid such as 'heatmap'.
+    """Draw a metric of CLUSTERED for every gamma and M of a grid.
+
+    The metrics are {study_metrics}.
 
     Parameters
     ----------
     metric
-        One of {study_metrics}; by default the first.
+        Metric to draw; by default the first.
     """
     from evencover.evaluation.metrics import shown_in
     from evencover.experiments.figures import write_heatmaps
@@ -128,5 +133,5 @@ def heatmap(
 
 def _size(text: str) -> int:
     if not text.strip().isdecimal():
-        raise InputError(f"--n-avg must be whole numbers, separated by commas. Got {text!r}.")
+        raise InputError(f"--n-avg must be integers, separated by commas. Got {text!r}.")
     return int(text)

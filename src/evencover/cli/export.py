@@ -17,18 +17,21 @@ def run(
     dtype: str = "float32",
     force: Force = False,
 ) -> None:
-    """Write the sets of a model as an ONNX graph: the same sets as predict, wherever ONNX runs.
+    """Write a model's prediction sets as an ONNX graph.
+
+    The sets are bit-identical to those of predict. With --after, one graph leads from the inputs
+    of a classifier to sets.
 
     Parameters
     ----------
     output
-        Where to write the graph (.onnx).
+        Graph to write (.onnx).
     after
-        A classifier (.onnx) that the graph is appended to: one graph from its inputs to sets.
+        Classifier (.onnx) to append the graph to.
     after_output
-        Which output of the classifier holds the probabilities or logits, if it has several.
+        Output of the classifier with probabilities or logits.
     dtype
-        The type of the rows: float32, float64 or float16; that of the classifier with --after.
+        Type of the rows: float32, float64 or float16.
     """
     from evencover.serving.onnx import to_onnx
 

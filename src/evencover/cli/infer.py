@@ -21,41 +21,41 @@ class Options:
     """The options of `evencover.inference.infer`."""
 
     device: str | None = None
-    "Device to run on, such as cpu, cuda or cuda:1; by default a GPU if there is one."
+    "Device, e.g. cpu or cuda:1; by default a GPU if available."
     batch_size: int = 32
     "Number of inputs per batch."
     workers: int = 2
-    "Number of threads that read and prepare the next batches."
+    "Number of threads that prepare batches."
     limit: int | None = None
     "Take only the first inputs, this many."
     strict: Switch = False
-    "Fail at the first input that cannot be read, instead of listing it in _unreadable.csv."
+    "Fail at the first unreadable input."
     kind: Literal["images", "texts"] | None = None
-    "Whether inputs are images or texts, where model and data do not tell."
+    "Type of the inputs, where model and data leave it open."
     input_key: str | None = None
     "Column of paths or texts."
     labels_key: str | None = None
-    "Column of labels: class names, or indices of the model's outputs."
+    "Column of labels: class names or class indices."
     ids_key: str | None = None
-    "Column of ids; by default the path or the row number is the id."
+    "Column of ids; by default the path or row number."
     class_names: Path | None = None
-    "File with the class names of the model's outputs in their order, one per line."
+    "File with the model's class names in order, one per line."
     mean: str | None = None
-    "Mean to subtract from scaled pixels, such as 0.5 or 0.485,0.456,0.406 (ONNX models)."
+    "ONNX: mean to subtract from scaled pixels, e.g. 0.485,0.456,0.406."
     std: str | None = None
-    "Standard deviation to divide by, one number or one per channel (ONNX models)."
+    "ONNX: standard deviation to divide by, overall or per channel."
     scale: str | None = None
-    "Factor for pixels from 0 to 255, such as 1/255 (ONNX models)."
+    "ONNX: factor for pixels from 0 to 255, e.g. 1/255."
     size: str | None = None
-    "Size to resize images to, such as 28 or HEIGHT,WIDTH (ONNX models)."
+    "ONNX: size of images, e.g. 28 or HEIGHT,WIDTH."
     channels: int | None = None
-    "Channels of images, 1 or 3 (ONNX models)."
+    "ONNX: channels of images, 1 or 3."
     probabilities: Switch = False
     "The model returns probabilities, not logits."
     dtype: Literal["float32", "float16"] = "float32"
     "Type of the stored numbers; float16 takes half the space."
     force: Switch = False
-    "Replace the results of another model, other settings or other data."
+    "Replace results of another model, settings or data."
 
     def parsed(self) -> dict[str, Any]:
         """Return the arguments of `infer`."""
@@ -72,19 +72,26 @@ OPTIONS = Options()
 
 
 def run(model: str, data: Path, /, *, output: Output, options: Options = OPTIONS) -> None:
-    """Run a classifier on images or texts and save its outputs.
+    """Run a classifier on images or text and save its outputs.
+
+    The model is an ONNX file, the folder or name of a Hugging Face model, or module:function (or
+    file.py:function), which maps a list of images or texts to logits.
+
+    The data are a folder with one subfolder per class; a table (.csv, .tsv, .jsonl, .parquet) with
+    a column of paths or texts and one of labels; or a Hugging Face dataset on disk.
+
+    The output is a folder of Parquet files that every other command reads. After an interruption,
+    run the same command again to complete it. Inputs that cannot be read are listed in
+    _unreadable.csv.
 
     Parameters
     ----------
     model
-        An ONNX file, the folder or name of a Hugging Face model, or module:function (or
-        file.py:function), which maps a list of images or texts to logits.
+        ONNX file, Hugging Face model, or module:function.
     data
-        A folder with one sub-folder per class; a table (.csv, .tsv, .jsonl, .parquet) with a column
-        of paths or texts and one of labels; or a Hugging Face dataset on disk.
+        Folder of images, table, or Hugging Face dataset.
     output
-        Folder for the scores, in Parquet files that every other command reads. After an
-        interruption the same command adds what is missing.
+        Folder to write.
     """
     from evencover.inference import infer
 

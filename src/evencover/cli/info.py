@@ -14,22 +14,27 @@ from evencover.cli.console import print_table, print_text
 from evencover.cli.options import READ, Input, Json, print_json
 from evencover.data.source import Source
 from evencover.engine.blocks import n_threads
+from evencover.errors import listed
 from evencover.evaluation.statistics import class_balance
 from evencover.predictors import BasePredictor
 from evencover.predictors.explanation import Details
+from evencover.quantiles import is_per_class
 from evencover.scores import make_score
 
-UNCLEAR = "no probabilities, some are below 0; if they are logits, say --logits"
+MOST_NAMED = 10  # classes with an alpha of their own
+UNCLEAR = "no probabilities, some are below 0; if they are logits, use --logits"
 # Titles of values, where they are not their names in JSON.
 TITLES = {
     "n_rows": "rows",
     "n_classes": "classes",
-    "n_calibration": "calibration rows",
+    "n_calibration": "calibration examples",
+    "n_unknown_labels": "unknown labels",
     "holds": "numbers are",
-    "examples_per_class": "rows per class",
-    "n_classes_without_examples": "classes without rows",
-    "n_classes_below_9_examples": "classes below 9 rows",
-    "n_infinite_thresholds": "classes in every set",
+    "n_classes_without_examples": "classes without examples",
+    "n_classes_below_9_examples": "classes below 9 examples",
+    "class_alpha": "other alphas",
+    "classes_below_floor": "too few for the floor",
+    "n_infinite_thresholds": "classes always included",
     "allow_empty": "sets may be empty",
     "from_logits": "reads logits",
     "random_state": "seed",
@@ -44,9 +49,14 @@ EXPLANATIONS = {
 
 def of_model(predictor: BasePredictor) -> dict[str, Any]:
     """Describe a model: method, parameters, thresholds, guarantee, and the method's own details."""
+    own, few = predictor.class_alpha, np.flatnonzero(predictor.below_floor_)
     about: dict[str, Any] = {
         "method": predictor.method,
-        "alpha": str(predictor.alpha),
+        "alpha": str(own if is_per_class(predictor.alpha) else predictor.alpha),
+        "class_alpha": None if own.is_one else own.floats.tolist(),
+        **_if_given(predictor, "floor"),
+        **({"strict_floor": True} if predictor.strict_floor else {}),
+        "classes_below_floor": None if predictor.floor is None else few.tolist(),
         **_if_given(predictor, "confidence"),
         **_if_given(predictor, "target_prevalence"),
         "score": make_score(predictor.score).to_dict(),
@@ -59,11 +69,11 @@ def of_model(predictor: BasePredictor) -> dict[str, Any]:
         "n_calibration": predictor.n_calibration_,
         "examples_per_class": _spread(predictor.class_counts_),
         "n_infinite_thresholds": int(np.isinf(predictor.thresholds_).sum()),
-        **predictor.learnt(),
+        **predictor.fitted_values(),
     }
     details = predictor.details()
     return about | {
-        "guarantee": predictor.promise,
+        "guarantee": predictor.guarantee_text,
         **({} if details is None else {details.name: details.records}),
         "thresholds": predictor.thresholds_.tolist(),
         "class_counts": predictor.class_counts_.tolist(),
@@ -87,7 +97,7 @@ def of_data(source: Source) -> dict[str, Any]:
         lowest = min(lowest, float(block.rows.min(initial=np.inf)))
         if block.labels is not None:
             n_right += int((block.rows.argmax(axis=1) == block.labels).sum())
-            counts += np.bincount(block.labels, minlength=source.n_classes)
+            counts += np.bincount(block.labels, minlength=source.n_classes)[: source.n_classes]
     about: dict[str, Any] = {
         "n_rows": n_rows,
         "n_classes": source.n_classes,
@@ -100,12 +110,21 @@ def of_data(source: Source) -> dict[str, Any]:
     if source.has_labels:
         about |= {
             "accuracy": n_right / n_rows,
+            "n_unknown_labels": n_rows - int(counts.sum()),
             "examples_per_class": _spread(counts),
             "n_classes_without_examples": int((counts == 0).sum()),
             "n_classes_below_9_examples": int((counts < 9).sum()),
             "class_balance": class_balance(counts),
         }
     return about
+
+
+def _exceptions(alphas: FloatArray, names: list[str] | None) -> str | None:
+    """Name the classes whose alpha is not the most common one, if they are few."""
+    values, counts = np.unique(alphas, return_counts=True)
+    others = np.flatnonzero(alphas != values[counts.argmax()]).tolist()
+    pairs = [f"{index if names is None else names[index]}={alphas[index]:g}" for index in others]
+    return ", ".join(pairs) if len(pairs) <= MOST_NAMED else None
 
 
 def _spread(values: IntArray | FloatArray) -> dict[str, float]:
@@ -124,11 +143,20 @@ def show(about: dict[str, Any], details: Details | None = None) -> None:
     thresholds = about.pop("thresholds", None)
     names = about.pop("class_names", None)
     about.pop("class_counts", None)
+    if about.get("class_alpha") is not None:
+        about["class_alpha"] = _exceptions(np.array(about["class_alpha"]), names)
+    if about.get("classes_below_floor"):
+        few = [
+            str(index) if names is None else names[index] for index in about["classes_below_floor"]
+        ]
+        about["classes_below_floor"] = f"{len(few)} ({listed(few, 3)})"
     if thresholds is not None:
         finite = np.array([value for value in thresholds if np.isfinite(value)])
         about["finite thresholds"] = _spread(finite) if len(finite) else "none"
         about["class names"] = "none" if names is None else ", ".join(names[:5]) + ", ..."
     for name, value in about.items():
+        if value is None or value == []:
+            continue
         why = EXPLANATIONS.get(name, "") if value or type(value) is float else ""
         print_text(f"{TITLES.get(name, name.replace('_', ' ')):<28}{_text(value)}{why}")
     if details is not None:
@@ -147,12 +175,12 @@ def _text(value: Any) -> str:
 
 
 def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ) -> None:
-    """Describe a model or a data file; without a file, this installation.
+    """Describe a model, a data file or this installation.
 
     Parameters
     ----------
     file
-        A model written by calibrate, or a file, folder, pattern or address with probabilities.
+        Model or data; without it, describe this installation.
     """
     from evencover.persistence import is_model, load
 
@@ -169,7 +197,7 @@ def run(file: str | None = None, /, *, as_json: Json = False, read: Input = READ
         predictor = load(file)
         about, details = of_model(predictor), predictor.details()
     else:
-        about = of_data(read.open(file, "reading"))
+        about = of_data(read.open(file, "reading", allow_unknown=True))
     if as_json:
         print_json(about)
     else:

@@ -37,7 +37,7 @@ def make_app() -> App:
 
     app = App(
         name="evencover",
-        help="Prediction sets that aim to cover every class, not just the average one.",
+        help="Conformal prediction sets with even coverage across classes.",
         version=f"evencover {__version__}",
         help_format="plaintext",
     )
@@ -45,7 +45,7 @@ def make_app() -> App:
         app.command(import_module(f"evencover.cli.{name}").run, name=name)
     app.command(experiment)
     app.register_install_completion_command(
-        help="Have bash, zsh or fish complete commands and options; changes its rc file."
+        help="Install completion for bash, zsh or fish; changes its rc file."
     )
     app.suppress_keyboard_interrupt = False  # `main` reports what became of the output
     return app

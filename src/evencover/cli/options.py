@@ -14,50 +14,57 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 
 from evencover.cli.console import note, watch
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import InputError
+from evencover.quantiles import DEFAULT, ClassAlpha, is_per_class
+from evencover.validation import unique_keys
 
 if TYPE_CHECKING:
     from evencover.monitoring import Store
     from evencover.predictors.base import BasePredictor
 
+INPUT = Group("Input", sort_key=1)  # after the options of the command itself
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
-Switch = Annotated[bool, Parameter(negative="")]
-ModelFile = Annotated[Path, Parameter(help="Written by calibrate.")]
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+ModelFile = Annotated[Path, Parameter(help="Model written by calibrate.")]
 TestData = Annotated[str, Parameter(help="Probabilities and labels of held-out test data.")]
-Force = Annotated[bool, Parameter(negative="", help="Overwrite an existing file.")]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print everything as JSON.")]
+Force = Annotated[Switch, Parameter(help="Overwrite an existing file.")]
+Json = Annotated[Switch, Parameter(name="--json", help="Print everything as JSON.")]
 Dask = Annotated[
-    str | None, Parameter(help="Run on a dask cluster: its scheduler's URL, or 'local'.")
+    str | None, Parameter(help="Run on a Dask cluster: its scheduler's URL, or 'local'.")
 ]
-Alpha = Annotated[str, Parameter(help="Target miscoverage, such as 0.1 or 1/3.")]
+Alpha = Annotated[str, Parameter(help="Target miscoverage, e.g. 0.1 or 1/3.")]
+OtherAlpha = Annotated[str | None, Parameter(help="Replace the model's alpha, e.g. 0.05.")]
+AlphaOf = Annotated[
+    list[str] | None,
+    Parameter(negative="", help="Alpha of one class, CLASS=ALPHA (repeatable), or a file."),
+]
+Floor = Annotated[
+    str | None, Parameter(help="Guarantee every class at least this coverage, e.g. 0.8.")
+]
+StrictFloor = Annotated[
+    Switch, Parameter(help="Always include classes with too few examples for --floor.")
+]
+Top = Annotated[
+    int | None, Parameter(help="Also measure sets cut to this many most probable classes.")
+]
 Confidence = Annotated[
-    str | None, Parameter(help="Cover 1 - alpha with this probability, such as 0.9.")
-]
-Groups = Annotated[
     str | None,
-    Parameter(help="File with the columns 'class' and 'groups', or one group per class in order."),
+    Parameter(help="Guarantee coverage with this probability over calibration sets."),
 ]
+Groups = Annotated[str | None, Parameter(help="File with the columns 'class' and 'groups'.")]
 Prevalence = Annotated[
-    str | None,
-    Parameter(
-        help="File with the columns 'class' and 'prevalence', or one number per class in order, "
-        "such as the training counts, for a score that takes it."
-    ),
+    str | None, Parameter(help="File with the columns 'class' and 'prevalence', for pas.")
 ]
 Settings = Annotated[
     list[str] | None,
-    Parameter(
-        name="--set",
-        negative="",
-        help="Any other parameter of methods or scores, such as tau=0.9; may be repeated.",
-    ),
+    Parameter(name="--set", negative="", help="Any other parameter, e.g. tau=0.9 (repeatable)."),
 ]
-Seed = Annotated[int, Parameter(help="Fixes every random choice.")]
+Seed = Annotated[int, Parameter(help="Seed of all random choices.")]
 FalseAlarm = Annotated[
     float | None, Parameter(help="Level of each test of the monitor; 0.05 in a new state.")
 ]
@@ -70,27 +77,29 @@ Retention = Annotated[
 ]
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=INPUT)
 @dataclass(frozen=True)
 class Input:
-    """How the data file is to be read."""
+    """How to read the data file."""
 
     labels: str | None = None
-    "File (or folder, glob or URL) of labels; joined by id if both sides have ids."
+    "File, folder, glob or URL of labels; joined by id."
     logits: Switch = False
-    "The numbers are logits; a softmax is applied."
+    "Apply a softmax: the numbers are logits."
     ids: str | None = None
-    "File with one stable id per row; the same id always gets the same random choices."
+    "File with one stable id per row."
     row_groups: str | None = None
-    "File with the group of each row, for methods with a threshold for each group of rows."
+    "File with the group of each row, for row-grouped."
     probabilities_key: str | None = None
-    "Name of the numbers in the file; with one column per class, a glob such as 'p_*'."
+    "Name of the numbers, or a glob of columns, e.g. 'p_*'."
     labels_key: str | None = None
-    "Name of the labels, in the file or in that of --labels."
+    "Name of the labels."
     ids_key: str | None = None
-    "Name of the ids, in the file or in that of --ids."
+    "Name of the ids."
 
-    def open(self, data: str | Path, what: str, *, complete: bool = True) -> Source:
+    def open(
+        self, data: str | Path, what: str, *, complete: bool = True, allow_unknown: bool = False
+    ) -> Source:
         """Open the data as a source that shows its progress, and note how labels were matched."""
         from evencover.data.open import ids_from_file
 
@@ -103,6 +112,7 @@ class Input:
             labels_key=self.labels_key,
             ids_key=None if self.ids else self.ids_key,
             complete=complete,
+            allow_unknown=allow_unknown,
         )
         if source.matching is not None:
             note(source.matching)
@@ -160,6 +170,60 @@ def number_if_float(text: str | None) -> Any:
         return text
 
 
+def read_alpha(
+    alpha: str, alpha_of: Sequence[str] | None, class_names: Sequence[str] | None, n_classes: int
+) -> Any:
+    """Return one alpha for all classes or, with --alpha-of, one per class.
+
+    Each text of --alpha-of is CLASS=ALPHA, split at the last "=", or a file of classes and alphas.
+    """
+    from evencover.data.open import class_values_from_file
+
+    if not alpha_of:
+        return number_if_float(alpha)
+    given: list[Any] = []
+    for text in alpha_of:
+        name, equals, value = text.rpartition("=")
+        is_pair = equals and not Path(text).is_file()
+        given += [(name, value)] if is_pair else class_values_from_file(text, "alpha")
+    if not any(isinstance(each, tuple) for each in given):
+        found: Any = [number_if_float(str(each)) for each in given]
+    elif all(isinstance(each, tuple) for each in given):
+        pairs = [(str(name), number_if_float(str(value))) for name, value in given]
+        rest = class_names if DEFAULT in (class_names or ()) else [DEFAULT]
+        found = dict.fromkeys(rest or (), number_if_float(alpha)) | unique_keys("--alpha-of", pairs)
+    else:
+        raise InputError(
+            "The files of --alpha-of must have the columns 'class' and 'alpha'. Got alphas without "
+            "classes; such a file must be the only --alpha-of."
+        )
+    ClassAlpha.of(found, class_names, n_classes)  # raises before any data are read
+    return found
+
+
+def with_alpha(
+    predictor: BasePredictor, alpha: str | None, alpha_of: Sequence[str] | None
+) -> BasePredictor:
+    """Return a loaded model at another alpha, or as it is if none is given."""
+    if alpha is None and not alpha_of:
+        return predictor
+    if alpha is None and is_per_class(predictor.alpha):
+        raise InputError(
+            "--alpha must be given with --alpha-of, because the model has an alpha per class. "
+            "Got none."
+        )
+    text = str(predictor.alpha) if alpha is None else alpha
+    names, n_classes = predictor.class_names_, predictor.n_classes_
+    return predictor.with_alpha(read_alpha(text, alpha_of, names, n_classes))
+
+
+def check_floor(floor: str | None, strict: bool) -> dict[str, Any]:
+    """Return the parameters of --floor and --strict-floor."""
+    if strict and floor is None:
+        raise InputError("--strict-floor needs --floor, e.g. --floor 0.8. Got none.")
+    return {"floor": number_if_float(floor), "strict_floor": strict}
+
+
 def numbers(text: str, option: str) -> list[float]:
     """Return numbers that are separated by commas; a number may be a fraction such as 1/255."""
     try:
@@ -185,7 +249,7 @@ def _finite(value: Any) -> Any:
 # Options of their own, or of no use here.
 NOT_SETTABLE = (
     *("alpha", "score", "exact", "allow_empty", "from_logits", "temperature", "random_state"),
-    *("groups", "prevalence", "confidence", "target_prevalence"),
+    *("groups", "prevalence", "confidence", "target_prevalence", "floor", "strict_floor"),
 )
 
 
@@ -283,29 +347,32 @@ def _with_choices(help_text: str) -> str:
 
     method_names(), score_names()  # also those of installed packages
     choices = {
-        "methods": _listed({name: cls.summary for name, cls in PREDICTORS.items()}),
-        "scores": _listed({name: cls.summary for name, cls in SCORES.items()}),
+        "methods": _listed("Methods", PREDICTORS),
+        "scores": _listed("Scores", SCORES),
         "default_method": DEFAULT_METHOD,
+        "default_methods": ", ".join(DEFAULT_METHODS),
+        "default_scores": ", ".join(DEFAULT_SCORES),
         "endings": ", ".join([*ARRAYS, *TABLES]),
-        "more_methods": ", ".join(n for n in method_names() if n not in DEFAULT_METHODS),
         "study_metrics": ", ".join(metric.name for metric in shown_in("study")),
-        "more_scores": ", ".join(n for n in SCORES if n not in DEFAULT_SCORES),
     }
+    help_text = _unfolded(help_text)
     for name, text in choices.items():
         help_text = help_text.replace("{" + name + "}", text)
-    return _unfolded(help_text)
+    return help_text
 
 
 def _unfolded(help_text: str) -> str:
     """Join the lines of each paragraph: the terminal folds them, not our editors."""
     before, heading, after = cleandoc(help_text).partition("\n\nParameters\n")
-    before = re.sub(r"(?<!\n)\n(?!\n)", " ", before)
+    before = re.sub(r"(?<!\n)\n(?![\n ])", " ", before)  # lists are indented
     after = re.sub(r"(?m)^    .*(\n    .*)*", lambda m: "    " + " ".join(m[0].split()), after)
     return before + heading + after
 
 
-def _listed(summaries: Mapping[str, str]) -> str:
-    return "; ".join(f"{name} ({text})" if text else name for name, text in summaries.items())
+def _listed(title: str, choices: Mapping[str, Any]) -> str:
+    """List names and summaries one per line, indented: a block of code in Markdown."""
+    lines = [f"    {name:<14}{each.summary}".rstrip() for name, each in choices.items()]
+    return "\n".join([f"{title}:\n", *lines])
 
 
 def _value(text: str) -> Any:

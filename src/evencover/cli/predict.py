@@ -7,9 +7,23 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evencover.cli.options import READ, Dask, Input, ModelFile, Output, Switch, executor, load_model
+from evencover.cli.console import note
+from evencover.cli.options import (
+    READ,
+    AlphaOf,
+    Dask,
+    Input,
+    ModelFile,
+    OtherAlpha,
+    Output,
+    Switch,
+    executor,
+    load_model,
+    with_alpha,
+)
 from evencover.errors import InputError
 from evencover.output.atomic import refuse_existing
+from evencover.validation import whole_number
 
 if TYPE_CHECKING:
     from evencover.output.writers import Listed
@@ -21,6 +35,8 @@ def run(
     /,
     *,
     output: Output,
+    alpha: OtherAlpha = None,
+    alpha_of: AlphaOf = None,
     order: Literal["probability", "index"] = "probability",
     with_probabilities: Switch = False,
     top: int | None = None,
@@ -31,32 +47,32 @@ def run(
     force: Switch = False,
     read: Input = READ,
 ) -> None:
-    """Write a prediction set for each row, the most probable class first.
+    """Write a prediction set for each row.
+
+    The output is a file (.parquet, .npz, .jsonl or .csv) or, without an extension, a folder with
+    one file for each partition of the input. After an interruption, run the same command again to
+    complete a folder. With --top the size is still that of the whole set.
 
     Parameters
     ----------
     data
         Probabilities of new rows.
     output
-        Where to write the sets: a file (.parquet, .npz, .jsonl or .csv), or a folder (a name
-        without ending), which gets one file for each part of the input. After an interruption the
-        same command adds to a folder what is missing.
+        File or folder to write.
     order
-        How the classes of a set are listed: the most probable first, or by their index.
+        Order of the classes in a set.
     with_probabilities
-        Write the probability of each listed class too.
+        Also write the probability of each class.
     top
-        List at most this many classes of each set, the most probable ones; the size is still
-        that of the whole set.
+        Write at most this many classes, the most probable ones.
     taxonomy
-        Also write each set in the words of a tree of classes, such as "3 warblers, all owls": a
-        table (.csv, .tsv) whose lines name a class and its groups, narrow to wide.
+        Also summarize sets by this hierarchy of classes (.csv, .tsv).
     parts
-        Describe a set in at most this many of these groups.
+        Most groups in a summary.
     part_format
-        The kind of files in a folder: parquet, npz, jsonl or csv.
+        Format of files in a folder: parquet, npz, jsonl or csv.
     force
-        Overwrite an existing file, or a folder made from another model or input.
+        Overwrite an existing file, or a folder from another model.
     """
     from evencover.output.folders import ids_of_rows, predict_to_folder
     from evencover.output.writers import Listing, check_sets_format, write_sets
@@ -67,8 +83,14 @@ def run(
         check_sets_format(refuse_existing(output, force=force))
     elif not output.absolute().parent.is_dir():
         raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
-    predictor = load_model(model, data)
-    source = read.open(data, "predicting")
+    predictor = with_alpha(load_model(model, data), alpha, alpha_of)
+    if top is not None:
+        whole_number(top, "top", "predict", 1)
+        note(
+            f"the coverage guarantee does not apply to sets cut to {top} classes; "
+            f"'evencover evaluate --top {top}' measures their coverage"
+        )
+    source = read.open(data, "predicting", allow_unknown=True)
     listing: Any = {"order": order, "with_probabilities": with_probabilities, "top": top}
     with executor(dask) as workers:
         how: Any = {"groups": read.groups(source), "executor": workers}
@@ -79,7 +101,7 @@ def run(
                 output,
                 taxonomy=taxonomy,
                 parts=parts,
-                ending=f".{part_format.lower().removeprefix('.')}",
+                extension=f".{part_format.lower().removeprefix('.')}",
                 force=force,
                 **listing,
                 **how,

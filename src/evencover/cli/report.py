@@ -1,4 +1,4 @@
-"""``evencover report``: write the page that shows which classes are below the aim."""
+"""``evencover report``: write an HTML coverage report."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ def run(
     output: options.Output,
     title: str | None = None,
     taxonomy: Path | None = None,
+    top: options.Top = None,
     force: options.Force = False,
     dask: options.Dask = None,
     read: options.Input = options.READ,
 ) -> None:
-    """Write a page that shows which classes are below the aim, and why: one file, no network.
+    """Write an HTML coverage report.
+
+    The report is one file that loads nothing from the network.
 
     Parameters
     ----------
     output
-        Where to write the page (.html).
+        Report to write (.html).
     title
-        What the page is called; by default after the data file.
+        Title of the report; by default from the data file's name.
     taxonomy
-        Say the sets that are shown in the words of a tree of classes, too: a table (.csv, .tsv)
-        whose lines name a class and its groups, narrow to wide.
+        Also summarize example sets by this hierarchy (.csv, .tsv).
     """
     from evencover.report import require_extra, write_report
 
     require_extra()
     output = refuse_existing(output, force=force, endings=(".html", ".htm"))
     predictor = options.load_model(model, data)
-    source = read.open(data, "reporting")
+    source = read.open(data, "reporting", allow_unknown=True)
     title = f"Coverage of {printable(as_location(data).name)}" if title is None else title
     with options.executor(dask) as workers:
         write_report(
@@ -51,5 +53,6 @@ def run(
             title=title,
             force=force,
             taxonomy=taxonomy,
+            top=top,
         )
     print(f"{output}: open it in a browser")

@@ -19,20 +19,21 @@ def run(
     force: Force = False,
     read: Input = READ,
 ) -> None:
-    """Add labeled data to a model's calibration set, and save it as a new model.
+    """Add labeled data to a model's calibration set.
 
-    The result is what calibrate gives on all rows. With --window or --since old rows are left out.
+    The result is a new model, the one that calibrate fits to all rows. --window and --since drop
+    old rows.
 
     Parameters
     ----------
     data
         Probabilities and labels of new rows.
     output
-        Where to write the new model (.safetensors).
+        New model to write (.safetensors).
     window
         Keep only this many rows, the newest.
     since
-        Keep only the row with this id and those after it.
+        Keep the row with this id and those after it.
     """
     from evencover.persistence import save
 

@@ -1,4 +1,4 @@
-"""Which method and score: compare() on the user's own rows, recommend() from the labels."""
+"""compare() methods and scores on labeled data; recommend() a method from the labels."""
 
 from evencover.comparison.compare import compare
 from evencover.comparison.recommend import Recommendation, recommend

@@ -86,7 +86,7 @@ def compare(
     >>> from evencover.data import load_languages
     >>> p, y, _ = load_languages()
     >>> result = compare(p, y, methods=["standard", "clustered"], scores=["softmax"], n_splits=2)
-    >>> result.pick.method
+    >>> result.recommended.method
     'clustered'
     """
     whole_number(n_splits, "n_splits", "compare", 2)

@@ -1,15 +1,15 @@
-"""What a method costs, in labels: those that its sets list, and those that they lack.
+"""The cost of a method, in labels: those in its sets, and those needed to contain missed labels.
 
-Every score orders the rows that a class may be listed for. So a class's threshold can be told by
+Every score orders the rows whose sets may include a class. So a class's threshold is expressed by
 the share t of rows whose set it lets the class into, and a row of the class by the share v at which
 its set would contain the label: both are labels per row, comparable between scores. The best t is
 the 1 - alpha quantile of v, and the pinball loss targets it:
 
     cost = AvgSize + sum over classes of 1/alpha_y * the mean over the class's rows of max(v - t, 0)
 
-A label that is listed costs 1; a row that is missed costs what it would have taken to contain it. A
-class in every set pays for that with every row, so sets of all K classes cost K, however evenly
-they cover.
+A label in a set costs 1; a missed row costs what it would have taken to contain its label. A class
+that is always included pays with every row, so sets of all K classes cost K, however evenly they
+cover.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ListingShares:
         return [self._lacking(trial, own) for trial, own in zip(trials, listed, strict=True)]
 
     def _listed(self, limits: Sequence[FloatArray | None]) -> FloatArray:
-        """The share of rows whose score of each class is within each threshold (limits, K)."""
+        """Compute the share of rows within each threshold of each class (limits, K)."""
         n_classes, n_rows = self.ordered.shape
         wanted = np.array(limits, dtype=np.float64).reshape(-1, n_classes).T
         # One class after the other: its scores are in the cache then.

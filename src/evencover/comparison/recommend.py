@@ -1,29 +1,31 @@
-"""recommend(): which method for these labels, why, what to expect, and what would change it."""
+"""recommend(): a method for these labels, with reasons, expected results and alternatives."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from html import escape
 from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
 
-from evencover.arrays import Array, IntArray, to_numpy
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.comparison.trials import calibration_split, other_rows
 from evencover.data.open import as_source
 from evencover.data.source import Source
 from evencover.errors import EvencoverWarning, InputError
 from evencover.evaluation.statistics import class_balance
-from evencover.predictors import make_predictor
+from evencover.predictors import BasePredictor, make_predictor
 from evencover.predictors.clustered import automatic_parameters, least_count
 from evencover.predictors.fitting import require_labels
-from evencover.quantiles import Alpha, exact_fraction, least_rows
-from evencover.validation import class_labels, whole_number
+from evencover.quantiles import Alpha, ClassAlpha, exact_fraction, least_rows
+from evencover.sets import PredictionSets
+from evencover.validation import class_labels, real_number, whole_number
 
-# Sizes are estimated from the first rows, about so many numbers.
+# Set sizes are estimated on the first rows, up to this many numbers.
 SIZE_NUMBERS = 1 << 24
 # The paper's boundaries, in examples per class at alpha = 0.1.
 VERY_FEW, MANY, PLENTY = 10, 75, 100
@@ -31,7 +33,7 @@ VERY_FEW, MANY, PLENTY = 10, 75, 100
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Advice in sentences, and the numbers behind it.
+    """A recommended method, the reasons, and the numbers behind them.
 
     Attributes
     ----------
@@ -45,7 +47,12 @@ class Recommendation:
     n_rows, n_classes, examples_per_class, smallest_class, class_balance
         A summary of the labels; the balance is the paper's metric, 1 for equal classes.
     expected_sizes
-        Mean set sizes to expect by method, where probabilities were given.
+        Mean set sizes to expect by method, if probabilities were given.
+    floor_cost
+        Labels that the floor adds to the average set of the recommended method, if it was measured.
+    alpha_for_size, coverage_for_size
+        With a `max_size`: the smallest alpha whose sets are small enough, and the overall coverage
+        there; None if no alpha has such sets.
     """
 
     method: str
@@ -61,19 +68,21 @@ class Recommendation:
     smallest_class: int
     class_balance: float
     expected_sizes: dict[str, float] = field(default_factory=dict)
+    floor_cost: float | None = None
+    alpha_for_size: float | None = None
+    coverage_for_size: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field, ready for JSON."""
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
+        return f"<pre style='white-space: pre-wrap'>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
-        return (
-            f"Use {self.method} with the {self.score} score.\nWhy: {self.why}\n"
-            f"Expect: {self.expect}\nWhat would change this: {self.would_change}"
-        )
+        parts = (self.why, self.expect, self.would_change)
+        lines = [line for part in parts for line in part.splitlines()]
+        return "\n  ".join([f"Recommended: {self.method} + {self.score}", *lines])
 
 
 def recommend(
@@ -81,27 +90,33 @@ def recommend(
     labels: Any = None,
     *,
     n_classes: int | None = None,
-    alpha: Alpha = 0.1,
+    alpha: Any = 0.1,
+    floor: Alpha | None = None,
     confidence: Alpha | None = None,
+    max_size: float | None = None,
     from_logits: bool = False,
 ) -> Recommendation:
-    """Choose a method from how many calibration rows each class has.
+    """Recommend a method from the number of calibration examples of each class.
 
     Parameters
     ----------
     probabilities
-        (N, K) array-like or the path of a file with the calibration rows; with them the advice
-        includes set sizes. The labels alone may take their place.
+        (N, K) array-like or the path of a file with the calibration rows; the advice then
+        includes set sizes. Or the labels alone.
     labels
         (N,) class indices of the calibration rows; may come with the file.
     n_classes
         The number of classes K, if only labels are given; by default one more than the largest.
-    alpha
-        Target miscoverage. The paper's boundaries hold for 0.1; they move with 1/alpha, because
-        what counts is the number of rows that a class may miss.
+    alpha, floor
+        Target miscoverage, one number or one per class, and guaranteed coverage of every class, as
+        for predictors. The paper's boundaries are for an alpha of 0.1; they scale with 1/alpha of
+        each class. With probabilities, the advice states the floor's cost in labels.
     confidence
         Recommend a method that guarantees coverage of at least 1 - alpha with this probability over
         calibration sets.
+    max_size
+        Find the highest coverage of the method with at most this average set size; for
+        probabilities and one alpha.
     from_logits
         The rows hold logits.
 
@@ -113,30 +128,60 @@ def recommend(
     >>> recommend(list(range(50)) * 20, confidence=0.9).method
     'standard'
     """
-    level = float(exact_fraction(alpha, "recommend"))
-    sizes: dict[str, float] = {}
+    source: Source | None = None
+    halves: _Halves | None = None
     if labels is None and _are_labels(probabilities):
         indices, n_classes = _checked(probabilities, n_classes)
     else:
-        source = as_source(probabilities, labels)
+        source = as_source(probabilities, labels, allow_unknown=True)
         require_labels(source, "Advice")
         n_classes = source.n_classes
-        indices, sizes = _labels_and_sizes(source, alpha, confidence, from_logits)
-    counts = np.bincount(indices, minlength=n_classes)
-    regime = _regime(counts, level)
-    paper_method = _paper_method(counts, alpha, regime)
+        indices, halves = _labels_and_halves(source, from_logits)
+    names = None if source is None else source.class_names
+    own = ClassAlpha.of(alpha, names, n_classes, "recommend")
+    if max_size is not None:
+        real_number(max_size, "max_size", "recommend", 0, open_low=True)
+        if halves is None or not own.is_one:
+            raise InputError(
+                "The 'max_size' parameter of recommend needs probabilities of at least 4 rows and "
+                "one alpha for all classes."
+            )
+    counts, level = np.bincount(indices, minlength=n_classes), float(own.typical)
+    regime = _regime(counts, own.floats)
+    paper_method = _paper_method(counts, own.typical, regime)
     if confidence is None:
         method = "classwise" if regime == "extremely high" else "pooled"
-        why, expect = _why(counts, regime, paper_method), _expect(counts, level, method)
+        why, expect = _why(counts, regime, paper_method), _expect(counts, own, method)
     else:
         method = paper_method
-        why, expect = _with_confidence(counts, alpha, confidence, method)
-    if sizes:
+        why, expect = _with_confidence(counts, own.typical, confidence, method)
+    sizes: dict[str, float] = {}
+    measured: dict[str, float | None] = {}
+    if halves is not None:
+        asked: dict[str, Any] = {"alpha": own.typical if own.is_one else own, "floor": floor}
+        asked |= {} if confidence is None else {"confidence": confidence}
+        methods = ("standard", "classwise", "pooled" if confidence is None else "clustered")
+        fits = {name: halves.fit(name, **asked) for name in methods}
+        sizes = {name: halves.sets(fitted).sizes.mean().item() for name, fitted in fits.items()}
         others = ", ".join(f"{name} {size:.1f}" for name, size in sizes.items() if name != method)
         expect += (
-            f" Sets will hold about {sizes[method]:.1f} of the {n_classes} classes ({others}), as "
-            "calibrating on half of these rows showed."
+            f"\nAverage set size about {sizes[method]:.1f} of {n_classes:,} classes ({others}), "
+            "measured by calibrating on half of these examples."
         )
+        if floor is not None:
+            plain = halves.sets(halves.fit(method, **asked | {"floor": None})).sizes.mean().item()
+            cost = measured["floor_cost"] = sizes[method] - plain
+            expect += (
+                f"\nThe floor of {float(100 * exact_fraction(floor)):g}% adds {cost:.2f} labels "
+                f"to the average set ({cost / max(plain, 1e-9):+.0%})."
+            )
+        if max_size is not None:
+            found = halves.best_within(fits[method], max_size)
+            measured |= dict(zip(("alpha_for_size", "coverage_for_size"), found, strict=True))
+            best = (
+                "no alpha" if found[0] is None else f"alpha {found[0]:g}, coverage {found[1]:.1%}"
+            )
+            expect += f"\nHighest coverage with an average set size up to {max_size:g}: {best}."
     return Recommendation(
         method=method,
         score="softmax",
@@ -151,6 +196,7 @@ def recommend(
         smallest_class=int(counts.min()),
         class_balance=class_balance(counts),
         expected_sizes=sizes,
+        **measured,
     )
 
 
@@ -171,36 +217,66 @@ def _checked(labels: Any, n_classes: int | None) -> tuple[IntArray, int]:
     return class_labels(values, n_classes, None), n_classes
 
 
-def _labels_and_sizes(
-    source: Source, alpha: Alpha, confidence: Alpha | None, from_logits: bool
-) -> tuple[IntArray, dict[str, float]]:
-    """Read all labels; mean set sizes by method, where half of the first rows calibrate."""
+@dataclass(frozen=True)
+class _Halves:
+    """Half of the first rows to calibrate on, and the other half to measure on."""
+
+    calibration: Source
+    calibration_labels: IntArray
+    test: Source
+    test_labels: IntArray
+    from_logits: bool
+
+    def fit(self, method: str, **parameters: Any) -> BasePredictor:
+        with warnings.catch_warnings():  # about classes that half of the rows lack
+            warnings.simplefilter("ignore", EvencoverWarning)
+            predictor = make_predictor(method, from_logits=self.from_logits, **parameters)
+            return predictor.fit(self.calibration, self.calibration_labels)
+
+    def sets(self, predictor: BasePredictor) -> PredictionSets:
+        return predictor.predict_set(self.test)
+
+    def best_within(
+        self, predictor: BasePredictor, max_size: float
+    ) -> tuple[float, float] | tuple[None, None]:
+        """Find the smallest alpha, in thousandths, whose sets are small enough, and its coverage.
+
+        Sets shrink as alpha grows, so bisection finds it.
+        """
+        low, high, coverage = 0, 1000, None
+        while high - low > 1:
+            middle = (low + high) // 2
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EvencoverWarning)
+                sets = self.sets(predictor.with_alpha(Fraction(middle, 1000)))
+            if sets.sizes.mean() <= max_size:
+                high, coverage = middle, float(sets.contains(self.test_labels).mean())
+            else:
+                low = middle
+        return (None, None) if coverage is None else (high / 1000, coverage)
+
+
+def _labels_and_halves(source: Source, from_logits: bool) -> tuple[IntArray, _Halves | None]:
+    """Read all labels of known classes, and split the first rows in two; None if there are few."""
     first_rows: list[Array] = []
     all_labels: list[Array] = []
     for block in source.blocks():
         assert block.labels is not None
-        all_labels.append(block.labels)
+        known = block.labels < source.n_classes
+        all_labels.append(block.labels[known])
         if sum(map(len, first_rows)) * source.n_classes < SIZE_NUMBERS:
-            first_rows.append(np.array(block.rows))
+            first_rows.append(np.array(block.rows[known]))
     rows, labels = np.concatenate(first_rows), np.concatenate(all_labels)
     if len(rows) < 4:
-        return labels, {}
+        return labels, None
     calibration = calibration_split(labels[: len(rows)], 0)
-    own = as_source(rows[calibration], logits=source.logits)
-    others = as_source(rows[other_rows(calibration, len(rows))], logits=source.logits)
-    more = {} if confidence is None else {"confidence": confidence}
-    sizes = {}
-    with warnings.catch_warnings():  # about classes that half of the rows lack
-        warnings.simplefilter("ignore", EvencoverWarning)
-        for method in ("standard", "classwise", "clustered" if more else "pooled"):
-            predictor = make_predictor(method, alpha=alpha, from_logits=from_logits, **more)
-            predictor.fit(own, labels[calibration])
-            sizes[method] = float(predictor.predict_set(others).sizes.mean())
-    return labels, sizes
+    test = other_rows(calibration, len(rows))
+    own, others = (as_source(rows[part], logits=source.logits) for part in (calibration, test))
+    return labels, _Halves(own, labels[calibration], others, labels[test], from_logits)
 
 
-def _regime(counts: IntArray, alpha: float) -> str:
-    """The paper's discussion: by how many examples most classes, the mean and the rarest have."""
+def _regime(counts: IntArray, alpha: FloatArray) -> str:
+    """Name the regime of the paper by the examples of most classes, the mean and the rarest."""
     at_a_tenth = counts * alpha / 0.1
     if (at_a_tenth < VERY_FEW).mean() > 0.5:
         return "extremely low"
@@ -220,55 +296,57 @@ def _paper_method(counts: IntArray, alpha: Alpha, regime: str) -> str:
 
 def _why(counts: IntArray, regime: str, paper_method: str) -> str:
     have = (
-        f"{len(counts)} classes have {counts.mean():.3g} calibration rows on average, "
-        f"the smallest {counts.min()}"
+        f"{len(counts):,} classes have {counts.mean():.3g} calibration examples on average, the "
+        f"smallest {counts.min():,}."
     )
     if regime == "extremely high":
-        return f"{have}: enough for classwise, the one method that guarantees coverage to each."
+        return f"{have}\nThat is enough for classwise, which guarantees coverage for each class."
     return (
-        f"{have}. For this {regime}-data regime Ding et al. (2023) advise {paper_method}; pooled "
-        "uses every row for every class, and in our study its cost, in labels listed and missed, "
-        "was the lowest of four methods in 124 of 126 settings."
+        f"{have}\nFor this {regime}-data regime, Ding et al. (2023) recommend {paper_method}. "
+        "Pooled had the lowest cost of four methods in 124 of 126 benchmark settings."
     )
 
 
 def _with_confidence(
     counts: IntArray, alpha: Alpha, confidence: Alpha, method: str
 ) -> tuple[str, str]:
-    """Why, and what to expect, where a guarantee for one calibration set is required."""
+    """Return reasons and expectations with a guarantee for one calibration set."""
     share = float(100 * exact_fraction(confidence, "recommend", "confidence"))
     least = least_rows(alpha, confidence)
-    whom = {"standard": "all rows together", "classwise": "each class", "clustered": "each cluster"}
+    whom = {"standard": "overall", "classwise": "of each class", "clustered": "of each cluster"}
     return (
-        f"of the methods that can guarantee coverage for one calibration set, {method} suits "
-        f"{counts.mean():.3g} calibration rows per class.",
-        f"with probability {share:g}%, coverage of at least {float(1 - exact_fraction(alpha)):g} "
-        f"of {whom[method]}, for larger sets. {int((counts < least).sum())} of {len(counts)} "
-        f"classes have fewer than the {least} rows that a threshold of their own would take.",
+        f"Of the methods that guarantee coverage for one calibration set, {method} suits "
+        f"{counts.mean():.3g} calibration examples per class.",
+        f"With probability {share:g}%, coverage {whom[method]} is at least "
+        f"{float(100 * (1 - exact_fraction(alpha))):g}%; sets are larger.\n"
+        f"A class needs {least:,} examples for its own threshold; {int((counts < least).sum()):,} "
+        f"of {len(counts):,} classes have fewer.",
     )
 
 
-def _expect(counts: IntArray, alpha: float, method: str) -> str:
-    middle = int(np.median(counts))
-    noise = f"{100 * sqrt(alpha * (1 - alpha) / (middle + 2)):.1f} points"
+def _expect(counts: IntArray, alpha: ClassAlpha, method: str) -> str:
+    level, middle = float(alpha.typical), int(np.median(counts))
+    noise = f"{100 * sqrt(level * (1 - level) / (middle + 2)):.1f} points"
+    target = f"{100 * (1 - level):.4g}%" if alpha.is_one else "its own target"
     if method == "classwise":
-        return f"coverage of {1 - alpha:g} for every class, with sampling noise of about {noise}."
-    alone = int((counts < ceil(round(1 / alpha - 1, 9))).sum())
-    always = f"; {alone} of {len(counts)} classes would be in every set" if alone else ""
+        return f"Each class is covered at {target}, with sampling noise of about {noise}."
+    alone = int((counts < ceil(round(1 / level - 1, 9))).sum())
+    always = f", and {alone:,} of {len(counts):,} classes would always be included" * (alone > 0)
     return (
-        f"coverage of about {1 - alpha:g} overall and for most classes, without a guarantee. A "
-        f"classwise threshold from {middle} rows has sampling noise of about {noise}{always}."
+        f"Pooled targets {target} for each class, without a guarantee.\n"
+        f"Classwise thresholds from {middle:,} examples would have sampling noise of about "
+        f"{noise}{always}."
     )
 
 
 def _would_change(counts: IntArray, alpha: float, regime: str) -> str:
     plenty = ceil(PLENTY * 0.1 / alpha)
     if regime == "extremely high":
-        return f"new classes, or fewer than {plenty} rows in some: then use pooled."
+        return f"If classes are added or some have fewer than {plenty:,} examples, use pooled."
     short, unseen = counts < plenty, int((counts == 0).sum())
-    first = f"Begin with the {unseen} classes without any. " if unseen else ""
+    first = f" Begin with the {unseen:,} classes without any." if unseen else ""
     return (
-        f"{int((plenty - counts[short]).sum())} more labels, to give the {int(short.sum())} "
-        f"classes below {plenty} rows that many; then classwise can guarantee coverage to every "
-        f"class. {first}To weigh size against evenness on your data, use 'evencover compare'."
+        f"{int((plenty - counts[short]).sum()):,} more labels would give each class {plenty:,} "
+        f"examples; classwise then guarantees coverage for each class.{first}\n"
+        "To compare methods on your data, run 'evencover compare'."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -19,12 +20,15 @@ _TOP = ("marginal_coverage", "undercov_gap")  # shown of sets that are cut
 _ASKED = ("max_size", "min_coverage", "floor", "top")
 
 
+MOST_NAMES = 6  # of candidates that a line lists
+
+
 class Difference(NamedTuple):
     """How much larger a candidate's cost is than the best one's, over the same splits."""
 
     mean: float
     standard_error: float
-    is_clear: bool
+    is_significant: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,24 +52,24 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """How tables and sentences call it."""
-        return f"{self.method} with {self.score}"
+        """The method and the score, as shown."""
+        return f"{self.method} + {self.score}"
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self.reports)} splits>"
 
     def values(self, metric: str) -> FloatArray:
-        """A metric on each split; "cost" is one, too."""
+        """Return a metric on each split; "cost" is one, too."""
         if metric == "cost":
             return np.array(self.costs)
         return np.array([getattr(report, metric) for report in self.reports])
 
     def mean(self, metric: str) -> float:
-        """A metric's mean over the splits; the true gap is pooled over them before its root."""
+        """Compute a metric's mean over the splits; TrueGap is pooled over them before its root."""
         return self._true_gap()[0] if metric == "true_gap" else float(self.values(metric).mean())
 
     def standard_error(self, metric: str) -> float:
-        """Standard error of the mean over the splits, as in the paper (ddof = 1)."""
+        """Compute the standard error of the mean over the splits, as in the paper (ddof = 1)."""
         if metric == "true_gap":
             return self._true_gap()[1]
         values = self.values(metric)
@@ -80,7 +84,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What `compare` found.
+    """The result of `compare`.
 
     Attributes
     ----------
@@ -172,7 +176,7 @@ class Comparison:
         return min(self.allowed or covering or self.candidates, key=lambda c: c.mean("cost"))
 
     @property
-    def pick(self) -> Candidate | None:
+    def recommended(self) -> Candidate | None:
         """The recommended candidate: `best`, or None if none is allowed."""
         return self.best if self.allowed else None
 
@@ -183,22 +187,22 @@ class Comparison:
 
     @property
     def most_even(self) -> Candidate | None:
-        """The lowest true gap among those allowed that do not cost too much."""
+        """The lowest TrueGap among those allowed that do not cost too much."""
         return min(self._offered, key=lambda each: each.mean("true_gap"), default=None)
 
     @property
     def _offered(self) -> list[Candidate]:
-        """Candidates to name next to the pick."""
-        return [c for c in self.allowed if c is self.pick or not self.costs_too_much(c)]
+        """Candidates to name next to the recommended one."""
+        return [c for c in self.allowed if c is self.recommended or not self.costs_too_much(c)]
 
     def difference_to_best(self, candidate: Candidate, metric: str = "cost") -> Difference:
-        """Paired difference to `best` over the same splits.
+        """Compute the paired difference to `best` over the same splits.
 
         Splits of one data set overlap, so the standard error is corrected for that (Nadeau and
         Bengio 2003). Which candidate is best is itself subject to sampling noise, and a table has
-        many pairs: a difference is called clear only if it is significant for all pairs at once
-        (Bonferroni at 5%). So of twenty tables of equally good candidates, at most about one calls
-        any of them clearly worse.
+        many pairs: a difference is significant only if it is so for all pairs at once (Bonferroni
+        at 5%). So of twenty tables of equally good candidates, at most about one calls any of them
+        significantly worse.
         """
         from scipy.special import stdtrit
 
@@ -211,7 +215,7 @@ class Comparison:
         return Difference(mean, error, mean > limit * error and mean > 0)
 
     def is_on_pareto_front(self, candidate: Candidate) -> bool:
-        """Whether no other candidate has both a lower true gap and smaller sets."""
+        """Whether no other candidate has both a lower TrueGap and smaller sets."""
         own = np.array([candidate.mean("true_gap"), candidate.mean("avg_size")])
         others = np.array(
             [[each.mean("true_gap"), each.mean("avg_size")] for each in self.candidates]
@@ -222,85 +226,89 @@ class Comparison:
 
     @property
     def reason(self) -> str:
-        """State the recommendation, the alternatives, and which candidates are excluded."""
-        pick = self.pick
-        sentences = [self._no_pick() if pick is None else self._use(pick)]
-        if self.costs_too_much(self.best):
-            sentences.append(
-                f"Sets of all {self.n_classes} classes would cost no more; more calibration rows "
-                "or a better model would help."
-            )
-        if self.floor is not None and self.best.plain_reports:
-            plain = float(np.mean([report.avg_size for report in self.best.plain_reports]))
-            added = self.best.mean("avg_size") - plain
-            sentences.append(
-                f"The floor of {self.floor:.0%} adds {added:.2f} labels to the average set "
-                f"({added / max(plain, 1e-9):+.0%})."
-            )
-        if self.top is not None:
-            cut = self.best.top_reports
-            coverage, gap = (np.mean([getattr(r, m) for r in cut]) for m in _TOP)
-            sentences.append(
-                f"Cut to {self.top} labels: coverage {coverage:.1%} instead of "
-                f"{self.best.mean('marginal_coverage'):.1%}, and a mean shortfall of "
-                f"{gap:.1f} points per class; the guarantee does not cover this."
-            )
-        for title, other in (("Smallest sets", self.smallest), ("Most even", self.most_even)):
-            if pick is not None and other is not None and other is not pick:
-                size = other.mean("avg_size") - pick.mean("avg_size")
-                gap = other.mean("true_gap") - pick.mean("true_gap")
-                sentences.append(
-                    f"{title}: {other.name} ({abs(size):.1f} {'more' if size >= 0 else 'fewer'} "
-                    f"classes, {abs(gap):.1f} points {'more' if gap > 0 else 'less'} deviation)."
+        """State the recommendation, what it costs, alternatives and exclusions, line by line."""
+        chosen = self.recommended
+        if chosen is None:
+            lines = [f"No candidate has {' and '.join(self._required())}."]
+            lines.append(f"Without these requirements: {self.best.name}")
+        else:
+            lines = [f"Recommended: {chosen.name}"]
+        lines += [f"  {line}" for line in self._about_best()]
+        for title, other in (("Smaller sets:", self.smallest), ("More even:   ", self.most_even)):
+            if chosen is not None and other is not None and other is not chosen:
+                size = other.mean("avg_size") - chosen.mean("avg_size")
+                gap = other.mean("true_gap") - chosen.mean("true_gap")
+                lines.append(
+                    f"{title} {other.name} ({abs(size):.1f} {'more' if size >= 0 else 'fewer'} "
+                    f"classes, {abs(gap):.1f} points {'more' if gap > 0 else 'less'} deviation)"
                 )
         for problem, applies in {
             f"Coverage significantly below {self.target}": self.covers_too_little,
             "No guarantee for one calibration set": self.lacks_confidence,
             f"Cost no lower than that of all {self.n_classes} classes": self.costs_too_much,
         }.items():
-            names = [each.name for each in self.candidates if applies(each) and each is not pick]
-            if names:
-                more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-                sentences.append(f"{problem}: {', '.join(names[:4])}{more}.")
-        return " ".join(sentences)
+            found = [each for each in self.candidates if applies(each) and each is not chosen]
+            if found:
+                lines.append(f"{problem}: {_names(found)}.")
+        return "\n".join(lines)
 
-    def _use(self, pick: Candidate) -> str:
-        others = [each for each in self.allowed if each is not pick]
-        if not others:
-            return f"Use {pick.name}: {self._size_and_gap(pick)}."
-        n_tied = sum(not self.difference_to_best(each).is_clear for each in others)
-        tied = f"tied with {n_tied} of {len(others)}" if n_tied else "significantly below others"
-        return (
-            f"Use {pick.name}: it has the lowest cost ({pick.mean('cost'):.1f} labels per row, "
-            f"{tied}); {self._size_and_gap(pick)}."
-        )
+    def _about_best(self) -> list[str]:
+        """State the cost of `best`, its size and gap, ties, and what a floor and a cut cost."""
+        best = self.best
+        lines = [
+            f"Lowest cost ({best.mean('cost'):.1f} labels per example); average set size "
+            f"{best.mean('avg_size'):.1f}.",
+            f"Class coverage typically deviates from {self.target} by "
+            f"{best.mean('true_gap'):.1f} points.",
+        ]
+        others = [each for each in self.allowed if each is not best]
+        tied = [each for each in others if not self.difference_to_best(each).is_significant]
+        if tied:
+            lines.append(f"Tied on cost: {_names(tied)}.")
+        elif others:
+            lines.append("No other candidate is tied on cost.")
+        if self.costs_too_much(best):
+            lines.append(
+                f"Sets of all {self.n_classes} classes cost no more. Add calibration examples or "
+                "improve the model."
+            )
+        if best.plain_reports:
+            plain = _mean(best.plain_reports, "avg_size")
+            added = best.mean("avg_size") - plain
+            lines.append(
+                f"The floor of {self.floor:.0%} adds {added:.2f} labels to the average set "
+                f"({added / max(plain, 1e-9):+.0%})."
+            )
+        if best.top_reports:
+            coverage, gap = (_mean(best.top_reports, name) for name in _TOP)
+            lines.append(
+                f"Cut to {self.top} labels, sets cover {coverage:.1%} instead of "
+                f"{best.mean('marginal_coverage'):.1%}, with a mean shortfall of {gap:.1f} points "
+                "per class. The guarantee does not apply to cut sets."
+            )
+        return lines
 
-    def _no_pick(self) -> str:
-        required = [f"coverage of {1 - self.alpha:.1%}"]
+    def _required(self) -> list[str]:
+        required = [f"coverage of {100 * (1 - self.alpha):.4g}%"]
         if self.max_size is not None:
-            required.append(f"sets of at most {self.max_size:g} classes on average")
+            required.append(f"an average set size of at most {self.max_size:g}")
         if self.min_coverage is not None:
             required.append(f"coverage of at least {self.min_coverage:g}")
         if self.confidence is not None:
             required.append("a guarantee for one calibration set")
-        return (
-            f"No candidate has {' and '.join(required)}. The lowest cost otherwise is that of "
-            f"{self.best.name}: {self._size_and_gap(self.best)}."
-        )
-
-    def _size_and_gap(self, candidate: Candidate) -> str:
-        return (
-            f"average set size {candidate.mean('avg_size'):.1f}; class coverage typically deviates "
-            f"from {self.target} by {candidate.mean('true_gap'):.1f} points"
-        )
+        return required
 
     # ---- ways to read it ---------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
+        """Return everything, ready for JSON."""
         names = ("alpha", "confidence", "n_splits", "n_calibration", "n_test", "noise_floor")
         numbers = {name: getattr(self, name) for name in (*names, *_ASKED)}
-        points = {"pick": self.pick, "smallest": self.smallest, "most_even": self.most_even}
+        points = {
+            "recommended": self.recommended,
+            "smallest": self.smallest,
+            "most_even": self.most_even,
+        }
         named = {
             name: point and {"method": point.method, "score": point.score}
             for name, point in points.items()
@@ -308,7 +316,7 @@ class Comparison:
         return {**numbers, "candidates": self.rows(), **named, "reason": self.reason}
 
     def rows(self) -> list[dict[str, Any]]:
-        """One record per candidate: metrics with standard errors, and how it compares."""
+        """Return one record per candidate: metrics with standard errors, and how it compares."""
         table = []
         for candidate in self.candidates:
             row: dict[str, Any] = {"method": candidate.method, "score": candidate.score}
@@ -316,16 +324,14 @@ class Comparison:
                 row[name] = candidate.mean(name)
                 row[f"{name}_se"] = candidate.standard_error(name)
             for name in _TOP if candidate.top_reports else ():
-                values = [getattr(report, name) for report in candidate.top_reports]
-                row[f"{name}_top_{self.top}"] = float(np.mean(values))
+                row[f"{name}_top_{self.top}"] = _mean(candidate.top_reports, name)
             if candidate.plain_reports:
-                sizes = [report.avg_size for report in candidate.plain_reports]
-                row["avg_size_without_floor"] = float(np.mean(sizes))
+                row["avg_size_without_floor"] = _mean(candidate.plain_reports, "avg_size")
             difference = self.difference_to_best(candidate)
             row |= {
                 "cost_above_best": difference.mean,
                 "cost_above_best_se": difference.standard_error,
-                "clearly_above_best": difference.is_clear,
+                "significantly_above_best": difference.is_significant,
                 "on_pareto_front": self.is_on_pareto_front(candidate),
                 "costs_too_much": self.costs_too_much(candidate),
                 "covers_too_little": self.covers_too_little(candidate),
@@ -335,33 +341,36 @@ class Comparison:
         return table
 
     def note(self, candidate: Candidate) -> str:
-        """What the table notes about a candidate."""
+        """Return the roles of a candidate, or why it is excluded."""
         if self.covers_too_little(candidate):
-            return "covers too little"
+            return "coverage too low"
         if self.lacks_confidence(candidate):
-            return "no confidence"
-        names = {"pick": self.pick, "most even": self.most_even, "smallest": self.smallest}
-        roles = [name for name, point in names.items() if point is candidate]
-        if roles:
-            return ", ".join(roles)
-        if self.costs_too_much(candidate):
-            return "costs too much"
-        if self.pick is None or self.difference_to_best(candidate).is_clear:
-            return ""
-        return "tied"
+            return "no guarantee"
+        points = {
+            "recommended": self.recommended,
+            "smallest": self.smallest,
+            "most even": self.most_even,
+        }
+        notes = [name for name, point in points.items() if point is candidate]
+        if self.costs_too_much(candidate) and not notes:
+            return "cost too high"
+        is_tied = candidate in self.allowed and candidate is not self.recommended
+        if is_tied and not self.difference_to_best(candidate).is_significant:
+            notes.append("tied")
+        return ", ".join(notes)
 
     def to_frame(self) -> Any:
-        """`rows` as a pandas data frame."""
+        """Return `rows` as a pandas data frame."""
         return import_pandas().DataFrame(self.rows())
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw the true gap against AvgSize with the Pareto front; needs matplotlib."""
+        """Draw TrueGap against AvgSize with the Pareto front; needs matplotlib."""
         from evencover.plotting import ParetoDisplay
 
         return ParetoDisplay.from_comparison(self, ax=ax)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Column titles and cells for people."""
+        """Return column titles and cells for people."""
         metrics = shown_in("comparison table")
         at_top = [] if self.top is None else [f"top {self.top}"]
         cells = [
@@ -369,10 +378,7 @@ class Comparison:
                 candidate.method.upper(),
                 candidate.score,
                 *(metric.text(candidate.mean(metric.name)) for metric in metrics),
-                *[
-                    f"{np.mean([r.marginal_coverage for r in candidate.top_reports]):.3f}"
-                    for _ in at_top
-                ],
+                *[f"{_mean(candidate.top_reports, 'marginal_coverage'):.3f}" for _ in at_top],
                 f"{candidate.mean('cost'):.1f}",
                 self.note(candidate),
             ]
@@ -388,13 +394,15 @@ class Comparison:
         ], cells
 
     def heading(self) -> str:
-        """What was done, and how to read it."""
+        """Describe the splits, and the CovGap that sampling noise alone gives."""
+        per_class = self.candidates[0].reports[0].class_alpha is not None
+        level = f"mean alpha = {self.alpha:.4g}" if per_class else f"alpha = {self.alpha:.4g}"
         confident = "" if self.confidence is None else f", confidence = {self.confidence:g}"
         return (
-            f"{self.n_splits} splits into {self.n_calibration} calibration and {self.n_test} test "
-            f"rows, alpha = {self.alpha:.4g}{confident}.\n"
-            f"Test noise alone gives a CovGap of {self.noise_floor:.1f} here; a lower one is no "
-            "better."
+            f"{self.n_splits} splits into {self.n_calibration:,} calibration and {self.n_test:,} "
+            f"test examples, {level}{confident}.\n"
+            f"Sampling noise alone gives a CovGap of {self.noise_floor:.1f}; smaller values are "
+            "not meaningful."
         )
 
     def __str__(self) -> str:
@@ -414,5 +422,25 @@ class Comparison:
         rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
         return (
             f"<table><caption>{escape(self.heading())}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody><tr>{'</tr><tr>'.join(rows)}</tr></tbody></table><p>{escape(self.reason)}</p>"
+            f"<tbody><tr>{'</tr><tr>'.join(rows)}</tr></tbody></table><pre>{escape(self.reason)}</pre>"
         )
+
+
+def _mean(reports: Sequence[CoverageReport], metric: str) -> float:
+    """Compute a metric's mean over the splits."""
+    return float(np.mean([getattr(report, metric) for report in reports]))
+
+
+def _names(candidates: Sequence[Candidate]) -> str:
+    """List candidates, the methods of one score together; those beyond `MOST_NAMES` as a number."""
+    by_score: dict[str, list[str]] = {}
+    for each in candidates[:MOST_NAMES]:
+        by_score.setdefault(each.score, []).append(each.method)
+    names = [
+        f"{', '.join(methods[:-1])} and {methods[-1]} + {score}"
+        if len(methods) > 1
+        else f"{methods[0]} + {score}"
+        for score, methods in by_score.items()
+    ]
+    more = len(candidates) - MOST_NAMES
+    return "; ".join(names) + (f"; {more} more" if more > 0 else "")

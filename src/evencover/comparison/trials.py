@@ -54,7 +54,7 @@ class ScoredRows:
     The source is read once here, once by every `tally`, and once by `costs`. An `executor` reads
     elsewhere than on this process's threads. ``calibration_scores`` and ``test_scores`` hold, for
     each score, the base scores of the true labels (N,), with the random numbers of calibration and
-    of prediction; ``true_ranks`` their ranks, empty unless `with_ranks`; ``coins`` the rows' draws
+    of prediction; ``true_ranks`` their ranks, empty unless `with_ranks`; ``rank_draws`` the draws
     for randomized thresholds.
     """
 
@@ -80,7 +80,7 @@ class ScoredRows:
         about = (logits, temperature, random_state, source.logits is None)
         self.scorings = {score.base: BoundScore(score.base, *about) for score in scores}
         read = partial(score_true_labels, list(self.scorings.values()), with_ranks)
-        self.labels, self.true_ranks, self.coins, *found = joined(
+        self.labels, self.true_ranks, self.rank_draws, *found = joined(
             map_source(source, None, read, joined, executor)
         )
         self.is_known = self.labels < source.n_classes
@@ -145,7 +145,7 @@ class ScoredRows:
 
         def count(trial: Trial) -> tuple[IntArray, IntArray]:
             limits = trial.thresholds.of_classes(self.known_labels)
-            hit = _kernels.is_member(self.test_scores[trial.score], limits, self.coins, ranks)
+            hit = _kernels.is_member(self.test_scores[trial.score], limits, self.rank_draws, ranks)
             return n_tests[id(trial.is_test)], by_class(hit & trial.is_test)
 
         return list(map_on_threads(count, trials))
@@ -197,7 +197,7 @@ def add_tallies(parts: Iterable[list[Tally]]) -> list[Tally]:
 def score_true_labels(
     scorings: list[BoundScore], with_ranks: bool, block: Block, ids: Array | None
 ) -> tuple[Array, ...]:
-    """Of a block: labels, ranks (empty unless required), coins, and the labels' scores.
+    """Of a block: labels, ranks (empty unless required), rank draws, and the labels' scores.
 
     These come in pairs, one for calibration and one for tests.
     """
@@ -208,7 +208,7 @@ def score_true_labels(
         is_random = scoring.score.is_random
         scores += [calibrating, scoring.true_labels(block, ids) if is_random else calibrating]
     ranks = scorings[0].true_ranks(block) if with_ranks else np.empty(0, dtype=np.int64)
-    return block.labels, ranks, scorings[0].coins(block, ids), *scores
+    return block.labels, ranks, scorings[0].rank_draws(block, ids), *scores
 
 
 def _pieces(block: Block, ids: Array | None) -> Iterator[tuple[Block, Array | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
@@ -37,11 +37,18 @@ class Keys:
     """The names that a user says hold the numbers, the labels and the ids; None: the usual ones.
 
     Where each class has a column of its own, ``probabilities`` may be a pattern such as ``p_*``.
+    ``allow_unknown``: labels may be names that no class has.
     """
 
     probabilities: str | None = None
     labels: str | None = None
     ids: str | None = None
+    allow_unknown: bool = field(default=False, compare=False)
+
+    @property
+    def names(self) -> tuple[str | None, str | None, str | None]:
+        """Numbers, labels and ids."""
+        return self.probabilities, self.labels, self.ids
 
 
 USUAL = Keys()
@@ -56,7 +63,8 @@ def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
         return FLAT_LIGHTEVAL
     if keys != USUAL or LIGHTEVAL.probabilities not in names:
         return keys
-    return Keys(*(key if key in names else None for key in astuple(LIGHTEVAL)))
+    numbers, labels, ids = (key if key in names else None for key in LIGHTEVAL.names)
+    return Keys(numbers, labels, ids)
 
 
 def is_flat_lighteval(names: Iterable[str]) -> bool:

@@ -326,7 +326,7 @@ def as_source(
         Whether labels may be names that no class has; they become the index `n_classes`.
     """
     apart = isinstance(labels, str | os.PathLike) or is_frame(labels)
-    keys = Keys(probabilities_key, None if apart else labels_key, ids_key)
+    keys = Keys(probabilities_key, None if apart else labels_key, ids_key, allow_unknown)
     source = _open(probabilities, keys)
     if allow_unknown:
         source.set_info(allow_unknown=True)
@@ -361,7 +361,7 @@ def _open(probabilities: Any, keys: Keys) -> Source:
     is_table = is_frame(probabilities) or isinstance(probabilities, Mapping)
     if is_table or is_trainer_output(probabilities):
         found = unpacked(probabilities, keys)
-        source = ArraySource(found.rows, **found.facts)
+        source = ArraySource(found.rows, **found.facts, allow_unknown=keys.allow_unknown)
         source._ids, source.index = found.ids, found.index
         if found.labels is not None:
             source.attach_labels(found.labels)

@@ -261,7 +261,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "covgap_noise_floor", "noise floor", "CovGap expected from test noise alone",
         "points", 2, "neither", {"report": 3},
-        formula="what to expect of exactly 1 - alpha everywhere, from the size of the test set",
+        formula="expected CovGap if every c_y is 1 - alpha, from the number of test examples",
     ),
     Metric(
         "true_gap", "TrueGap",
@@ -334,7 +334,7 @@ def find_metric(name: str, place: Place) -> Metric:
 def descriptions(
     place: Place, target: str, report: CoverageMetrics | None = None
 ) -> list[dict[str, Any]]:
-    """Describe the metrics of a page, ready for JSON."""
+    """Describe the metrics of a report, ready for JSON."""
     return [
         {
             "name": metric.name,

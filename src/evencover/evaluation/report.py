@@ -214,7 +214,7 @@ class CoverageReport(CoverageMetrics):
 
     Gaps are in percentage points, as in the paper. ``alpha`` is the target miscoverage; where
     classes have their own, ``class_alpha`` (K,), it is the mean over the test rows. `to_dict` lists
-    every number. ``doubts`` are data warnings: signs that the rows differ from the calibration set.
+    every number. ``data_warnings`` are signs that the examples differ from the calibration set.
     """
 
     alpha: float
@@ -230,7 +230,7 @@ class CoverageReport(CoverageMetrics):
     class_alpha: FloatArray | None = None
     n_unknown: int = 0
     at_top: CoverageReport | None = None
-    doubts: tuple[str, ...] = ()
+    data_warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_tally(cls, tally: Tally, alpha: Any, **about_classes: Any) -> CoverageReport:
@@ -356,8 +356,8 @@ class CoverageReport(CoverageMetrics):
                 **{name: or_none(value) for name, value in cut.metrics().items()},
                 "class_coverage": [or_none(value) for value in cut.class_coverage.tolist()],
             }
-        if self.doubts:
-            result["doubts"] = list(self.doubts)
+        if self.data_warnings:
+            result["data_warnings"] = list(self.data_warnings)
         if self.cluster_of_class is not None:
             result["by_cluster"] = [group._asdict() for group in self.by_cluster()]
         if self.calibration_counts is not None:

@@ -197,7 +197,7 @@ def _trials(grid: Grid, unit: Unit, rows: ScoredRows) -> list[tuple[Cell, int, T
 
 def _record(grid: Grid, fitted: BasePredictor, tally: Tally) -> dict[str, Any]:
     """Return what one trial gave."""
-    report, learned = CoverageReport.from_tally(tally, grid.alpha), fitted.learnt()
+    report, learned = CoverageReport.from_tally(tally, grid.alpha), fitted.fitted_values()
     return {
         "alpha": report.alpha,
         # As given, or by the paper's rule; 0 where it fell back to STANDARD.

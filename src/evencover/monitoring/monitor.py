@@ -503,7 +503,7 @@ class CoverageMonitor:
     def _urn_is_coverage(self) -> IntArray:
         """Return the classes in which a row is covered just if its score is within the urn."""
         predictor, urn = self.predictor, self._urn
-        plain = predictor.own_rows_only and predictor.allow_empty and not predictor.exact
+        plain = predictor.own_examples_only and predictor.allow_empty and not predictor.exact
         if urn is None or not plain:
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero(

@@ -87,7 +87,7 @@ class BasePredictor(MethodContract):
     Attributes
     ----------
     thresholds_
-        (K,) threshold of each class; +inf means the class is in every set.
+        (K,) threshold of each class; +inf means that the class is always included.
     class_counts_
         (K,) calibration rows of each class.
     n_classes_, n_calibration_
@@ -242,7 +242,7 @@ class BasePredictor(MethodContract):
         return thresholds.at_least(self.floor_thresholds_, rank_floor)
 
     def _warn_of_few_rows(self) -> None:
-        """Warn of classes that are in every set, and of classes without rows."""
+        """Warn of classes that are always included, and of classes without rows."""
         absent, rank_limit = self.class_counts_ == 0, self.limits_.rank_limit
         few = 0
         if len(self.thresholds_) == self.n_classes_ and rank_limit is None:
@@ -254,7 +254,7 @@ class BasePredictor(MethodContract):
                 terms += f" and confidence = {self.confidence}, which takes {least}"
             warn_caller(
                 f"{few} of {self.n_classes_} classes have calibration examples, but too few for a "
-                f"finite threshold at {terms}; they are in every set."
+                f"finite threshold at {terms}; they are always included."
             )
         if absent.any():
             warn_caller(
@@ -519,7 +519,7 @@ class BasePredictor(MethodContract):
 
     def _own_share(self, scoring: BoundScore, block: Block, ids: Array | None) -> FloatArray:
         """Return how much a row itself counts (n,): 1, or at random."""
-        return 1.0 - scoring.coins(block, ids) if self.exact else np.ones(len(block.rows))
+        return 1.0 - scoring.rank_draws(block, ids) if self.exact else np.ones(len(block.rows))
 
     def evaluate(
         self,
@@ -576,7 +576,7 @@ class BasePredictor(MethodContract):
         found = shift_warnings(self, report, source, histogram)
         for warning in found:
             warn_caller(warning)
-        return replace(report, doubts=tuple(found))
+        return replace(report, data_warnings=tuple(found))
 
     def _about_classes(self) -> dict[str, Any]:
         """Return what a report shows of each class next to its counts."""
@@ -585,7 +585,7 @@ class BasePredictor(MethodContract):
     def explain(self, report: CoverageReport, class_index: int) -> Explanation:
         """Explain a class's threshold and, if it is undercovered, why and what to try."""
         sharing, n = self._sharing(), int(self.class_counts_[class_index])
-        rows = f"{n:,} calibration row{'' if n == 1 else 's'}"
+        rows = f"{n:,} calibration example{'' if n == 1 else 's'}"
         view = report.class_view(class_index)
         return Explanation(
             view.name,

@@ -18,7 +18,7 @@ class ClasswisePredictor(GroupPredictor):
     every class y, for exchangeable rows within the class; equality with ``exact=True`` and
     distinct scores. The price is noise: given the calibration data, the coverage of a class with
     n rows follows Beta(k, n + 1 - k), k = ceil((n + 1)(1 - alpha)), and a class with fewer than
-    1/alpha - 1 rows is in every set.
+    1/alpha - 1 rows is always included.
 
     Parameters
     ----------
@@ -34,17 +34,18 @@ class ClasswisePredictor(GroupPredictor):
 
     method: ClassVar[str] = "classwise"
     depends_on_prevalence: ClassVar[bool] = False
-    summary: ClassVar[str] = "one threshold per class, from its own rows alone"
+    summary: ClassVar[str] = "one threshold per class, from the class's own examples alone"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets; "
-        "for a class with few rows, any one calibration may be far from it."
+        "Coverage of 1 - alpha is guaranteed for every class, on average over calibration sets. "
+        "With few calibration examples, the coverage of a class varies widely between "
+        "calibration sets."
     )
-    own_rows_only: ClassVar[bool] = True
+    own_examples_only: ClassVar[bool] = True
     confident_guarantee: ClassVar[str] = (
-        "For each class, its coverage is at least 1 - alpha in at least {confidence} of all "
-        "calibrations."
+        "The coverage of each class is at least 1 - alpha in at least {confidence} of all "
+        "calibration sets."
     )
-    missing_class_note: ClassVar[str] = "classwise puts them in every set"
+    missing_class_note: ClassVar[str] = "classwise always includes them"
 
     def _group(self, rows: CalibrationRows) -> Grouping:
         own = np.arange(self.n_classes_)
@@ -55,9 +56,9 @@ class ClasswisePredictor(GroupPredictor):
         typical = int(np.median(self.class_counts_[under]))
         spread = 200 * np.sqrt(alpha * (1 - alpha) / (typical + 2))
         cause = (
-            f"Each class has a threshold of its own; with {typical:,} calibration rows (typical "
-            f"here) its coverage still varies by about {spread:.0f} points either way."
+            f"Each class has its own threshold. With {typical:,} calibration examples (the median "
+            f"here), its coverage varies by about ±{spread:.0f} points."
         )
         if spread >= 4:
-            return f"{cause} Pooled steadies it by borrowing from other classes."
+            return f"{cause} Pooled reduces this by borrowing from other classes."
         return f"{cause} A larger shortfall suggests a distribution shift."

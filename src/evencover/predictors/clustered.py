@@ -113,7 +113,7 @@ def cluster_guarantees(
 
     `classes` holds all calibration scores by class: their bands hold for all classes at once, and
     so for any clusters, also those found from the same scores. `clusters` holds the scores of
-    rows that had no part in finding the clusters, and last those of everyone.
+    rows that had no part in finding the clusters, and last those of all classes.
     """
     n_clusters, counts = len(clusters.counts) - 1, clusters.counts.tolist()
     distances = _distance_to_cluster(classes, clusters, cluster_of_class)
@@ -252,18 +252,19 @@ class ClusteredPredictor(GroupPredictor):
     method: ClassVar[str] = "clustered"
     summary: ClassVar[str] = "one threshold per cluster of classes with similar scores"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed to each cluster of classes; a class is promised as "
-        "much only as far as its scores are like its cluster's, and classes with too few rows to "
-        "join a cluster are promised nothing."
+        "Coverage of 1 - alpha is guaranteed for each cluster of classes. A class has the "
+        "guarantee up to the distance of its scores from those of its cluster; classes with too "
+        "few examples to join a cluster have no guarantee."
     )
     confident_guarantee: ClassVar[str] = (
-        "For each cluster of classes, its coverage is at least 1 - alpha in at least {confidence} "
-        "of all calibrations; a class is promised as much only as far as its scores are like its "
-        "cluster's, and classes with too few rows to join a cluster are promised nothing."
+        "The coverage of each cluster is at least 1 - alpha in at least {confidence} of all "
+        "calibration sets. A class has the guarantee up to the distance of its scores from those "
+        "of its cluster; classes with too few examples to join a cluster have no guarantee."
     )
     class_alpha_guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed to a class up to the distance of its scores from its "
-        "cluster's; classes with too few examples to join a cluster have no guarantee."
+        "Coverage of 1 - alpha is guaranteed for a class up to the distance of its scores from "
+        "those of its cluster; classes with too few examples to join a cluster have no "
+        "guarantee."
     )
     constraints: ClassVar[dict[str, Check]] = {
         "gamma": unless(("auto",), OPEN_SHARE),
@@ -326,7 +327,7 @@ class ClusteredPredictor(GroupPredictor):
         cluster_of_class[large] = member
         return cluster_of_class, None
 
-    def learnt(self) -> dict[str, Any]:
+    def fitted_values(self) -> dict[str, Any]:
         """Gamma and M: what was asked for, or what the paper's rule gave."""
         return {
             "gamma": self.gamma_ if self.gamma == "auto" else self.gamma,
@@ -340,7 +341,7 @@ class ClusteredPredictor(GroupPredictor):
             [row._asdict() for row in self.guarantee_],
             "Coverage of a class is at least 1 - alpha - epsilon (Proposition 3), epsilon being "
             "the largest distance\n(Kolmogorov-Smirnov) of a class's scores from its cluster's:",
-            ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% limits"],
+            ["cluster", "classes", "rows", "seen", "if identical", "epsilon, 95% interval"],
             [_cells(row) for row in self.guarantee_],
         )
 
@@ -355,9 +356,9 @@ class ClusteredPredictor(GroupPredictor):
             f"of cluster {m}, which it shares with {company(int(sizes[m]))}"
             for m in range(self.n_clusters_)
         ]
-        whose.append("of all classes, because this one had too few to join a cluster")
-        reference = [f"the calibration rows of cluster {m}" for m in range(self.n_clusters_)]
-        reference.append("the calibration rows of all classes")
+        whose.append("of all classes, because this class has too few to join a cluster")
+        reference = [f"the calibration examples of cluster {m}" for m in range(self.n_clusters_)]
+        reference.append("the calibration examples of all classes")
         return Sharing(self.groups_, self.group_of_class_, whose, reference)
 
     def _class_facts(self) -> dict[str, list[str]]:
@@ -373,15 +374,13 @@ class ClusteredPredictor(GroupPredictor):
         if null.any():
             enough = ceil(least_count(self._alpha) / max(self.gamma_, 0.01))
             sentences.append(
-                f"{some_of(int(null.sum()), counts)} had too few calibration rows to join a "
-                "cluster, and use the threshold of all classes. With about "
-                f"{enough} rows each they would."
+                f"{some_of(int(null.sum()), counts)} had too few calibration examples to join a "
+                f"cluster and use the standard threshold. About {enough} examples each would do."
             )
         if not null.all():
             sentences.append(
-                f"{some_of(int((~null).sum()), counts)} share a threshold with classes that are "
-                f"easier than they are: pooled, or more clusters than {self.n_clusters_}, may tell "
-                "them apart."
+                f"{some_of(int((~null).sum()), counts)} share a threshold with easier classes. Try "
+                f"pooled, or more than {self.n_clusters_} clusters."
             )
         sentences.append(enough_for_classwise(counts[~null], self.row_needs()))
         return " ".join(sentences).strip()
@@ -398,7 +397,7 @@ def cluster_groups(
 ) -> tuple[GroupedScores, IntArray]:
     """Group scores by cluster and, last, all of them; return the group of each class, too.
 
-    Classes outside all clusters (-1) are compared with everyone: the STANDARD threshold.
+    Classes outside all clusters (-1) are compared with all classes: the STANDARD threshold.
     """
     own = rows.by(cluster_of_class)
     groups = GroupedScores(

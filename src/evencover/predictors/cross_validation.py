@@ -16,7 +16,7 @@ from evencover.errors import InputError, warn_caller
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.registry import DEFAULT_METHOD, make_predictor
 
-# How unlikely a fold's coverage must be, over all folds, before it is called unlike the others.
+# How unlikely a fold's coverage must be, over all folds, before it is reported.
 RATE = 1e-3
 # Share of rows on which the final model may differ from the folds', and how much more than they do
 # from each other: 0.63 times as much is usual, trees reach 1, LDA with n = d reaches 1.15.
@@ -94,7 +94,7 @@ def warn_of_unstable_model(changed: float, of_folds: Sequence[Array], final: Arr
 
 
 def _warn_of_odd_folds(covered: Array, fold_of_row: Array, names: Array) -> None:
-    """Say which folds are covered unlike most."""
+    """Warn of folds whose coverage differs from most."""
     from scipy.special import bdtr, bdtrc
 
     n_rows, n_covered = np.bincount(fold_of_row), np.bincount(fold_of_row, weights=covered)
@@ -104,7 +104,7 @@ def _warn_of_odd_folds(covered: Array, fold_of_row: Array, names: Array) -> None
     high = np.where(n_covered > 0, bdtrc(np.maximum(n_covered - 1, 0), n_rows, usual), 1.0)
     for fold in np.flatnonzero(2 * np.minimum(low, high) < RATE / len(names)):
         warn_caller(
-            f"Fold {names[fold]} is unlike the others: the sets hold "
-            f"{n_covered[fold] / n_rows[fold]:.1%} of its {n_rows[fold]} labels, and "
-            f"{usual:.1%} of a typical one's; its rows or its model may be of another kind."
+            f"Fold {names[fold]} differs from the others: coverage is "
+            f"{n_covered[fold] / n_rows[fold]:.1%} of its {n_rows[fold]} examples, and "
+            f"{usual:.1%} in a typical fold. Check its data and its model."
         )

@@ -1,4 +1,4 @@
-"""Why a class has its threshold, why it may be covered too little, and what would help."""
+"""Explanations of thresholds, causes of undercoverage, and remedies."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from evencover.errors import listed
 from evencover.quantiles import Alpha, GroupedScores, exact_fraction, least_rows
 
 ONE_THRESHOLD = (
-    "One threshold serves all classes, so hard classes are covered less and easy ones more."
+    "All classes share one threshold, so hard classes are covered less and easy classes more."
 )
-CALIBRATION_ROWS = "{rows}"  # stands for "12 calibration rows" in `BasePredictor.origin`
+CALIBRATION_ROWS = "{rows}"  # stands for "12 calibration examples" in `BasePredictor.origin`
 
 
 class Needs(NamedTuple):
-    """How many calibration rows it takes to adapt to a class.
+    """Numbers of calibration examples needed to adapt to a class.
 
-    ``least`` for any threshold of its own (`quantiles.least_rows`), ``enough`` for one that holds
+    ``least`` for any threshold of its own (`quantiles.least_rows`), ``enough`` for one that keeps
     the class's coverage within about 10 points (two standard deviations of its Beta law).
     """
 
@@ -63,14 +63,14 @@ class Sharing(NamedTuple):
         """Describe groups of all classes, of one class each, or of some classes."""
         members = np.bincount(group_of_class)
         n_groups = len(np.unique(group_of_class))
-        reference = "the calibration rows it is judged by"
-        whose = [f"that it shares with {company(n)}" for n in members.tolist()]
+        reference = "the calibration examples of its group"
+        whose = [f"shared with {company(n)}" for n in members.tolist()]
         if n_groups == 1:
             whose = ["of all classes"] * len(members)
-            reference = "the calibration rows of all classes"
+            reference = "the calibration examples of all classes"
         elif n_groups == len(group_of_class):
-            whose = ["of this class alone"] * len(members)
-            reference = "its own calibration rows"
+            whose = ["of this class"] * len(members)
+            reference = "its own calibration examples"
         return cls(scores, group_of_class, whose, [reference] * len(members))
 
 
@@ -83,7 +83,7 @@ def company(n_classes: int) -> str:
 
 
 class Details(NamedTuple):
-    """A table of what a method has learnt.
+    """A table of fitted values.
 
     ``records`` are its numbers, called ``name`` in JSON; ``heading``, ``titles`` and ``cells`` are
     for people.
@@ -97,10 +97,10 @@ class Details(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """One class: how it comes by its threshold, what that rests on, and what would help.
+    """One class: the origin of its threshold, its sources, and remedies.
 
     ``weights`` are shares that add up to 1 for methods that blend several sources, else empty.
-    ``cause`` says why it is covered too little, if it is, and what to try.
+    ``cause`` explains undercoverage, if there is any, and what to try.
     """
 
     name: str
@@ -137,10 +137,10 @@ def ways_out(counts: IntArray, needs: Needs) -> str:
     ways = [enough_for_classwise(counts, needs)]
     if poor:
         ways.append(
-            f"{some_of(poor, counts)} had fewer than {needs.enough} calibration rows, and can "
-            "borrow from other classes: try pooled."
+            f"{some_of(poor, counts)} had fewer than {needs.enough} calibration examples. "
+            "Try pooled, which borrows from other classes."
         )
-    return " ".join(ways).strip() or "A method that adapts to classes may help."
+    return " ".join(ways).strip() or "Try pooled, which adapts to classes."
 
 
 def enough_for_classwise(counts: IntArray, needs: Needs) -> str:
@@ -148,8 +148,8 @@ def enough_for_classwise(counts: IntArray, needs: Needs) -> str:
     rich = int((counts >= needs.enough).sum())
     if rich == 0 or 2 * rich < len(counts):
         return ""
-    own = "a threshold of its own" if rich == 1 else "thresholds of their own"
+    own = "its own threshold" if rich == 1 else "their own thresholds"
     return (
-        f"{some_of(rich, counts)} had at least {needs.enough} calibration rows, enough for {own}: "
-        "try classwise."
+        f"{some_of(rich, counts)} had at least {needs.enough} calibration examples, enough for "
+        f"{own}. Try classwise."
     )

@@ -36,7 +36,7 @@ class FuzzyPredictor(BasePredictor):
 
     Guarantee: marginal coverage P(Y in C(X)) >= 1 - alpha for exchangeable rows, exact in finite
     samples, because the offset comes from rows that had no other part; equality with
-    ``exact=True`` and distinct scores. No class is promised anything. The authors draw the
+    ``exact=True`` and distinct scores. No class has a guarantee. The authors draw the
     places of equally frequent classes at random and use a variance of bandwidth / (n_y + 1).
 
     A p-value counts held-out rows with s_i - l_(y_i) >= s - l_y; it is valid for any level,
@@ -63,13 +63,13 @@ class FuzzyPredictor(BasePredictor):
     holdout: float = 0.2
 
     method: ClassVar[str] = "fuzzy"
-    summary: ClassVar[str] = "each class borrows from those that are about as frequent"
+    summary: ClassVar[str] = "each class borrows from classes of similar frequency"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed on average over all rows; no single class is "
-        "promised anything."
+        "Coverage of 1 - alpha is guaranteed on average over all examples; no single class has a "
+        "guarantee."
     )
     cause: ClassVar[str] = (
-        "Each class borrows from those that are about as frequent, which may be easier."
+        "Each class borrows from classes of similar frequency, which may be easier."
     )
     missing_class_note: ClassVar[str] = "they borrow from the rarest classes"
     constraints: ClassVar[dict[str, Check]] = {

@@ -131,19 +131,19 @@ class GroupedPredictor(OverGroups):
     groups: Mapping[Any, Any] | Sequence[Any] | Array | None = None
 
     method: ClassVar[str] = "grouped"
-    summary: ClassVar[str] = "one threshold per group of classes that you name"
+    summary: ClassVar[str] = "one threshold per group of classes that you define"
     guarantee: ClassVar[str] = (
-        "Each group of classes has the guarantee that the method over groups gives a class (with "
-        "classwise: coverage of 1 - alpha); a class within its group is promised nothing."
+        "Each group of classes has the guarantee that the method over groups gives a class "
+        "(classwise: coverage of 1 - alpha); a class within its group has no guarantee."
     )
     confident_guarantee: ClassVar[str] = (
-        "Each group of classes has the guarantee that the method over groups gives a class (with "
-        "classwise: its coverage is at least 1 - alpha in at least {confidence} of all "
-        "calibrations); a class within its group is promised nothing."
+        "Each group of classes has the guarantee that the method over groups gives a class "
+        "(classwise: coverage of at least 1 - alpha in at least {confidence} of all calibration "
+        "sets); a class within its group has no guarantee."
     )
     only_if_asked: ClassVar[bool] = True  # without groups it is the method over groups itself
     cause: ClassVar[str] = (
-        "The classes of a group share a threshold, so the hard ones are covered less."
+        "The classes of a group share a threshold, so hard classes are covered less."
     )
     missing_class_note: ClassVar[str] = "they use the threshold of their group"
     group_of_class_: IntArray = kept(int, "K")

@@ -25,12 +25,12 @@ class InterpolatedPredictor(BasePredictor):
     """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
 
     An infinite threshold counts as the largest value of the score, unless both are infinite or
-    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not in every set; for the
-    softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
+    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not always included; for
+    the softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
 
     Guarantee: marginal coverage of at least 1 - 2 alpha, for exchangeable rows, because a score
     above the blend is above one of the two thresholds. tau = 0 is STANDARD and tau = 1 is
-    CLASSWISE, with their guarantees.
+    CLASSWISE, with their guarantees. In between, no class has a guarantee.
 
     A p-value is the level at which y leaves the set, found by a search over levels; it inherits
     the factor: P(p <= a) <= 2 a.
@@ -40,7 +40,7 @@ class InterpolatedPredictor(BasePredictor):
     tau
         Weight of the class's own threshold, in [0, 1].
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        As for every predictor; ``exact=True`` is refused, because two ranks are at work.
+        As for every predictor; ``exact=True`` is rejected, because two ranks are involved.
 
     >>> p = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]
     >>> InterpolatedPredictor(alpha=0.5, tau=0.5).fit(p, [0, 0, 1]).thresholds_
@@ -51,18 +51,18 @@ class InterpolatedPredictor(BasePredictor):
 
     method: ClassVar[str] = "interpolated"
     targets_average: ClassVar[bool] = False  # but at something between
-    summary: ClassVar[str] = "thresholds between the class's own and everyone's"
+    summary: ClassVar[str] = "thresholds between those of classwise and standard"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - 2 alpha is guaranteed on average over all rows; no single class is "
-        "promised anything."
+        "Coverage of 1 - 2 alpha is guaranteed on average over all examples; no single class has "
+        "a guarantee."
     )
     constraints: ClassVar[dict[str, Check]] = {"tau": partial(real_number, low=0, high=1)}
     supports_exact: ClassVar[bool] = False
     cause: ClassVar[str] = (
-        "Each threshold lies between the class's own and that of everyone, so hard classes are "
-        "still covered less."
+        "Each threshold lies between those of classwise and standard, so hard classes are still "
+        "covered less."
     )
-    missing_class_note: ClassVar[str] = "the largest score stands for their own threshold"
+    missing_class_note: ClassVar[str] = "the largest score replaces their own threshold"
 
     own_scores_: FloatArray = kept(float, "R")
     own_offsets_: IntArray = kept(int, "L")

@@ -30,7 +30,7 @@ class MacroPredictor(BasePredictor):
     class frequencies of test rows do not matter. Why: a test row of class y may change places with
     any calibration row of y, which moves the weighted distribution by at most max w; so the
     mean miss rate is at most the weight of the calibration rows whose upper tail weighs at
-    most alpha, which is at most alpha. A single class is promised nothing.
+    most alpha, which is at most alpha. No single class has a guarantee.
 
     A p-value is max w + the weight of the calibration scores that are at least s(x, y), the
     level at which y leaves the set; their mean over classes of P(p <= a) is at most a.
@@ -38,7 +38,7 @@ class MacroPredictor(BasePredictor):
     Parameters
     ----------
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        As for every predictor; ``exact=True`` is refused, because weights are no ranks.
+        As for every predictor; ``exact=True`` is rejected, because weights are no ranks.
 
     >>> p = [[0.75, 0.25], [0.6, 0.4], [0.5, 0.5], [0.25, 0.75], [0.2, 0.8], [0.1, 0.9]]
     >>> MacroPredictor(alpha=0.5).fit(p, [0, 0, 0, 1, 1, 1]).thresholds_
@@ -48,15 +48,15 @@ class MacroPredictor(BasePredictor):
     method: ClassVar[str] = "macro"
     targets_average: ClassVar[bool] = False
     depends_on_prevalence: ClassVar[bool] = False
-    summary: ClassVar[str] = "one threshold, every class weighing the same"
+    summary: ClassVar[str] = "one threshold, with equal weight for every class"
     guarantee: ClassVar[str] = (
-        "The mean over classes of their coverage is guaranteed to be at least 1 - alpha; no single "
-        "class is promised anything."
+        "Mean coverage over classes of at least 1 - alpha is guaranteed; no single class has a "
+        "guarantee."
     )
     supports_exact: ClassVar[bool] = False
     cause: ClassVar[str] = ONE_THRESHOLD
     missing_class_note: ClassVar[str] = (
-        "they use the common threshold, and the promise leaves them out"
+        "they use the common threshold, and the guarantee excludes them"
     )
     pooled_scores_: FloatArray = kept(float, "N")
     tails_: FloatArray = kept(float, "?")

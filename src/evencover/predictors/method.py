@@ -40,12 +40,12 @@ from evencover.scores import Score, make_score
 from evencover.validation import Check, flag, raise_unknown, real_number, unless
 
 OUT_OF_FOLD = (
-    "Nothing is guaranteed: the scores come from models of cross-validation folds, the sets from a "
-    "model fitted on all rows. Coverage is near 1 - alpha if these models are alike."
+    "No guarantee: the scores come from models of cross-validation folds, the sets from a model "
+    "fitted on all examples. Coverage is near 1 - alpha if these models agree."
 )
 FOR_TARGET = (
-    " Averages over rows are for the class frequencies that were given: if only these differ from "
-    "the calibration rows, they hold up to the error of the given and of the counted frequencies."
+    " Overall coverage is for the target prevalence, if only class frequencies differ from the "
+    "calibration set, up to the error of the given and the counted frequencies."
 )
 
 ClassValues = Mapping[Any, Any] | Sequence[Any] | Array | str | os.PathLike[str]
@@ -94,7 +94,7 @@ class MethodContract:
     method: ClassVar[str]
     # One sentence each, shown by help, `info`, the docs and the report.
     summary: ClassVar[str] = ""
-    guarantee: ClassVar[str] = "Nothing is guaranteed."
+    guarantee: ClassVar[str] = "No guarantee."
     # The guarantee with a confidence; {confidence} stands for the probability.
     confident_guarantee: ClassVar[str]
     # The guarantee with an alpha per class, where that changes more than the number.
@@ -124,15 +124,15 @@ class MethodContract:
     only_if_asked: ClassVar[bool] = False
     supports_exact: ClassVar[bool] = True
     supports_class_alpha: ClassVar[bool] = False
-    # Whether the threshold of a class comes from its own rows alone.
-    own_rows_only: ClassVar[bool] = False
+    # Whether the threshold of a class comes from its own examples alone.
+    own_examples_only: ClassVar[bool] = False
     # Where a threshold comes from; `{rows}` stands for the class's calibration rows.
     origin: ClassVar[str] = (
-        "A class is in a set if its score is at most the threshold, which the method finds from "
-        f"the {CALIBRATION_ROWS} of this class together with those of others."
+        "A set includes the class if its score is at most the threshold. The threshold comes "
+        f"from the {CALIBRATION_ROWS} of this class and those of other classes."
     )
     # Why a class may be undercovered.
-    cause: ClassVar[str] = "Thresholds learnt from other classes may not suit these."
+    cause: ClassVar[str] = "Thresholds shared with other classes may not suit these."
     missing_class_note: ClassVar[str] = "they use the standard threshold"
 
     # ---- for a method to override ----------------------------------------------------------------
@@ -174,7 +174,7 @@ class MethodContract:
         """Return more columns for the classes in the report, by title."""
         return {}
 
-    def learnt(self) -> dict[str, Any]:
+    def fitted_values(self) -> dict[str, Any]:
         """Return plain values worth a column in a table, such as the number of clusters."""
         return {}
 
@@ -268,7 +268,7 @@ class MethodContract:
 
     def __dir__(self) -> list[str]:
         """List what users need: parameters, methods and, after `fit`, fitted attributes."""
-        shown = {*self.parameter_names(), "method", "summary", "guarantee", "promise"}
+        shown = {*self.parameter_names(), "method", "summary", "guarantee", "guarantee_text"}
         shown |= {"get_params", "set_params", "with_params", "parameter_names"}
         hidden, is_fitted = vars(MethodContract).keys() - shown, hasattr(self, "thresholds_")
 
@@ -282,20 +282,20 @@ class MethodContract:
     # ---- what follows ----------------------------------------------------------------------------
 
     @property
-    def promise(self) -> str:
+    def guarantee_text(self) -> str:
         """The guarantee of this predictor, as `info` and the report show it."""
         if self.out_of_fold_:
             return OUT_OF_FOLD
-        alpha, promise = self.class_alpha, self.guarantee
+        alpha, text = self.class_alpha, self.guarantee
         if not alpha.is_one:
-            promise = self.class_alpha_guarantee or promise
+            text = self.class_alpha_guarantee or text
         if self.confidence is not None:
             share = f"{float(100 * exact_fraction(self.confidence)):g}%"
-            promise = self.confident_guarantee.replace("{confidence}", share)
-        promise += FOR_TARGET * (self.target_prevalence is not None)
+            text = self.confident_guarantee.replace("{confidence}", share)
+        text += FOR_TARGET * (self.target_prevalence is not None)
         if not alpha.is_one:
-            promise += f" Alpha is {alpha}."
-        return f"{promise} {self._floor_guarantee()}" if self.floor is not None else promise
+            text += f" Alpha is {alpha}."
+        return f"{text} {self._floor_guarantee()}" if self.floor is not None else text
 
     def _floor_guarantee(self) -> str:
         """State the floor, and which classes have too few calibration examples for it."""

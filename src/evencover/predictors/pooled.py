@@ -155,7 +155,7 @@ class PooledPredictor(BasePredictor):
     strength_
         The pseudo-count c.
     own_weight_
-        (K,) weight of each class's own rows in its distribution, n / (n + c).
+        (K,) weight of each class's own examples in its distribution, n / (n + c).
     expected_
         (K, 2) mean and spread of each class's normal scores under the prior.
     level_
@@ -394,15 +394,15 @@ class PooledPredictor(BasePredictor):
     def _weights(self) -> dict[str, FloatArray]:
         borrowed = 1 - self.own_weight_
         return {
-            "its own calibration rows": self.own_weight_,
+            "its own calibration examples": self.own_weight_,
             "the normal model of all classes": (1 - self.shared) * borrowed,
             "the pooled distribution": self.shared * borrowed,
         }
 
     def _cause(self, under: IntArray) -> str:
         borrowed = 100 * (1 - float(np.median(self.own_weight_[under])))
-        who = "This class borrows" if len(under) == 1 else "A typical one of these classes borrows"
-        cause = f"{who} {borrowed:.0f}% of its threshold from others; that was too strict."
+        who = "This class takes" if len(under) == 1 else "The median class of these takes"
+        cause = f"{who} {borrowed:.0f}% of its threshold from other classes; the result is too low."
         on_their_own = enough_for_classwise(self.class_counts_[under], self.row_needs())
         return f"{cause} {on_their_own}".strip()
 

@@ -44,8 +44,8 @@ def read_target(method: MethodContract) -> FloatArray | None:
     if missing.any():
         warn_caller(
             f"{int(missing.sum())} of {method.n_classes_} classes have no calibration examples, "
-            f"but {target[missing].sum():.1%} of the target prevalence; the promise leaves "
-            "them out."
+            f"but {target[missing].sum():.1%} of the target prevalence; the guarantee "
+            "excludes them."
         )
     return target
 

@@ -39,7 +39,7 @@ class RC3PPredictor(BasePredictor):
     Parameters
     ----------
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        As for every predictor; ``exact=True`` is refused, because two limits are at work.
+        As for every predictor; ``exact=True`` is rejected, because two limits are involved.
 
     Attributes
     ----------
@@ -52,21 +52,20 @@ class RC3PPredictor(BasePredictor):
     depends_on_prevalence: ClassVar[bool] = False
     summary: ClassVar[str] = "one threshold and one limit on the rank per class"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha would be guaranteed for every class if the share of its labels "
-        "beyond the rank limit were known; it is estimated, so classes with few rows may be "
-        "covered less."
+        "Coverage of 1 - alpha holds for every class if the fraction of its labels beyond the "
+        "rank limit is known. It is estimated, so classes with few examples may be covered less."
     )
     needs: ClassVar[tuple[str, ...]] = ("ranks",)
     supports_exact: ClassVar[bool] = False
     supports_class_alpha: ClassVar[bool] = True
     cause: ClassVar[str] = (
-        "Each class has a threshold and a limit on its rank; from few calibration rows the two "
-        "together fall short."
+        "Each class has a threshold and a rank limit; both are estimated, and with few "
+        "calibration examples their combined coverage falls short."
     )
-    missing_class_note: ClassVar[str] = "rc3p puts them in every set"
+    missing_class_note: ClassVar[str] = "rc3p always includes them"
     origin: ClassVar[str] = (
-        "A class is in a set if its score is at most the threshold and its rank is within a limit, "
-        f"both found from the {CALIBRATION_ROWS} of this class."
+        "A set includes the class if its score is at most the threshold and its rank is within "
+        f"the limit. Both come from the {CALIBRATION_ROWS} of this class."
     )
     own_scores_: FloatArray = kept(float, "R")
     own_offsets_: IntArray = kept(int, "L")

@@ -122,21 +122,21 @@ class RowGroupedPredictor(OverGroups):
     """
 
     method: ClassVar[str] = "row-grouped"
-    summary: ClassVar[str] = "one threshold per group of rows, such as a hospital or a camera"
+    summary: ClassVar[str] = "one threshold per group of examples, such as one hospital"
     guarantee: ClassVar[str] = (
-        "Each group of rows has the guarantee that the method over groups gives a class (with "
-        "classwise: coverage of 1 - alpha); no class is promised anything."
+        "Each group of examples has the guarantee that the method over groups gives a class "
+        "(classwise: coverage of 1 - alpha); no class has a guarantee."
     )
     confident_guarantee: ClassVar[str] = (
-        "Each group of rows has the guarantee that the method over groups gives a class (with "
-        "classwise: its coverage is at least 1 - alpha in at least {confidence} of all "
-        "calibrations); no class is promised anything."
+        "Each group of examples has the guarantee that the method over groups gives a class "
+        "(classwise: coverage of at least 1 - alpha in at least {confidence} of all calibration "
+        "sets); no class has a guarantee."
     )
     needs: ClassVar[tuple[str, ...]] = ("row groups",)
-    missing_class_note: ClassVar[str] = "the thresholds of the groups hold for them too"
+    missing_class_note: ClassVar[str] = "they use the thresholds of the groups"
     origin: ClassVar[str] = (
-        "A class is in a set if its score is at most the threshold of the row's group, whatever "
-        "the class."
+        "A set includes the class if its score is at most the threshold of the example's group. "
+        "The threshold is the same for all classes."
     )
     limits_: Thresholds = kept(Thresholds, "G")
 
@@ -196,6 +196,6 @@ class RowGroupedPredictor(OverGroups):
 
     def _cause(self, under: IntArray) -> str:
         return (
-            "All classes share the threshold of the row's group, so hard classes are covered less "
-            "and easy ones more. A method that adapts to classes may help: try pooled."
+            "All classes share the threshold of the example's group, so hard classes are covered "
+            "less and easy classes more. Try pooled, which adapts to classes."
         )

@@ -68,8 +68,8 @@ class BoundScore:
         """Describe the random numbers of a block's rows."""
         return self.score.draws(self.random_state, ids, block.start, **purpose)
 
-    def coins(self, block: Block, ids: Array | None) -> FloatArray:
-        """Draw the rows' coins (n,)."""
+    def rank_draws(self, block: Block, ids: Array | None) -> FloatArray:
+        """Draw the number of each row that decides between two ranks (n,)."""
         draws = self.draws(block, ids, exact=True)._replace(score_use=None)
         return _kernels.row_numbers(block.rows, draws)[1]
 
@@ -147,7 +147,7 @@ class SetRule:
             places, classes = self._ready(matrix, keys)
         except BadRow as bad:
             raise_bad_row(matrix[bad.row], bad.row, logits=self.scoring.logits)
-        return PredictionSets.from_places(places, classes, n_classes, self.class_names)
+        return PredictionSets.from_csr(places, classes, n_classes, self.class_names)
 
     @cached_property
     def _ready(self) -> Callable[[Array, Array | None], tuple[IntArray, Array]]:

@@ -1,4 +1,4 @@
-"""Checks whether test rows look like the calibration rows, as every guarantee assumes."""
+"""Tests for distribution shift between test and calibration examples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTABLE, NOTABLE_COPIES = 0.05, 0.01
 N_BINS, ENOUGH = 32, 4096
 # Of large blocks only every 16th row's score is counted, which costs next to nothing.
 EVERY, LARGE = 16, 2048
-NOT_ALWAYS = "(A model with few different outputs, such as a tree, has equal rows by nature.)"
+NOT_ALWAYS = "(Ignore this for a model with few distinct outputs, such as a decision tree.)"
 
 
 def bin_scores(scores: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -57,7 +57,7 @@ def count_block(
 ) -> EvaluationCounts:
     """Count coverage, sizes and confusions of a block and, of a sample, scores by bin.
 
-    With `top`, also count the coverage of sets that are cut to so many classes.
+    With `top`, also count the coverage of sets that are cut to this many classes.
     """
     assert block.labels is not None
     counts, cut = rule.tally(block, ids), None
@@ -99,8 +99,8 @@ def shift_warnings(
     """Return warnings about test rows that differ from the calibration rows."""
     if is_calibration_data(method, source):
         return [
-            f"These {report.n_rows} rows were used for calibration, so coverage looks better than "
-            "it is; evaluate on held-out rows."
+            f"These {report.n_rows} rows were used for calibration, so coverage is "
+            "overestimated; evaluate on held-out data."
         ]
     found, n_rows, depends = [], report.n_rows, method.depends_on_prevalence
     if report.n_unknown:
@@ -108,34 +108,34 @@ def shift_warnings(
             f"{report.n_unknown} of {n_rows} labels are not among the model's classes; they count "
             "as misses."
         )
-    expected, kind = method.class_counts_, "calibration rows"
+    expected, kind = method.class_counts_, "calibration set"
     target = method.target_prevalence_
     if target is not None:
         expected, kind = np.round(target * 1e6).astype(np.int64), "target prevalence"
     apart = distance(expected, report.class_counts)
     if apart is not None and depends:
         takes_target = target is None and "target_prevalence" in method.parameter_names()
-        remedy = "; 'target_prevalence' takes others" * takes_target
+        remedy = "; set 'target_prevalence' for others" * takes_target
         found.append(
-            f"The class frequencies of these {n_rows} rows differ from those of the {kind} "
-            f"({apart:.0%} of the rows would have to be of other classes); guarantees over all "
-            f"rows are for the same frequencies{remedy}."
+            f"Class distribution shift: the class frequencies of these {n_rows} examples differ "
+            f"from those of the {kind} (total variation {apart:.0%}, noise-corrected). Guarantees "
+            f"of overall coverage assume equal frequencies{remedy}."
         )
     if histogram is not None and method.score_counts_ is not None and apart is None:
         share = distance(method.score_counts_, histogram, ordered=True)
         if share is not None:
             found.append(
-                f"The scores of the true labels of these {n_rows} rows differ from those of the "
-                f"calibration rows ({share:.0%} of the rows would have to be others); guarantees "
-                "are for rows that are alike."
+                f"Score shift: the scores of the true labels of these {n_rows} examples differ "
+                f"from those of the calibration set (total variation {share:.0%}, "
+                "noise-corrected). Guarantees assume the same distribution."
             )
     if method.targets_average and not (apart is not None and depends):
         covered, behind = int(report.class_covered.sum()), _level_rows(method, report)
         if chance_of_at_most(covered, n_rows, behind, report.alpha) < RATE:
             found.append(
-                f"The sets contain the labels of {report.marginal_coverage:.1%} of these {n_rows} "
-                f"rows, fewer than the {1 - report.alpha:.1%} targeted by more than chance "
-                "explains; the rows may differ from the calibration rows."
+                f"Overall coverage of these {n_rows} examples is {report.marginal_coverage:.1%}, "
+                f"significantly below the target of {1 - report.alpha:.1%}; they may differ from "
+                "the calibration set."
             )
     return found + about_copies(method, source)
 
@@ -232,9 +232,9 @@ def note_repeated_rows(source: Source) -> None:
     n_copies = len(sample) - len(np.unique(sample))
     if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
         warn_caller(
-            f"About {n_copies / len(sample):.0%} of the rows are exact copies of others; if they "
-            "are the same inputs, splits put them on both sides, and coverage looks better than it "
-            f"is. {NOT_ALWAYS}"
+            f"About {n_copies / len(sample):.0%} of the rows are exact duplicates. Splits put "
+            "duplicates of an input into both parts, so coverage is overestimated. "
+            f"{NOT_ALWAYS}"
         )
 
 
@@ -246,7 +246,7 @@ def about_copies(method: MethodContract, source: Source) -> list[str]:
     n_copies, n_seen = source.rows_read.copies_of(hashes, method.row_sample_limit_)
     if n_copies >= 5 and n_copies / n_seen > NOTABLE_COPIES:
         return [
-            f"About {n_copies / n_seen:.0%} of these rows are copies of calibration rows; if the "
-            f"same inputs are in both, coverage looks better than it is. {NOT_ALWAYS}"
+            f"About {n_copies / n_seen:.0%} of these rows are exact copies of calibration rows, "
+            f"so coverage is overestimated. {NOT_ALWAYS}"
         ]
     return []

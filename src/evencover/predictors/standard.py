@@ -44,12 +44,12 @@ class StandardPredictor(GroupPredictor):
     method: ClassVar[str] = "standard"
     summary: ClassVar[str] = "one threshold for all classes"
     guarantee: ClassVar[str] = (
-        "Coverage of 1 - alpha is guaranteed on average over all rows; no single class is "
-        "promised anything."
+        "Coverage of 1 - alpha is guaranteed on average over all examples; no single class has a "
+        "guarantee."
     )
     confident_guarantee: ClassVar[str] = (
-        "In at least {confidence} of all calibrations, coverage over all rows is at least "
-        "1 - alpha; no single class is promised anything."
+        "Overall coverage is at least 1 - alpha in at least {confidence} of all calibration "
+        "sets; no single class has a guarantee."
     )
     class_alpha_guarantee: ClassVar[str] = (
         "Coverage of 1 - alpha is guaranteed on average over the examples of the classes with the "

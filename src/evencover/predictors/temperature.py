@@ -13,7 +13,7 @@ from evencover.errors import InputError
 from evencover.randomness import RandomStream, places, random_order
 
 FIT = "fit"
-# A fifth of the rows, but no more than so many rows and numbers: one number is soon learnt.
+# A fifth of the rows, but limited in rows and numbers: one parameter needs few.
 SHARE, MOST_ROWS, MOST_NUMBERS = 5, 2000, 1 << 24
 COLDEST, HOTTEST = 1 / 20, 20.0
 

@@ -1,8 +1,8 @@
-"""One self-contained HTML file that shows which classes are undercovered, and why.
+"""Self-contained HTML reports: coverage of every class, and comparisons of methods.
 
     predictor + labeled rows -> content (plain numbers) -> charts and page (text)
 
-Data, styles, scripts and Vega are inside the file; it opens from disk and loads nothing.
+Data, styles, scripts and Vega are inside the file, which loads nothing from the network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def report_html(
     title: str = "Coverage report",
     **rows: Any,
 ) -> str:
-    """Return the page that `write_report` writes; `rows` are its ids, groups and so on."""
+    """Return the report that `write_report` writes; `rows` are its ids, groups, top and so on."""
     require_extra()  # before the rows are read, which may take long
     return render_report(report_content(predictor, probabilities, labels, **rows), title)
 
@@ -49,31 +49,37 @@ def write_report(
     groups: Any = None,
     executor: Any = None,
     taxonomy: Any = None,
+    top: int | None = None,
     title: str = "Coverage report",
     force: bool = False,
 ) -> Path:
-    """Write a page about a calibrated predictor on held-out rows, whole or not at all.
+    """Write an HTML coverage report of a calibrated predictor on held-out examples.
+
+    Labels that are not among the classes count as misses.
 
     Parameters
     ----------
     predictor
         A calibrated predictor.
     path
-        Where the page goes; an existing file is kept unless `force` is given.
+        The file to write; `force` replaces an existing one.
     probabilities, labels, ids, groups, executor
-        Held-out rows, as in `BasePredictor.evaluate`; they are read once, in blocks.
+        Held-out examples, as in `BasePredictor.evaluate`; they are read once, in blocks.
     taxonomy
         A `Taxonomy`, or what it is read from, to summarize example sets.
+    top
+        Also show the coverage of sets that are cut to this many classes, overall and per class.
     title
-        The title of the page.
+        The title of the report.
     """
     path = refuse_existing(path, force=force)
     rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
+    rows["top"] = top
     return write_html(path, report_html(predictor, probabilities, labels, title=title, **rows))
 
 
 def comparison_html(comparison: Comparison, title: str = "Comparison of methods") -> str:
-    """Return the page about a comparison of methods and scores."""
+    """Return the report of a comparison of methods and scores."""
     require_extra()
     return render_comparison(comparison_content(comparison), title)
 
@@ -85,6 +91,6 @@ def write_comparison(
     title: str = "Comparison of methods",
     force: bool = False,
 ) -> Path:
-    """Write `comparison_html` to a file, whole or not at all."""
+    """Write `comparison_html` to a file atomically."""
     path = refuse_existing(path, force=force)
     return write_html(path, comparison_html(comparison, title))

@@ -1,7 +1,7 @@
-"""The charts, in Vega-Lite; compiled to Vega here, so that the page need not do it when it opens.
+"""The charts, in Vega-Lite, compiled to Vega here to save time when the report opens.
 
-Data come from the page itself (named data sets), and so do colors: each is a parameter that the
-page sets from its style sheet, for light, dark and print.
+The report fills named data sets and sets colors, which are parameters, from its style sheet for
+light, dark and print.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ INK, MUTED, LINE, CALM, WARN, PAPER = (alt.ExprRef(name) for name in COLORS)
 
 
 @cache  # compiling takes most of the time of a report
-def report_charts(target: float) -> dict[str, Any]:
-    """Return the Vega specifications of the charts about classes, by name."""
+def report_charts(target: float | None) -> dict[str, Any]:
+    """Return the Vega specifications of the charts by name; no target if classes have their own."""
     charts = {
         "coverage": class_coverage(target),
         "calibration": coverage_by_calibration_count(target),
@@ -84,13 +84,16 @@ def _class_opacity(shown: float | dict[str, str]) -> dict[str, Any]:
     return _if("datum.match", shown, 0.08)
 
 
-def _picked() -> Any:
-    return _data("classes").transform_filter("datum.i == picked")
+def _selected() -> Any:
+    return _data("classes").transform_filter("datum.i == selected")
 
 
-def _target(target: float, *, named: bool) -> Any:
-    """Draw the target as a dashed line, with its name above the left end where there is room."""
-    data = alt.InlineData(values=[{"y": target, "text": f"aim: {100 * target:g}%"}])
+def _target(target: float | None, x: Any, *, named: bool) -> Any:
+    """Draw the target as a dashed line, named at its left end; else one tick per class."""
+    if target is None:
+        ticks = _data("classes").mark_tick(color=INK, thickness=1.5, size=9, orient="horizontal")
+        return ticks.encode(x=x, y=alt.Y("target:Q", title=None))
+    data = alt.InlineData(values=[{"y": target, "text": f"target: {100 * target:g}%"}])
     base = alt.Chart(data).encode(y="y:Q")
     line = base.mark_rule(strokeDash=[4, 3], color=INK)
     if not named:
@@ -110,13 +113,13 @@ def _coverage_axis() -> Any:
     )
 
 
-def class_coverage(target: float) -> Any:
-    """Draw the coverage of every class with its interval, from the lowest to the highest."""
+def class_coverage(target: float | None) -> Any:
+    """Draw the coverage of every class with its interval, the largest shortfall first."""
     x = alt.X(
         "rank:Q",
         scale=alt.Scale(zero=False, nice=False, padding=6),
         axis=alt.Axis(
-            grid=False, tickMinStep=1, format=",d", title="classes, from the least covered"
+            grid=False, tickMinStep=1, format=",d", title="classes, largest shortfall first"
         ),
     )
     y = _coverage_axis()
@@ -130,21 +133,23 @@ def class_coverage(target: float) -> Any:
         + _data("classes")
         .mark_circle(size=alt.ExprRef("dot"))
         .encode(x=x, y=y, color=_class_color(), opacity=_class_opacity(1))
-        + _target(target, named=True)
-        + _picked().mark_rule(color=INK, strokeWidth=2).encode(x=x, **limits)
-        + _picked().mark_circle(size=90, color=INK, stroke=PAPER, strokeWidth=1.5).encode(x=x, y=y)
+        + _target(target, x, named=True)
+        + _selected().mark_rule(color=INK, strokeWidth=2).encode(x=x, **limits)
+        + _selected()
+        .mark_circle(size=90, color=INK, stroke=PAPER, strokeWidth=1.5)
+        .encode(x=x, y=y)
     )
-    # Dots, strokes and haze grow finer with the number of classes; the page sets them.
-    params = _params(picked=-1, bottom=0, n=100, dot=18, haze=0.28)
+    # The report sets dots, strokes and haze, finer for more classes.
+    params = _params(selected=-1, bottom=0, n=100, dot=18, haze=0.28)
     return layers.properties(height=260).add_params(*params)
 
 
-def coverage_by_calibration_count(target: float) -> Any:
-    """Draw coverage against calibration rows by class, with the mean of similar counts."""
+def coverage_by_calibration_count(target: float | None) -> Any:
+    """Draw coverage against calibration examples by class, with the mean of similar counts."""
     domain = alt.ExprRef("counts")
     x = alt.X(
         "calibration:Q",
-        title="calibration rows of the class",
+        title="calibration examples of the class",
         scale=alt.Scale(type="symlog", constant=10, nice=False, padding=8, domain=domain),
         axis=alt.Axis(grid=False, values=alt.ExprRef("ticks"), format=",d"),
     )
@@ -153,18 +158,20 @@ def coverage_by_calibration_count(target: float) -> Any:
         _data("classes")
         .mark_circle(size=30, cursor="pointer")
         .encode(x=x, y=y, color=_class_color(), opacity=_class_opacity(0.65))
-        + _target(target, named=False)
+        + _target(target, x, named=False)
         + _data("means")
         .mark_rule(color=INK, strokeWidth=2.5, strokeCap="round")
         .encode(x=alt.X("first:Q"), x2="last:Q", y=alt.Y("mean:Q"))
-        + _picked().mark_circle(size=110, color=INK, stroke=PAPER, strokeWidth=1.5).encode(x=x, y=y)
+        + _selected()
+        .mark_circle(size=110, color=INK, stroke=PAPER, strokeWidth=1.5)
+        .encode(x=x, y=y)
     )
-    params = _params(picked=-1, bottom=0, ticks=[0, 10, 100, 1000], counts=[0, 100])
+    params = _params(selected=-1, bottom=0, ticks=[0, 10, 100, 1000], counts=[0, 100])
     return layers.properties(height=240).add_params(*params)
 
 
 def set_sizes() -> Any:
-    """Draw the share of the sets by size."""
+    """Draw the fraction of sets by size."""
     x = alt.X(
         "left:Q",
         title="classes in a set",
@@ -188,7 +195,7 @@ def score_distribution() -> Any:
     """
     x = alt.X(
         "left:Q",
-        title="score of the true class: easy on the left, hard on the right",
+        title="score of the true class, from easy to hard",
         scale=alt.Scale(domain=[0, 1], nice=False),
         axis=alt.Axis(
             grid=False,
@@ -222,7 +229,7 @@ def score_distribution() -> Any:
 
 
 def pareto() -> Any:
-    """Draw true gap against AvgSize of every candidate, standard errors and the Pareto front."""
+    """Draw TrueGap against AvgSize of every candidate, standard errors and the Pareto front."""
     size = f"{find_metric('avg_size', 'comparison').title}: classes in a set (smaller is better)"
     gap = f"{find_metric('true_gap', 'comparison').title} in points (lower is more even)"
     x = alt.X(
@@ -242,7 +249,7 @@ def pareto() -> Any:
         *("triangle-down", "triangle-left", "triangle-right", "stroke"),
     ]
     shape = alt.Shape("method:N", legend=None, scale=alt.Scale(range=shapes))
-    color = _if("datum.is_pick", {"expr": "calm"}, {"expr": "muted"})
+    color = _if("datum.is_recommended", {"expr": "calm"}, {"expr": "muted"})
     data = _data("candidates")
     errors = data.mark_rule(color=MUTED, opacity=0.7)
     layers = (
@@ -254,7 +261,7 @@ def pareto() -> Any:
         + data.mark_point(filled=True, opacity=1, size=110).encode(
             x=x, y=y, color=color, shape=shape
         )
-        # The page places each name where it meets no other one, or leaves it out.
+        # The report places each name where it overlaps no other, or omits it.
         + data.mark_text(
             align=alt.ExprRef("datum.align"),
             dx=alt.ExprRef("datum.dx"),

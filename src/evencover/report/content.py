@@ -22,14 +22,23 @@ from evencover.predictors.explanation import Sharing
 from evencover.predictors.fitting import align_to_calibration, require_labels
 from evencover.predictors.rule import SetRule
 from evencover.predictors.shift_checks import score_histogram
-from evencover.quantiles import GroupedScores
+from evencover.quantiles import ClassAlpha, GroupedScores, exact_fraction
 from evencover.report.page import percent
-from evencover.report.verdict import State, class_states, remedies, usual_spread, verdict
+from evencover.report.verdict import (
+    State,
+    class_states,
+    remedies,
+    target_text,
+    usual_spread,
+    verdict,
+)
 from evencover.scores import make_score
 from evencover.sets import PredictionSets
 from evencover.taxonomy import Taxonomy
+from evencover.validation import whole_number
 
 N_BINS = 20
+MOST_TARGETS = 3  # different target coverages that the report lists
 MANY_EMPTY = 0.01  # share of empty sets from which the report names the option to avoid them
 
 
@@ -42,21 +51,24 @@ def report_content(
     groups: Any = None,
     executor: Any = None,
     taxonomy: Any = None,
+    top: int | None = None,
 ) -> dict[str, Any]:
     """Read labeled rows once, in blocks, and return all that the report shows, ready for JSON."""
-    source = align_to_calibration(predictor, probabilities, labels)
+    if top is not None:
+        whole_number(top, "top", "report", 1)
+    source = align_to_calibration(predictor, probabilities, labels, allow_unknown=True)
     tree = None if taxonomy is None else Taxonomy.read(taxonomy, source.class_names)
     require_labels(source, "A report")
     edges = score_bins(predictor).edges
     calibration_edges = np.zeros(0) if predictor.score_edges_ is None else predictor.score_edges_
     rule = predictor.rule(logits=source.logits, groups=groups)
     names = None if ids is None else to_numpy(ids)
-    view = ViewBlock(rule, edges, calibration_edges, names, tree)
+    view = ViewBlock(rule, edges, calibration_edges, names, tree, top)
     merge: Any = partial(ReportCounts.merged, predictor.n_classes_, len(edges) - 1)
     finish = ReportCounts.with_shown_confusions
     counts: ReportCounts = fold_source(source, ids, view, merge, finish, executor)
-    found = counts.tally, counts.confusions, counts.scores_by_bin
-    return describe(predictor, predictor.coverage_report(source, *found), counts)
+    found = counts.tally, counts.confusions, counts.scores_by_bin, counts.cut
+    return describe(predictor, predictor.coverage_report(source, *found), counts, top)
 
 
 # ---- rows to counts ------------------------------------------------------------------------------
@@ -67,7 +79,7 @@ class ViewBlock:
     """Make the `BlockView` of a block, here or on a worker.
 
     ``edges`` bound the bins of the report's histograms, ``calibration_edges`` those of the
-    predictor's score bins; ``names`` are the user's row ids.
+    predictor's score bins; ``names`` are the user's row ids; ``top`` is the size to cut sets to.
     """
 
     rule: SetRule
@@ -75,27 +87,31 @@ class ViewBlock:
     calibration_edges: FloatArray
     names: Array | None
     taxonomy: Taxonomy | None
+    top: int | None = None
 
     def __call__(self, block: Block, ids: Array | None) -> BlockView:
         """Do all that takes time; blocks run side by side."""
         assert block.labels is not None
         scoring = self.rule.scoring
-        scores = scoring.score.from_base(scoring.true_labels(block, ids), block.labels)
+        known = block.labels < block.rows.shape[1]
+        scores = scoring.true_labels(block, ids)[known]
+        scores = scoring.score.from_base(scores, block.labels[known])
         sets = self.rule.sets(block, ids)
         return BlockView(
             self,
             block,
             block.labels,
             sets,
-            sets.contains(block.labels),
+            sets.have(block.labels),
             block.rows.argmax(axis=1),
             np.searchsorted(self.edges[1:-1], scores, side="left"),
             score_histogram(self.calibration_edges, scores),
+            None if self.top is None else Tally.of(sets.top(self.top), block.labels),
         )
 
 
 class BlockView(NamedTuple):
-    """A block with its sets and scores."""
+    """A block with its sets and scores; ``bins`` are those of rows with a known label."""
 
     view: ViewBlock
     block: Block
@@ -105,6 +121,7 @@ class BlockView(NamedTuple):
     top_classes: IntArray
     bins: IntArray
     scores_by_bin: IntArray
+    cut: Tally | None
 
     def example(self, place: int, n_members: int) -> list[Any]:
         """Return [row, covered, size, percent, members, percents] of one row.
@@ -135,11 +152,13 @@ class ReportCounts:
 
     ``histogram`` (K, B) counts the scores of each class's rows by `score_bins`, ``scores_by_bin``
     all by `score_histogram`, ``covered_by_size`` (K + 1,) covered rows by the size of their set.
+    ``cut`` is the tally of sets that are cut to their most probable classes.
     """
 
     def __init__(self, n_classes: int, n_bins: int) -> None:
         many = n_classes > 3000  # fewer examples keep the page small
         self.tally = Tally.zeros(n_classes)
+        self.cut: Tally | None = None
         self.confusions = Confusions.none(n_classes)
         self.histogram = np.zeros((n_classes, n_bins), dtype=np.int64)
         self.covered_by_size = np.zeros(n_classes + 1, dtype=np.int64)
@@ -157,6 +176,8 @@ class ReportCounts:
         counts, confusions = cls(n_classes, n_bins), [Confusions.none(n_classes)]
         for part in parts:
             counts.scores_by_bin = counts.scores_by_bin + part.scores_by_bin
+            if part.cut is not None:
+                counts.cut = part.cut if counts.cut is None else counts.cut + part.cut
             if isinstance(part, ReportCounts):
                 confusions.append(part.confusions)
                 counts._add_counts(part)
@@ -179,9 +200,11 @@ class ReportCounts:
     def _add_block(self, view: BlockView) -> None:
         labels, sizes, is_covered = view.labels, view.sets.sizes, view.is_covered
         self.tally = self.tally + Tally.of_rows(labels, is_covered, sizes, len(self.examples))
-        np.add.at(self.histogram, (labels, view.bins), 1)
+        known = labels < len(self.examples)
+        np.add.at(self.histogram, (labels[known], view.bins), 1)
         np.add.at(self.covered_by_size, sizes[is_covered], 1)
-        for place in _first_of_each(labels * 2 + is_covered, self.wanted.ravel()).tolist():
+        wanted = np.append(self.wanted, 0)  # no example of an unknown label
+        for place in _first_of_each(labels * 2 + is_covered, wanted).tolist():
             self.add_example(int(labels[place]), view.example(place, self.n_members))
 
     def add_example(self, label: int, example: list[Any]) -> None:
@@ -277,7 +300,10 @@ def sharing_of(predictor: BasePredictor) -> Sharing:
 
 
 def describe(
-    predictor: BasePredictor, report: CoverageReport, counts: ReportCounts
+    predictor: BasePredictor,
+    report: CoverageReport,
+    counts: ReportCounts,
+    top: int | None = None,
 ) -> dict[str, Any]:
     """Return the content of the report; columns have one entry per class or group."""
     sharing, bins = sharing_of(predictor), score_bins(predictor)
@@ -289,20 +315,30 @@ def describe(
         "method": predictor.method,
         "score": make_score(predictor.score).name,
         "alpha": report.alpha,
+        "target": target_text(report),
+        "targets": target_values(predictor.class_alpha),
         "exact": predictor.exact,
         "allow_empty": predictor.allow_empty,
         "n_rows": report.n_rows,
+        "n_unknown": report.n_unknown,
         "n_classes": report.n_classes,
         "n_classes_evaluated": report.n_classes_evaluated,
         "n_calibration": predictor.n_calibration_,
-        "guarantee": in_percent(predictor.promise, report.alpha),
+        "guarantee": predictor.guarantee_text
+        if report.class_alpha is not None
+        else in_percent(predictor.guarantee_text, report.alpha),
+        "floor": None
+        if predictor.floor is None
+        else percent(float(exact_fraction(predictor.floor))),
+        "below_floor": _below_floor(predictor),
+        "top": None if report.at_top is None else _about_top(report, report.at_top, top),
         "has_thresholds": report.thresholds is not None,
         "origin": predictor.origin,
         "weights": {name: w.round(4).tolist() for name, w in predictor._weights().items()},
         "facts": predictor._class_facts(),
-        "doubts": list(report.doubts),
+        "data_warnings": list(report.data_warnings),
         "metrics": {name: or_none(value) for name, value in report.metrics().items()},
-        "numbers": descriptions("report", percent(1 - report.alpha), report),
+        "numbers": descriptions("report", target_text(report), report),
         "true_gap_interval": [or_none(limit) for limit in report.true_gap_interval],
         "size_quantiles": report.size_quantiles,
         "size_over_classes": round(report.avg_size_over_classes, 2),
@@ -312,9 +348,46 @@ def describe(
         "states": [state.name.lower() for state in State],
         "verdict": verdict(report, usual_spread(report, group_of_class, group_rows)),
         "remedies": remedies(predictor, report),
-        "classes": _class_columns(report, counts) | _threshold_columns(report, bins),
+        "classes": _class_columns(predictor, report, counts) | _threshold_columns(report, bins),
         "groups": _group_columns(predictor, sharing, bins),
     }
+
+
+def target_values(alpha: ClassAlpha) -> str:
+    """Return the target coverage of all classes, or the values with their numbers of classes.
+
+    >>> target_values(ClassAlpha.of([0.1, 0.1, 0.01], None, 3))
+    '90% for 2 classes and 99% for 1 class'
+    """
+    shown = [percent(float(1 - value), 2) for value in alpha.values]
+    if alpha.is_one:
+        return shown[0]
+    if len(shown) > MOST_TARGETS:
+        return f"{shown[-1]} to {shown[0]}, by class"
+    numbers = np.bincount(alpha.of_class, minlength=len(shown)).tolist()
+    texts = [
+        f"{target} for {n:,} class{'es' * (n > 1)}"
+        for target, n in zip(shown, numbers, strict=True)
+    ]
+    return " and ".join(reversed(texts))
+
+
+def _about_top(whole: CoverageReport, cut: CoverageReport, top: int | None) -> dict[str, Any]:
+    """Return what a cut of the sets costs in coverage, overall and in numbers of classes."""
+    return {
+        "n": top,
+        "coverage": cut.marginal_coverage,
+        "avg_size": cut.avg_size,
+        "n_lower": int((cut.class_covered < whole.class_covered).sum()),
+        "n_likely_below": int(cut.likely_below.sum()),
+    }
+
+
+def _below_floor(predictor: BasePredictor) -> list[int]:
+    """Return the classes that have too few calibration examples for the floor."""
+    if predictor.floor is None or predictor.strict_floor:
+        return []
+    return [int(index) for index in np.flatnonzero(predictor.below_floor_)]
 
 
 def in_percent(sentence: str, alpha: float) -> str:
@@ -369,11 +442,13 @@ def _about_empty_sets(predictor: BasePredictor, report: CoverageReport) -> str:
         return ""
     return (
         f"{percent(report.empty_share)} of the sets are empty. Calibrate with allow_empty=False "
-        "(--no-allow-empty in the shell) to keep the most probable class in each of them."
+        "(--no-allow-empty) to replace empty sets with the top class."
     )
 
 
-def _class_columns(report: CoverageReport, counts: ReportCounts) -> dict[str, Any]:
+def _class_columns(
+    predictor: BasePredictor, report: CoverageReport, counts: ReportCounts
+) -> dict[str, Any]:
     assert report.confusions is not None
     assert report.calibration_counts is not None
     assert report.size_sums is not None
@@ -397,6 +472,12 @@ def _class_columns(report: CoverageReport, counts: ReportCounts) -> dict[str, An
         "histogram": counts.histogram.ravel().tolist(),
         "examples": [sorted(each, key=lambda example: example[1]) for each in counts.examples],
     }
+    if report.class_alpha is not None:
+        columns["target"] = report.class_target.round(6).tolist()
+    if report.at_top is not None:
+        columns["covered_at_top"] = report.at_top.class_covered.tolist()
+    if predictor.floor_thresholds_ is not None and report.thresholds is not None:
+        columns["at_floor"] = (report.thresholds == predictor.floor_thresholds_).tolist()
     if report.cluster_of_class is not None and (report.cluster_of_class >= 0).any():
         columns["cluster"] = report.cluster_of_class.tolist()
     return columns
@@ -451,22 +532,8 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
     content = comparison.to_dict()
     for row, candidate in zip(content["candidates"], comparison.candidates, strict=True):
         row["name"] = candidate.name
-        row["is_pick"] = candidate is comparison.pick
-    headline, lead = _headline(comparison), content["reason"]
-    advice = f"Use {comparison.best.name}: "
-    if headline.startswith(advice) and lead.startswith(advice):  # not twice
-        lead = lead[len(advice)].upper() + lead[len(advice) + 1 :]
-    metrics = descriptions("comparison", "the aim")
-    return content | {"headline": headline, "lead": lead, "metrics": metrics}
-
-
-def _headline(comparison: Comparison) -> str:
-    name = comparison.best.name
-    if comparison.pick is None:
-        return "No candidate meets the requirements."
-    if len(comparison.candidates) == 1:
-        return f"Only {name} was tried."
-    others = [each for each in comparison.allowed if each is not comparison.pick]
-    if others and not any(comparison.difference_to_best(each).is_clear for each in others):
-        return f"Nothing is clearly best; {name} has the lowest cost."
-    return f"Use {name}: the best balance of even coverage and small sets."
+        row["is_recommended"] = candidate is comparison.recommended
+    headline, *advice = comparison.reason.splitlines()
+    metrics = descriptions("comparison", comparison.target)
+    about = {"headline": headline, "advice": advice, "target": comparison.target}
+    return content | about | {"n_classes": comparison.n_classes, "metrics": metrics}

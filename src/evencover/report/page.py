@@ -33,22 +33,22 @@ def require_extra() -> None:
         import vl_convert
     except ImportError as error:
         raise InputError(
-            f"The page needs altair, vl-convert-python and jinja2, and {error.name} is not "
+            f"The report needs altair, vl-convert-python and jinja2, and {error.name} is not "
             "installed; install them with pip install 'evencover[report]'."
         ) from None
     del altair, jinja2, vl_convert
 
 
 def render_report(content: dict[str, Any], title: str) -> str:
-    """Return the page about one predictor."""
+    """Return the report on one predictor."""
     from evencover.report.charts import report_charts
 
-    charts = report_charts(1 - content["alpha"])
+    charts = report_charts(None if "target" in content["classes"] else 1 - content["alpha"])
     return _render("report", content, charts, ("table.js", "detail.js", "report.js"), title)
 
 
 def render_comparison(content: dict[str, Any], title: str) -> str:
-    """Return the page about a comparison."""
+    """Return the report of a comparison."""
     from evencover.report.charts import comparison_charts
 
     return _render("comparison", content, comparison_charts(), ("comparison.js",), title)

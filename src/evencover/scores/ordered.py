@@ -32,7 +32,7 @@ class APS(Score):
     randomize: bool = True
 
     name: ClassVar[str] = "aps"
-    summary: ClassVar[str] = "the mass of the more probable classes, plus a part of the class's own"
+    summary: ClassVar[str] = "mass of the more probable classes, plus part of its own"
 
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", type(self).__name__)
@@ -70,7 +70,7 @@ class RAPS(APS):
     k_reg: int = 5
 
     name: ClassVar[str] = "raps"
-    summary: ClassVar[str] = "APS, plus a penalty for every rank beyond the first few"
+    summary: ClassVar[str] = "APS plus a penalty for every rank beyond the first few"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,7 +111,7 @@ class SAPS(Score):
     penalty: float = 0.2
 
     name: ClassVar[str] = "saps"
-    summary: ClassVar[str] = "the largest probability, plus a price for every rank"
+    summary: ClassVar[str] = "largest probability, plus a penalty for every rank"
 
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", "SAPS")

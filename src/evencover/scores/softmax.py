@@ -72,7 +72,7 @@ class PAS(Score):
     prevalence: str | Sequence[Any] | Mapping[Any, float] = "auto"
 
     name: ClassVar[str] = "pas"
-    summary: ClassVar[str] = "-p / prevalence: the probability against how common the class is"
+    summary: ClassVar[str] = "-p / prevalence: probability relative to class frequency"
     needs_order: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

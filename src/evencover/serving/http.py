@@ -233,7 +233,7 @@ class Service:
             "alpha": str(predictor.class_alpha),
             "exact": predictor.exact,
             "reads": "logits" if predictor.from_logits else "probabilities",
-            "guarantee": predictor.promise,
+            "guarantee": predictor.guarantee_text,
             "n_classes": predictor.n_classes_,
             "n_calibration": predictor.n_calibration_,
             "needs_groups": loaded.rule is None,

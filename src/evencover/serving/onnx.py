@@ -251,9 +251,9 @@ def _is_member(graph: Graph, rule: SetRule, scores: Any, classes: Any) -> Any:
     limits = rule.limits
     limit = graph.take(limits.upper, classes)
     if limits.lower is not None and limits.upper_probability is not None:
-        coin = Symbol(graph, "coin", "float64").as_column()
+        draw = Symbol(graph, "draw", "float64").as_column()
         chance = graph.take(limits.upper_probability, classes)
-        limit = where(coin < chance, limit, graph.take(limits.lower, classes))
+        limit = where(draw < chance, limit, graph.take(limits.lower, classes))
     return scores <= limit
 
 
@@ -307,7 +307,7 @@ OUTPUTS = {"membership": "bool", "sizes": "int64", "classes": "int64", "valid": 
 ABOUT = {  # shown by viewers of graphs
     "rows": "{numbers} of the classes, a row for each example",
     "uniform": "a random number from 0 to 1 for each row; 0 if not given: the largest sets",
-    "coin": "a random number from 0 to 1 for each row; 0 if not given: the largest sets",
+    "draw": "a random number from 0 to 1 for each row; 0 if not given: the largest sets",
     "membership": "whether a class is in the set of the row",
     "sizes": "how many classes are in the set",
     "classes": "the classes of the set, the most probable first, then -1",
@@ -334,7 +334,7 @@ def to_onnx(
 
     Scores are computed in float64 and 64-bit fixed point, as the package does, so the sets are
     those of `predict_set`, bit for bit, from logits, too. Where they are random, there are inputs
-    with one number per row: `uniform`, for scores with a random part, and `coin`, for
+    with one number per row: `uniform`, for scores with a random part, and `draw`, for
     ``exact=True``. Both are 0 if not given, and sets as large as chance can make them, so coverage
     is at least that of random ones; `onnx_inputs` gives the numbers that `predict_set` uses.
 
@@ -360,7 +360,9 @@ def to_onnx(
     rule = _rule_of(predictor)
     if after is None:
         model = _new_model(rule, dtype)
-        model.doc_string = f"Prediction sets by evencover ({predictor.method}). {predictor.promise}"
+        model.doc_string = (
+            f"Prediction sets by evencover ({predictor.method}). {predictor.guarantee_text}"
+        )
     else:
         model = _appended(rule, after, after_output)
     props = {each.key: each.value for each in model.metadata_props}
@@ -381,9 +383,9 @@ def onnx_inputs(
         own = None if keys is None else keys[block.start : block.start + len(block.rows)]
         draws = rule.scoring.draws(block, own, exact=rule.is_randomized)
         found.append(_kernels.row_numbers(block.rows, draws))
-    uniform, coin = (np.concatenate(part) for part in zip(*found, strict=True))
+    uniform, draw = (np.concatenate(part) for part in zip(*found, strict=True))
     inputs = {"uniform": uniform} if rule.scoring.score.base.is_random else {}
-    return inputs | ({"coin": coin} if rule.is_randomized else {})
+    return inputs | ({"draw": draw} if rule.is_randomized else {})
 
 
 def _import_onnx() -> Any:
@@ -497,7 +499,7 @@ def _random_inputs(rule: SetRule) -> tuple[list[Any], list[Any]]:
 
     # 0 makes the largest sets. 1 would make the smallest: APS then covered .858 instead of .9.
     defaults = {"uniform": 0.0} if rule.scoring.score.base.is_random else {}
-    defaults |= {"coin": 0.0} if rule.is_randomized else {}
+    defaults |= {"draw": 0.0} if rule.is_randomized else {}
     inputs = [
         helper.make_tensor_value_info(
             name, TensorProto.DOUBLE, [f"{name}s"], _description(name, rule)
@@ -519,6 +521,6 @@ def _about(predictor: BasePredictor) -> dict[str, str]:
         "evencover.method": predictor.method,
         "evencover.alpha": str(predictor.class_alpha),
         "evencover.score": json.dumps(predictor.score_.to_dict(), default=str),
-        "evencover.guarantee": predictor.promise,
+        "evencover.guarantee": predictor.guarantee_text,
         "evencover.class_names": json.dumps(names),
     }

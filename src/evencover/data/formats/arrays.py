@@ -151,7 +151,14 @@ class ArraysSource(Source):
             class_names = checked_names(names.ravel().tolist(), n_classes, stored)
         used = {use: key for use, key in uses.items() if key}
         self.info = SourceInfo(
-            n_classes, n_rows, class_names, logits, name, used=used, left_out=left_out
+            n_classes,
+            n_rows,
+            class_names,
+            logits,
+            name,
+            used=used,
+            left_out=left_out,
+            allow_unknown=keys.allow_unknown,
         )
         if labels is not None:
             self.attach_labels(labels)

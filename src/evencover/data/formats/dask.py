@@ -59,6 +59,7 @@ def dask_frame(frame: Any, keys: Keys = USUAL) -> Source:
         numbers_are_names=are_numbers(layout.class_names or [""]),
         used=layout.used(columns),
         left_out=layout.left_out,
+        allow_unknown=keys.allow_unknown,
     )
     if layout.ids is not None:
         source._ids = np.asarray(frame[names[layout.ids]].compute())

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import astuple
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
@@ -245,7 +244,7 @@ def _fields(schema: Any) -> Iterator[Any]:
 
 def _unfolded(schema: Any, keys: Keys) -> Any:
     """Replace structs in a schema by those of their fields that the keys name."""
-    wanted = {key for key in astuple(keys) if key is not None} - set(schema.names)
+    wanted = {key for key in keys.names if key is not None} - set(schema.names)
     inner = [field for field in _fields(schema) if field.name in wanted]
     outer = {field.name.partition(".")[0] for field in inner}
     kept = [field for field in schema if field.name not in outer]
@@ -628,7 +627,7 @@ class JsonLinesSource(TextSource):
             if self._responses is None:
                 yield record
                 continue
-            wanted = {key: record.get(key) for key in astuple(self._keys) if key is not None}
+            wanted = {key: record.get(key) for key in self._keys.names if key is not None}
             responses, labels = wanted[self._responses], self._keys.labels
             if responses is not None:
                 try:

@@ -1,13 +1,13 @@
-// Vega views: made from the compiled charts, coloured by the style sheet.
+// Vega views: made from the compiled charts, colored by the style sheet.
 
 const views = {};
 
-const COLOURS = ["ink", "muted", "line", "calm", "warn", "paper"];
+const COLORS = ["ink", "muted", "line", "calm", "warn", "paper"];
 
-function recolourCharts() {
+function recolorCharts() {
   const style = getComputedStyle(root);
   for (const view of Object.values(views)) {
-    for (const name of COLOURS) view.signal(name, style.getPropertyValue(`--${name}`).trim());
+    for (const name of COLORS) view.signal(name, style.getPropertyValue(`--${name}`).trim());
     view.run();
   }
 }
@@ -24,9 +24,9 @@ async function drawChart(name, { data, signals = {}, label, crowded = false, tip
     actions: false,
     defaultStyle: false,
     tooltip: false,
-    logLevel: 1, // errors; before a class is picked, its mark has no extent
+    logLevel: 1, // errors; before a class is selected, its mark has no extent
   });
-  // Vega has said "Vega visualization" here; a sentence about what is shown says more.
+  // Replace Vega's generic label with a description of the chart.
   container.setAttribute("role", "img");
   container.removeAttribute("aria-roledescription");
   container.removeAttribute("aria-labelledby"); // the caption, until there is this sentence
@@ -54,11 +54,11 @@ async function drawChart(name, { data, signals = {}, label, crowded = false, tip
   return view;
 }
 
-// The chart with its data, signals and colours in place, so that it is drawn once.
+// The chart with its data, signals and colors in place, so that it is drawn once.
 function filled(chart, data, signals) {
   const style = getComputedStyle(root);
   const known = { ...signals };
-  for (const name of COLOURS) known[name] = style.getPropertyValue(`--${name}`).trim();
+  for (const name of COLORS) known[name] = style.getPropertyValue(`--${name}`).trim();
   return {
     ...chart,
     data: chart.data.map((set) => (data[set.name] ? { ...set, values: data[set.name] } : set)),

@@ -1,9 +1,9 @@
-// The page about a comparison: the Pareto chart and the table of candidates.
+// The comparison report: the Pareto chart and the table of candidates.
 
 const rows = D.candidates;
 const order = { key: "cost", down: false };
 
-// What the chart is about; all other metrics are only columns.
+// The axes of the chart; all other metrics are only columns.
 const [GAP, SIZE] = ["true_gap", "avg_size"].map((name) => D.metrics.find((metric) => metric.name === name));
 
 const text = (row, { name, digits }) => row[name].toFixed(digits);
@@ -12,10 +12,10 @@ const withError = (row, metric) => el("span", {}, text(row, metric), " ", el("sm
 
 const COST = {
   key: "cost", title: "Cost", number: true,
-  cell: (row) => el("span", { class: row.clearly_above_best || row.is_pick ? null : "faint" }, row.cost.toFixed(1)),
+  cell: (row) => el("span", { class: row.significantly_above_best || row.is_recommended ? null : "faint" }, row.cost.toFixed(1)),
 };
 const NOTE = { key: "note", title: "Note", cell: (row) => row.note };
-const metricColumn = (metric) => ({ key: metric.name, title: metric.title, number: true, cell: (row) => withError(row, metric) });
+const metricColumn = (metric) => ({ key: metric.name, title: metric.title, number: true, wide: metric !== GAP && metric !== SIZE, cell: (row) => withError(row, metric) });
 
 const COLUMNS = [
   { key: "name", title: "Candidate", cell: (row) => isolated(row.name) },
@@ -24,12 +24,14 @@ const COLUMNS = [
   ...D.metrics.map(metricColumn),
 ];
 
+const classOf = (column) => ["number", "wide"].filter((flag) => column[flag]).join(" ") || null;
+
 function drawTable() {
   const table = byId("candidates");
   const head = el("tr");
   for (const column of COLUMNS) {
     const sorted = column.key === order.key ? (order.down ? "descending" : "ascending") : "none";
-    head.append(el("th", { scope: "col", class: column.number && "number", "aria-sort": sorted, "data-key": column.key },
+    head.append(el("th", { scope: "col", class: classOf(column), "aria-sort": sorted, "data-key": column.key },
       el("button", { type: "button", onclick: () => sortBy(column.key) }, column.title)));
   }
   table.tHead.replaceChildren(head);
@@ -37,8 +39,8 @@ function drawTable() {
   const compare = (a, b) => (a < b ? -sign : a > b ? sign : 0);
   const sorted = [...rows].sort((a, b) => compare(a[order.key], b[order.key]));
   table.tBodies[0].replaceChildren(...sorted.map((row) => {
-    const line = el("tr", { class: row.is_pick && "pick" });
-    for (const column of COLUMNS) line.append(el("td", { class: column.number && "number" }, column.cell(row)));
+    const line = el("tr", { class: row.is_recommended && "recommended" });
+    for (const column of COLUMNS) line.append(el("td", { class: classOf(column) }, column.cell(row)));
     return line;
   }));
 }
@@ -64,15 +66,15 @@ const candidateRows = (places) => rows.map((row, k) => ({
   size_low: row.avg_size - row.avg_size_se, size_high: row.avg_size + row.avg_size_se,
 }));
 
-// Put each name where it meets no other name and no dot: to the right or left, above or below.
-// Where there is no such place, only the pick keeps its name.
+// Place each name where it overlaps no other name and no mark. Without such a place, only the
+// recommended candidate keeps its name.
 function placeNames(view) {
   const [x, y] = [view.scale("x"), view.scale("y")];
   const dots = rows.map((row) => ({ x: x(row.avg_size), y: y(row.true_gap) }));
   const taken = dots.map((dot) => [dot.x - 7, dot.x + 7, dot.y - 7, dot.y + 7]);
   const choices = ["left", "right"].flatMap((align) => [-10, 13, -24, 27].map((dy) => ({ align, dx: align === "left" ? 9 : -9, dy })));
   const places = new Array(rows.length);
-  const order = rows.map((_, k) => k).sort((a, b) => rows[b].is_pick - rows[a].is_pick || rows[b].on_pareto_front - rows[a].on_pareto_front || dots[a].y - dots[b].y);
+  const order = rows.map((_, k) => k).sort((a, b) => rows[b].is_recommended - rows[a].is_recommended || rows[b].on_pareto_front - rows[a].on_pareto_front || dots[a].y - dots[b].y);
   for (const k of order) {
     const width = 6.6 * rows[k].name.length;
     const boxOf = ({ align, dx, dy }) => {
@@ -86,7 +88,7 @@ function placeNames(view) {
       return 20 * outside + taken.reduce((sum, other, j) => sum + (j === k ? 0 : overlap(box, other)), 0) + Math.abs(choice.dy) / 10;
     };
     const best = choices.reduce((found, choice) => (cost(choice) < cost(found) ? choice : found));
-    const fits = rows[k].is_pick || cost(best) < MOST_OVERLAP;
+    const fits = rows[k].is_recommended || cost(best) < MOST_OVERLAP;
     places[k] = { ...best, label: fits ? rows[k].name : "" };
     if (fits) taken.push(boxOf(best));
   }

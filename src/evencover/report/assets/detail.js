@@ -1,21 +1,21 @@
-// One class: coverage, why it has its threshold, how hard its rows are, confusions, examples.
+// One class: coverage, threshold, scores, confusions, examples.
 
 const G = D.groups;
 const N_BINS = G.bin_places.length - 1;
 const detail = byId("detail");
-const isSheet = matchMedia("(max-width: 68rem)");
+const isSheet = matchMedia("(max-width: 79rem)");
 let openedFrom = null;
 
-const linkTo = (i) => el("button", { type: "button", class: "link", onclick: () => pick(i, { focus: true }) }, isolated(C.name[i]));
+const linkTo = (i) => el("button", { type: "button", class: "link", onclick: () => select(i, { focus: true }) }, isolated(C.name[i]));
 
-function pick(i, { focus = false, open = true } = {}) {
+function select(i, { focus = false, open = true } = {}) {
   if (open && !detail.contains(document.activeElement)) openedFrom = document.activeElement;
-  state.picked = i;
+  state.selected = i;
   for (const row of byId("classes").tBodies[0].rows) {
     if (Number(row.dataset.class) === i) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
   }
-  for (const name of ["coverage", "calibration"]) views[name]?.signal("picked", i).run();
+  for (const name of ["coverage", "calibration"]) views[name]?.signal("selected", i).run();
   drawDetail(i);
   detail.classList.toggle("open", open);
   detail.scrollTop = 0;
@@ -25,17 +25,17 @@ function pick(i, { focus = false, open = true } = {}) {
 function closeDetail() {
   detail.classList.remove("open");
   if (!isSheet.matches) drawNothing();
-  const row = byId("classes").querySelector(`tr[data-class="${state.picked}"] button`);
+  const row = byId("classes").querySelector(`tr[data-class="${state.selected}"] button`);
   (openedFrom?.isConnected && openedFrom !== document.body ? openedFrom : row)?.focus();
 }
 
 function drawNothing() {
   views.scores?.finalize();
   delete views.scores;
-  state.picked = -1;
+  state.selected = -1;
   byId("classes").querySelector("[aria-current]")?.removeAttribute("aria-current");
-  for (const name of ["coverage", "calibration"]) views[name]?.signal("picked", -1).run();
-  detail.replaceChildren(el("p", { class: "nothing" }, "Choose a class, in the table or in a chart, to see how it is covered and why."));
+  for (const name of ["coverage", "calibration"]) views[name]?.signal("selected", -1).run();
+  detail.replaceChildren(el("p", { class: "nothing" }, "Select a class in the table or in a chart to see its details."));
 }
 
 function drawDetail(i) {
@@ -46,10 +46,10 @@ function drawDetail(i) {
     el("header", {}, el("h3", { id: "detail-name", dir: "auto" }, C.name[i]), close),
     ...coverageParts(i),
     el("dl", { class: "facts" }, ...facts(i)),
-    el("h4", {}, "Why it has this threshold"),
-    el("p", {}, whyThreshold(i)),
-    ...(C.rows[i] ? [el("h4", {}, "How hard its test rows are"), el("div", { id: "chart-scores", class: "chart", role: "img", "aria-label": `Scores of ${C.name[i]}` }), el("p", { class: "caption" }, scoreCaption(i))] : []),
-    el("h4", {}, "What the model mistakes it for"),
+    el("h4", {}, "Threshold"),
+    el("p", {}, originOf(i)),
+    ...(C.rows[i] ? [el("h4", {}, "Scores of its test examples"), el("div", { id: "chart-scores", class: "chart", role: "img", "aria-label": `Scores of ${C.name[i]}` }), el("p", { class: "caption" }, scoreCaption(i))] : []),
+    el("h4", {}, "Confusions"),
     confusionList(i),
     el("h4", {}, "Examples"),
     exampleList(i),
@@ -57,36 +57,40 @@ function drawDetail(i) {
   if (C.rows[i]) drawScores(i);
 }
 
-const WIDE = 0.1; // limits further apart than this come from few rows
+const WIDE = 0.1; // an interval wider than this comes from few examples
 
-// What the test rows say of a class. Its own limits may exclude the aim although it is not named:
-// among many classes a few look like that by chance.
-function saying(i) {
-  if (stateOf(i) === "below") return `likely below ${AIM}.`;
-  if (stateOf(i) === "above") return `likely above ${AIM}.`;
-  if (C.high[i] < TARGET) return `low, but among ${count(D.n_classes_evaluated, "class", "classes")} chance alone may do that.`;
-  if (C.low[i] > TARGET) return `high, but among ${count(D.n_classes_evaluated, "class", "classes")} chance alone may do that.`;
-  if (C.high[i] - C.low[i] > WIDE) return `in line with the aim of ${AIM}, as far as ${count(C.rows[i], "row")} can tell.`;
-  return `in line with the aim of ${AIM}.`;
+// The state of a class. Its own interval may exclude the target without a significant difference:
+// among many classes a few do by chance.
+function stateText(i) {
+  if (stateOf(i) === "below") return `likely below ${targetText(i)}.`;
+  if (stateOf(i) === "above") return `likely above ${targetText(i)}.`;
+  const among = `not significant among ${count(D.n_classes_evaluated, "class", "classes")}.`;
+  if (C.high[i] < targetOf(i)) return `below ${targetText(i)}, but ${among}`;
+  if (C.low[i] > targetOf(i)) return `above ${targetText(i)}, but ${among}`;
+  if (C.high[i] - C.low[i] > WIDE) return `consistent with ${targetText(i)}; ${count(C.rows[i], "example")} give a wide interval.`;
+  return `consistent with ${targetText(i)}.`;
 }
 
 function coverageParts(i) {
-  if (!C.rows[i]) return [el("p", { class: "say" }, "There are no test rows of this class, so its coverage is not known.")];
+  if (!C.rows[i]) return [el("p", { class: "say" }, "No test examples of this class; its coverage is unknown.")];
   const limits = `${percent(C.low[i])} to ${percent(C.high[i])}`;
   return [
     el("p", { class: "say" },
-      `${whole.format(C.covered[i])} of ${count(C.rows[i], "test row")} covered, ${percent(coverage[i], 1)} (95% interval ${limits}): `,
-      el("span", { class: isBelow(i) && "below-tag" }, saying(i))),
+      `${whole.format(C.covered[i])} of ${count(C.rows[i], "test example")} covered, ${percent(coverage[i], 1)} (95% confidence interval ${limits}): `,
+      el("span", { class: isBelow(i) && "below-tag" }, stateText(i))),
     el("div", { class: isBelow(i) && "below" }, intervalBar(i, 340, 20)),
   ];
 }
 
 function facts(i) {
   const fact = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
-  const list = [fact("Calibration rows", whole.format(C.calibration[i]))];
+  const list = [fact("Calibration examples", whole.format(C.calibration[i]))];
   if (D.has_thresholds) list.push(fact("Threshold", short(threshold(i))));
   for (const [name, values] of Object.entries(D.facts)) list.push(fact(name, values[i]));
-  if (C.size[i] !== null) list.push(fact("Set size when it is true", C.size[i].toFixed(1)));
+  if (C.target) list.push(fact("Target", percent(C.target[i], 2)));
+  if (D.floor) list.push(fact("Guaranteed floor", D.below_floor.includes(i) ? "none: too few examples" : D.floor));
+  if (D.top && C.rows[i]) list.push(fact(`Coverage, top ${D.top.n}`, percent(atTop(i), 1)));
+  if (C.size[i] !== null) list.push(fact("Mean set size", C.size[i].toFixed(1)));
   return list;
 }
 
@@ -97,19 +101,23 @@ const ordinal = (n) => {
 
 const listed = (parts) => parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
 
-function restsOn(i) {
-  const says = Object.entries(D.weights).filter(([, shares]) => shares[i] >= 0.005);
-  if (!says.length) return "";
-  return ` It rests on ${listed(says.map(([of, shares]) => `${of} (${percent(shares[i])})`))}.`;
+function weightsOf(i) {
+  const found = Object.entries(D.weights).filter(([, shares]) => shares[i] >= 0.005);
+  if (!found.length) return "";
+  return ` Weights: ${listed(found.map(([of, shares]) => `${of} (${percent(shares[i])})`))}.`;
 }
 
-function whyThreshold(i) {
+function originOf(i) {
   const g = G.of_class[i];
-  if (g < 0) return D.origin.replace("{rows}", count(C.calibration[i], "calibration row")) + restsOn(i);
-  if (threshold(i) === null) {
-    return `It has only ${count(G.rows[g], "calibration score")} ${G.whose[g]}. A coverage of ${AIM} needs more, so the class is in every set.`;
+  if (threshold(i) !== null && C.at_floor?.[i]) {
+    return `The guaranteed floor of ${D.floor} sets this threshold, from ${count(C.calibration[i], "calibration score")} of this class.`;
   }
-  return `A class is in a set if its score is at most the threshold: ${G.rank[g] ? `the ${ordinal(G.rank[g])} smallest` : "a weighted quantile"} of ${whole.format(G.rows[g])} calibration scores ${G.whose[g]}.`;
+  if (g < 0) return D.origin.replace("{rows}", count(C.calibration[i], "calibration example")) + weightsOf(i);
+  if (threshold(i) === null) {
+    return `The class is always included: it has ${count(G.rows[g], "calibration score")} ${G.whose[g]}, too few for a finite threshold.`;
+  }
+  const rank = G.rank[g] ? `the ${ordinal(G.rank[g])} smallest` : C.target ? "a quantile" : "a weighted quantile";
+  return `A set includes the class if its score is at most the threshold, ${rank} of ${whole.format(G.rows[g])} calibration scores ${G.whose[g]}.`;
 }
 
 // ---- scores
@@ -145,16 +153,16 @@ function drawScores(i) {
   drawLatestScores({
     data: { bars: own, outline, threshold: place === null ? [] : [{ place, text: "threshold" }] },
     signals: { ticks, labels },
-    label: `Scores of ${C.name[i]} against ${reference(i)}; ${count(C.rows[i] - C.covered[i], "row")} beyond the threshold.`,
+    label: `Scores of ${C.name[i]} against ${reference(i)}; ${count(C.rows[i] - C.covered[i], "example")} above the threshold.`,
     tipOf: (d) => d.b !== undefined && [
       `scores from ${short(G.bin_edges[d.b])} to ${short(G.bin_edges[d.b + 1])}`,
-      `${percent(own[d.b].share, 1)} of its test rows (${whole.format(own[d.b].n)})`,
+      `${percent(own[d.b].share, 1)} of its test examples (${whole.format(own[d.b].n)})`,
       `${percent(group[d.b].share, 1)} of ${reference(i)}`,
     ],
   });
 }
 
-// A reader may go on to the next class before this chart is drawn.
+// Another class may be selected before this chart is drawn.
 async function drawLatestScores(options) {
   const container = byId("chart-scores");
   const view = await drawChart("scores", options);
@@ -164,18 +172,18 @@ async function drawLatestScores(options) {
   }
 }
 
-// A method that keeps no calibration scores leaves the test rows of all classes to compare with.
+// Without kept calibration scores, compare with the test examples of all classes.
 function allTestRows() {
   const sums = new Array(N_BINS).fill(0);
   C.histogram.forEach((n, k) => { sums[k % N_BINS] += n; });
   return bars(sums, 0, D.n_rows);
 }
 
-const reference = (i) => (G.of_class[i] < 0 ? "the test rows of all classes" : G.reference[G.of_class[i]]);
+const reference = (i) => (G.of_class[i] < 0 ? "the test examples of all classes" : G.reference[G.of_class[i]]);
 
 function scoreCaption(i) {
-  const line = threshold(i) === null ? "" : " Rows to the right of the threshold are missed"
-    + (D.exact ? "; close to it a coin decides." : D.allow_empty ? "." : ", unless the class comes first in an otherwise empty set.");
+  const line = threshold(i) === null ? "" : " Examples to the right of the threshold are missed"
+    + (D.exact ? "; near it, a random draw decides." : D.allow_empty ? "." : ", unless the class comes first in an otherwise empty set.");
   return `Bars: this class. Outline: ${reference(i)}.${line}`;
 }
 
@@ -183,8 +191,8 @@ function scoreCaption(i) {
 
 function confusionList(i) {
   const pairs = C.confused[i];
-  if (!C.rows[i]) return el("p", { class: "nothing" }, "Not known without test rows.");
-  if (!pairs.length) return el("p", { class: "nothing" }, "Nothing: it comes first in all its test rows.");
+  if (!C.rows[i]) return el("p", { class: "nothing" }, "Unknown without test examples.");
+  if (!pairs.length) return el("p", { class: "nothing" }, "None: it is the top class of all its test examples.");
   const list = el("ul", { class: "confusions" });
   for (let k = 0; k < pairs.length; k += 2) {
     list.append(el("li", {}, linkTo(pairs[k]), el("span", { class: "faint" }, `${whole.format(pairs[k + 1])} of ${whole.format(C.rows[i])}`)));
@@ -195,7 +203,7 @@ function confusionList(i) {
 const chance = (value) => (value < 0.1 ? "<0.1%" : `${value}%`);
 
 function exampleList(i) {
-  if (!C.examples[i].length) return el("p", { class: "nothing" }, "There are no test rows of this class.");
+  if (!C.examples[i].length) return el("p", { class: "nothing" }, "No test examples of this class.");
   const list = el("ul", { class: "examples" });
   for (const [row, covered, size, ownChance, members, chances, summary] of C.examples[i]) {
     const chips = el("div", { class: "chips" });
@@ -207,7 +215,7 @@ function exampleList(i) {
     const rest = size - members.length - (covered && !members.includes(i) ? 1 : 0);
     if (rest > 0) chips.append(el("span", { class: "chip" }, `and ${whole.format(rest)} more`));
     if (!size) chips.append(el("span", { class: "nothing" }, "The set is empty."));
-    if (!covered) chips.append(el("span", { class: "chip absent", title: "The true class, which the set lacks" }, "not ", isolated(C.name[i]), el("span", {}, chance(ownChance))));
+    if (!covered) chips.append(el("span", { class: "chip absent", title: "The true class, which the set does not contain" }, "not ", isolated(C.name[i]), el("span", {}, chance(ownChance))));
     list.append(el("li", {}, el("span", { class: covered ? null : "missed" }, covered ? "Covered" : "Missed"),
       ` in row ${row}: ${size ? `a set of ${whole.format(size)}` : "an empty set"}`,
       summary && size > 1 ? el("span", { class: "summary" }, ` (${summary})`) : null, chips));

@@ -1,20 +1,20 @@
-// The page about one predictor: the worst classes, the charts, and everything else once it can be seen.
+// The report on one predictor: the worst classes, the charts, and the rest once it is visible.
 
 const isCrowded = K > 1500;
 const tipOfClass = (d) => d.i !== undefined && [
   C.name[d.i],
-  `${percent(coverage[d.i], 1)} covered (${percent(C.low[d.i])} to ${percent(C.high[d.i])})`,
-  `${count(C.rows[d.i], "test row")}, ${count(C.calibration[d.i], "calibration row")}`,
+  `coverage ${percent(coverage[d.i], 1)} (${percent(C.low[d.i])} to ${percent(C.high[d.i])})${C.target ? `, target ${percent(targetOf(d.i), 2)}` : ""}`,
+  `${count(C.rows[d.i], "test example")}, ${count(C.calibration[d.i], "calibration example")}`,
 ];
 
 const ranked = Array.from({ length: K }, (_, i) => i)
   .filter((i) => C.rows[i])
-  .sort((a, b) => coverage[a] - coverage[b] || C.high[a] - C.high[b] || a - b);
+  .sort((a, b) => (coverage[a] - targetOf(a)) - (coverage[b] - targetOf(b)) || C.high[a] - C.high[b] || a - b);
 
 // Vega marks the rows it is given as its own, so every chart gets new ones.
 const classRows = () => ranked.map((i, place) => ({
   i, rank: place + 1, match: isMatch(i), below: isBelow(i),
-  coverage: coverage[i], low: C.low[i], high: C.high[i], calibration: C.calibration[i],
+  coverage: coverage[i], target: targetOf(i), low: C.low[i], high: C.high[i], calibration: C.calibration[i],
 }));
 
 function refillClassCharts() {
@@ -31,9 +31,9 @@ function drawWorst() {
   }
 }
 
-// From the top of the page or a chart: show the class where its details are.
+// From the top or a chart: scroll to the details of the class.
 function show(i) {
-  pick(i, { focus: true });
+  select(i, { focus: true });
   if (!isSheet.matches) detail.scrollIntoView({ block: "start" });
 }
 
@@ -45,7 +45,7 @@ function countTicks(first, last) {
   return dense.length > 1 ? dense : [...new Set([first, last])];
 }
 
-// Means of classes with similar calibration counts, each drawn over the counts it speaks for.
+// Means of classes with similar calibration counts, each drawn over its range of counts.
 function meanRows() {
   const edges = [0, 1, 10, 20, 50, 100, 200, 500, 1000, Infinity];
   return edges.slice(1).flatMap((end, k) => {
@@ -58,14 +58,14 @@ function meanRows() {
 }
 
 async function drawCharts() {
-  const low = Math.min(TARGET, ...ranked.map((i) => C.low[i]));
+  const low = Math.min(...ranked.map((i) => Math.min(targetOf(i), C.low[i])));
   const bottom = Math.max(0, Math.floor(low * 10) / 10);
   const counts = [Math.min(...C.calibration), Math.max(...C.calibration)];
   const onClick = (d) => d.i !== undefined && show(d.i);
   const coverageChart = drawChart("coverage", {
     data: { classes: classRows() },
     signals: { bottom, n: ranked.length, haze: K > 3000 ? 0.06 : 0.28, dot: K > 3000 ? 6 : K > 600 ? 12 : 20 },
-    label: `Coverage of ${count(ranked.length, "class", "classes")}, from ${percent(coverage[ranked[0]])} to ${percent(coverage[ranked.at(-1)])}; ${whole.format(D.verdict.n_likely_below)} likely below ${AIM}. The table below has the same numbers.`,
+    label: `Coverage of ${count(ranked.length, "class", "classes")}, from ${percent(coverage[ranked[0]])} to ${percent(coverage[ranked.at(-1)])}; ${whole.format(D.verdict.n_likely_below)} likely below ${D.target}. The table below has the same numbers.`,
     crowded: isCrowded, tipOf: tipOfClass, onClick,
     nearest: (rank) => ({ i: ranked[Math.max(0, Math.min(ranked.length, Math.round(rank)) - 1)] }),
   });
@@ -73,14 +73,14 @@ async function drawCharts() {
   const calibrationChart = drawChart("calibration", {
     data: { classes: classRows(), means },
     signals: { bottom, counts, ticks: countTicks(...counts) },
-    label: `Coverage against calibration rows. ${means.map((m) => `${whole.format(m.first)} to ${whole.format(m.last)} rows: mean ${percent(m.mean, 1)}`).join("; ")}.`,
+    label: `Coverage against calibration examples. ${means.map((m) => `${whole.format(m.first)} to ${whole.format(m.last)} examples: mean ${percent(m.mean, 1)}`).join("; ")}.`,
     crowded: isCrowded, onClick,
-    tipOf: (d) => d.mean === undefined ? tipOfClass(d) : [`mean of ${count(d.n, "class", "classes")}`, percent(d.mean, 1), `${whole.format(d.first)} to ${whole.format(d.last)} calibration rows`],
+    tipOf: (d) => d.mean === undefined ? tipOfClass(d) : [`mean of ${count(d.n, "class", "classes")}`, percent(d.mean, 1), `${whole.format(d.first)} to ${whole.format(d.last)} calibration examples`],
   });
   const sizes = D.sizes.count.map((n, k) => ({ left: D.sizes.from[k] - 0.45, right: D.sizes.to[k] + 0.45, share: n / D.n_rows, n, from: D.sizes.from[k], to: D.sizes.to[k] }));
   const sizesChart = drawChart("sizes", {
     data: { sizes },
-    label: `Sizes of ${count(D.n_rows, "set")}: the median is ${D.size_quantiles["50"]}, 95% hold at most ${D.size_quantiles["95"]}, the largest holds ${D.size_quantiles["100"]}.`,
+    label: `Sizes of ${count(D.n_rows, "set")}: median ${D.size_quantiles["50"]}, 95th percentile ${D.size_quantiles["95"]}, maximum ${D.size_quantiles["100"]}.`,
     tipOf: (d) => d.n !== undefined && [d.from === d.to ? count(d.from, "class", "classes") : `${d.from} to ${d.to} classes`, `${percent(d.share, 1)} of the sets (${whole.format(d.n)})`],
   });
   await Promise.all([coverageChart, calibrationChart, sizesChart]);
@@ -92,9 +92,9 @@ drawNothing();
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && detail.classList.contains("open")) closeDetail();
 });
-// The table answers at once; the charts follow when it has been painted.
+// Draw the charts after the table is painted.
 requestAnimationFrame(() => setTimeout(async () => {
   await drawCharts();
-  if (!isSheet.matches && D.verdict.worst.length) pick(D.verdict.worst[0], { open: false });
+  if (!isSheet.matches && D.verdict.worst.length) select(D.verdict.worst[0], { open: false });
   root.dataset.ready = Math.round(performance.now());
 }));

@@ -1,4 +1,4 @@
-// What every page uses: its data, elements made without markup, numbers as text, light and dark.
+// Shared by all reports: data, elements, numbers as text, light and dark.
 
 const D = JSON.parse(document.getElementById("data").textContent);
 
@@ -49,14 +49,14 @@ const themeButton = byId("theme");
 function useTheme(theme) {
   root.dataset.theme = theme;
   nameThemeButton();
-  recolourCharts();
+  recolorCharts();
 }
 
-// The button says what it will do.
+// Name the button after its effect.
 function nameThemeButton() {
   const other = root.dataset.theme === "dark" ? "light" : "dark";
   themeButton.textContent = other === "dark" ? "Dark" : "Light";
-  themeButton.title = `Switch to ${other} colours`;
+  themeButton.title = `Switch to ${other} colors`;
 }
 
 nameThemeButton();

@@ -2,21 +2,23 @@
 
 const C = D.classes;
 const K = C.name.length;
-const TARGET = 1 - D.alpha;
-const AIM = percent(TARGET, 1);
 const PAGE = 50;
+
+const targetOf = (i) => (C.target ? C.target[i] : 1 - D.alpha);
+const targetText = (i) => (C.target ? `its target of ${percent(targetOf(i), 2)}` : D.target);
 
 const stateOf = (i) => D.states[C.state[i]];
 const isBelow = (i) => stateOf(i) === "below";
 
 const coverage = Array.from({ length: K }, (_, i) => (C.rows[i] ? C.covered[i] / C.rows[i] : null));
 const threshold = (i) => C.threshold[i];
+const atTop = (i) => (C.rows[i] ? C.covered_at_top[i] / C.rows[i] : null);
 const clusterName = (m) => (m < 0 ? "no cluster" : `cluster ${m}`);
-// Find "Kölsch" when somebody types "kolsch".
+// Match "Kölsch" with the query "kolsch".
 const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 const folded = C.name.map(fold);
 
-const state = { query: "", cluster: "", least: 0, most: Infinity, below: false, sort: "coverage", down: false, page: 0, picked: -1 };
+const state = { query: "", cluster: "", least: 0, most: Infinity, below: false, sort: "coverage", down: false, page: 0, selected: -1 };
 let matching = [];
 
 const collator = new Intl.Collator("en", { numeric: true });
@@ -28,10 +30,16 @@ Array.from({ length: K }, (_, i) => i)
 const COLUMNS = [
   { key: "name", title: "Class", value: (i) => nameRank[i], cell: nameCell },
   { key: "coverage", title: "Coverage", value: (i) => (C.rows[i] ? coverage[i] + C.high[i] / 1e6 : null), cell: coverageCell },
-  { key: "limits", title: "95% limits", number: true, wide: true, value: (i) => (C.rows[i] ? C.high[i] + C.low[i] / 1e4 : null),
+  ...(C.target
+    ? [{ key: "target", title: "Target", number: true, value: (i) => C.target[i], cell: (i) => percent(C.target[i], 2) }]
+    : []),
+  ...(D.top
+    ? [{ key: "top", title: `Top ${D.top.n}`, number: true, wide: true, value: atTop, cell: (i) => (C.rows[i] ? percent(atTop(i)) : "–") }]
+    : []),
+  { key: "limits", title: "95% interval", number: true, wide: true, value: (i) => (C.rows[i] ? C.high[i] + C.low[i] / 1e4 : null),
     cell: (i) => (C.rows[i] ? `${Math.round(100 * C.low[i])}–${percent(C.high[i])}` : "–") },
-  { key: "rows", title: "Test rows", number: true, value: (i) => C.rows[i], cell: (i) => whole.format(C.rows[i]) },
-  { key: "calibration", title: "Calibration rows", number: true, wide: true, value: (i) => C.calibration[i], cell: (i) => whole.format(C.calibration[i]) },
+  { key: "rows", title: "Test examples", number: true, wide: Boolean(C.target), value: (i) => C.rows[i], cell: (i) => whole.format(C.rows[i]) },
+  { key: "calibration", title: "Calibration examples", number: true, wide: true, value: (i) => C.calibration[i], cell: (i) => whole.format(C.calibration[i]) },
   ...(D.has_thresholds
     ? [{ key: "threshold", title: "Threshold", number: true, wide: true, value: (i) => threshold(i) ?? Infinity, cell: (i) => short(threshold(i)) }]
     : []),
@@ -39,16 +47,18 @@ const COLUMNS = [
     ? [{ key: "cluster", title: "Cluster", number: true, wide: true, value: (i) => C.cluster[i], cell: (i) => (C.cluster[i] < 0 ? "none" : String(C.cluster[i])) }]
     : []),
   { key: "size", title: "Set size", number: true, wide: true, value: (i) => C.size[i], cell: (i) => (C.size[i] === null ? "–" : C.size[i].toFixed(1)) },
-  { key: "confused", title: "Most often confused with", wide: true, grow: true,
+  { key: "confused", title: "Confused with", wide: true, grow: true, extra: true,
     value: (i) => (C.confused[i].length ? nameRank[C.confused[i][0]] : null), cell: confusedCell },
 ];
+
+const FLAGS = ["number", "wide", "grow", "extra"]; // of columns, as classes of their cells
 
 function nameCell(i) {
   return el("button", { type: "button", class: "name", title: C.name[i] }, isolated(C.name[i]));
 }
 
 function coverageCell(i) {
-  if (coverage[i] === null) return el("span", { class: "faint" }, "no test rows");
+  if (coverage[i] === null) return el("span", { class: "faint" }, "no test examples");
   const cell = el("span", {}, el("span", { class: "share" }, percent(coverage[i])));
   cell.prepend(intervalBar(i, 84));
   return cell;
@@ -59,7 +69,7 @@ function confusedCell(i) {
   return el("span", { title: C.name[C.confused[i][0]] }, isolated(C.name[C.confused[i][0]]));
 }
 
-// Coverage from 0 to 100%: its limits, itself, and a tick at the aim.
+// Coverage from 0 to 100% with its interval, and a tick at the target of the class.
 function intervalBar(i, width, height = 14) {
   const svg = (tag, attributes) => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -72,13 +82,13 @@ function intervalBar(i, width, height = 14) {
   bar.append(
     svg("line", { class: "track", x1: x(0), x2: x(1), y1: middle, y2: middle }),
     svg("line", { class: "range", x1: x(C.low[i]), x2: x(C.high[i]), y1: middle, y2: middle }),
-    svg("line", { class: "aim", x1: x(TARGET), x2: x(TARGET), y1: 0, y2: height }),
+    svg("line", { class: "target", x1: x(targetOf(i)), x2: x(targetOf(i)), y1: 0, y2: height }),
     svg("circle", { class: "point", cx: x(coverage[i]), cy: middle, r: 3.5 }),
   );
   return bar;
 }
 
-// ---- which classes, in which order
+// ---- filter and sort
 
 function isMatch(i) {
   return (!state.query || folded[i].includes(state.query))
@@ -107,7 +117,7 @@ function drawHead(isPaper = false) {
   const head = el("tr");
   for (const column of COLUMNS) {
     const sorted = column.key === state.sort ? (state.down ? "descending" : "ascending") : "none";
-    const classes = [column.number && "number", column.wide && "wide", column.grow && "grow"].filter(Boolean).join(" ");
+    const classes = FLAGS.filter((flag) => column[flag]).join(" ");
     head.append(el("th", { scope: "col", class: classes || null, "aria-sort": sorted, "data-key": column.key },
       isPaper ? column.title : el("button", { type: "button" }, column.title)));
   }
@@ -115,10 +125,10 @@ function drawHead(isPaper = false) {
 }
 
 function drawRow(i) {
-  const row = el("tr", { "data-class": i, class: isBelow(i) && "below", "aria-current": i === state.picked && "true" });
+  const row = el("tr", { "data-class": i, class: isBelow(i) && "below", "aria-current": i === state.selected && "true" });
   for (const column of COLUMNS) {
-    const classes = [column.number && "number", column.wide && "wide", column.grow && "grow", column.key === "coverage" && "coverage"];
-    row.append(el("td", { class: classes.filter(Boolean).join(" ") || null }, column.cell(i)));
+    const classes = FLAGS.filter((flag) => column[flag]).concat(column.key === "coverage" ? "coverage" : []);
+    row.append(el("td", { class: classes.join(" ") || null }, column.cell(i)));
   }
   return row;
 }
@@ -127,7 +137,7 @@ function drawRows(pageSize = PAGE) {
   const first = state.page * pageSize;
   const shown = matching.slice(first, first + pageSize).map(drawRow);
   if (!shown.length) {
-    shown.push(el("tr", {}, el("td", { class: "empty", colspan: COLUMNS.length }, "No class matches. Clear the filters to see all of them.")));
+    shown.push(el("tr", {}, el("td", { class: "empty", colspan: COLUMNS.length }, "No class matches the filters.")));
   }
   byId("classes").tBodies[0].replaceChildren(...shown);
   drawPages();
@@ -146,16 +156,16 @@ function drawPages() {
 function drawHits() {
   const all = matching.length === K;
   const below = matching.filter(isBelow).length;
-  byId("hits").textContent = `${all ? count(K, "class", "classes") : `${whole.format(matching.length)} of ${count(K, "class", "classes")}`}, ${whole.format(below)} likely below ${AIM}`;
+  byId("hits").textContent = `${all ? count(K, "class", "classes") : `${whole.format(matching.length)} of ${count(K, "class", "classes")}`}, ${whole.format(below)} likely below ${D.target}`;
 }
 
-// Paper has no pages to turn to: the first rows in the chosen order, and a word about the rest.
+// Print the first classes in the chosen order, and count the rest.
 function drawForPrint(most) {
   state.page = 0;
   drawHead(true);
   drawRows(most);
   const left = matching.length - most;
-  byId("print-note").textContent = left > 0 ? `${count(left, "more class", "more classes")} on the screen page.` : "";
+  byId("print-note").textContent = left > 0 ? `${count(left, "more class", "more classes")} in the HTML file.` : "";
 }
 
 function update() {
@@ -168,7 +178,7 @@ function update() {
 
 let fadeLater;
 
-// ---- what the reader does
+// ---- events
 
 function readFilters() {
   state.query = fold(byId("query").value.trim());
@@ -177,7 +187,7 @@ function readFilters() {
   state.most = byId("most").value === "" ? Infinity : Number(byId("most").value);
   state.below = byId("below").checked;
   update();
-  // The charts follow once the reader pauses.
+  // Update the charts after a pause.
   clearTimeout(fadeLater);
   fadeLater = setTimeout(refillClassCharts, 150);
 }
@@ -217,8 +227,8 @@ function startTable() {
   });
   table.tBodies[0].addEventListener("click", (event) => {
     const row = event.target.closest("tr[data-class]");
-    // A click made with the keyboard has no detail; its maker wants to go on reading there.
-    if (row) pick(Number(row.dataset.class), { focus: event.detail === 0 });
+    // A click by keyboard has no detail; it moves the focus to the details.
+    if (row) select(Number(row.dataset.class), { focus: event.detail === 0 });
   });
   table.tBodies[0].addEventListener("keydown", moveFocus);
   addEventListener("beforeprint", () => drawForPrint(100));
