@@ -20,13 +20,13 @@ def test_a_confidence_is_kept_and_told(folder, run, data):
     assert load("m.safetensors").thresholds_.tolist() == expected.thresholds_.tolist()
     shown = succeeded(run("info", "m.safetensors")).out
     assert_found(r"confidence +0\.9", shown)
-    assert_found("90% of all calibrations", shown)
+    assert_found("90% of all calibration sets", shown)
     assert json.loads(succeeded(run("info", "m.safetensors", "--json")).out)["confidence"] == "0.9"
 
 
 def test_advice_and_comparison_take_a_confidence(folder, run):
     out = succeeded(run("recommend", "cal.npz", "--confidence", "0.9")).out
-    assert_found("with probability 90%", out.replace("\n", " "))
+    assert_found("probability 90%", out.replace("\n", " "))
     options = ("--methods", "standard", "--scores", "softmax", "--n-splits", "2")
     assert_found(
         r"confidence = 0\.9",
@@ -41,7 +41,7 @@ def test_a_target_prevalence_is_a_word_or_a_file(folder, run, data, target):
     given = "uniform" if target == "uniform" else [6, 5, 4, 3, 2, 1]
     expected = StandardPredictor(target_prevalence=given).fit(data.rows[:300], data.labels[:300])
     assert load("m.safetensors").thresholds_.tolist() == expected.thresholds_.tolist()
-    assert_found("class frequencies that were", succeeded(run("info", "m.safetensors")).out)
+    assert_found("for the target prevalence", succeeded(run("info", "m.safetensors")).out)
 
 
 def test_temperatures(folder, run, data):
