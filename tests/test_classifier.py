@@ -228,7 +228,7 @@ def test_no_row_both_trains_and_calibrates(share):
 
 def test_a_class_that_no_row_is_left_of_trains_and_counts_as_missed():
     X, y = numbered([0] * 50 + [1] * 3 + [2] * 2 + [3])
-    said = r"3 of 4 classes \('1', '2', '3'\) had all their examples drawn to calibrate"
+    said = r"3 of 4 classes \('1', '2', '3'\) had all their examples drawn for calibration"
     with pytest.warns(EvencoverWarning, match=said):
         model = ConformalClassifier(Recorder(), "standard", calibration_size=0.9).fit(X, y)
     assert model.classes_.tolist() == model.estimator_.classes_.tolist() == [0, 1, 2, 3]

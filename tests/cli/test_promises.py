@@ -26,7 +26,7 @@ def test_a_confidence_is_kept_and_told(folder, run, data):
 
 def test_advice_and_comparison_take_a_confidence(folder, run):
     out = succeeded(run("recommend", "cal.npz", "--confidence", "0.9")).out
-    assert_found("With probability 90%", out.replace("\n", " "))
+    assert_found("probability 90%", out.replace("\n", " "))
     options = ("--methods", "standard", "--scores", "softmax", "--n-splits", "2")
     assert_found(
         r"confidence = 0\.9",

@@ -267,3 +267,24 @@ def test_pooled_tells_who_has_a_say(data, test_rows):
     assert np.allclose(weights["its own calibration examples"], predictor.own_weight_, atol=1e-4)
     standard = make_predictor("standard").fit(data.rows[:2000], data.labels[:2000])
     assert report_content(standard, *test_rows)["weights"] == {}
+
+
+@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
+@pytest.mark.parametrize("score", ["softmax", "aps", "pas"])
+def test_a_cut_and_unknown_labels_are_counted_as_evaluate_counts_them(data, score):
+    names = [f"c{k}" for k in range(data.rows.shape[1])]
+    fitted = make_predictor("standard", score=score, floor=0.8).fit(
+        data.rows[:1000], data.labels[:1000], class_names=names
+    )
+    told = np.array(names, dtype=object)[data.labels[1000:]]
+    told[:7] = "other"
+    report = fitted.evaluate(data.rows[1000:], told, top=2)
+    content = report_content(fitted, data.rows[1000:], told, top=2)
+    assert content["n_unknown"] == report.n_unknown == 7
+    assert content["classes"]["covered"] == report.class_covered.tolist()
+    assert content["classes"]["covered_at_top"] == report.at_top.class_covered.tolist()
+    assert content["top"]["coverage"] == report.at_top.marginal_coverage < report.marginal_coverage
+    assert sum(content["classes"]["histogram"]) == report.n_rows - 7
+    assert content["floor"] == "80%"
+    with pytest.raises(InputError, match="'top'"):
+        report_content(fitted, data.rows[1000:], told, top=0)
