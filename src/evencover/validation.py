@@ -176,6 +176,7 @@ def label_indices(
     is_number = values.dtype.kind in "iu"
     if not is_text and not (numbers_are_names and is_number and class_names is not None):
         return class_labels(values, n_classes, n_rows, name, place)
+    allow_unknown = allow_unknown and is_text  # numbers may merely count from another class
     if class_names is None:
         texts = [str(each) for each in values.ravel().tolist()]
         row = next((i for i, each in enumerate(texts) if not _WHOLE.fullmatch(each)), 0)
