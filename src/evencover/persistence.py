@@ -1,6 +1,6 @@
-"""save() and load(): safetensors with JSON metadata; loading runs no code.
+"""Save and load predictors as safetensors with JSON metadata; loading runs no code.
 
-Each method declares what there is to save and check (`BasePredictor.state`).
+Each method declares its state (`BasePredictor.state`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY = "evencover"
 
 
 def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a calibrated predictor to a file; an existing one is kept unless `force` is given."""
+    """Write a calibrated predictor to a file; overwrite only with `force`."""
     if not isinstance(predictor, BasePredictor):
         remedy = "; save its 'predictor_'" if hasattr(predictor, "predictor_") else ""
         raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
-    """Return whether `save` wrote a file; safetensors may also contain data."""
+    """Return whether `save` wrote the file; safetensors may also contain data."""
     location = as_location(path)
     if location.suffix.lower() != ".safetensors":
         return False
@@ -99,7 +99,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def _refuse_newer(path: Path, about: Any) -> None:
     if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] < 1:
-        raise InputError(f"Cannot read '{path}': it does not say which format it has.")
+        raise InputError(f"Cannot read '{path}': its format version is missing.")
     if about["format"] > FORMAT:
         writer = about.get("version", "of a later version")
         raise InputError(

@@ -1,4 +1,4 @@
-"""Threads of this process: how many to use, and work done on them in order."""
+"""Number of threads, and ordered maps on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _is_single_threaded: ContextVar[bool] = ContextVar("is_single_threaded", default
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Start no threads inside: other tasks share the cores."""
+    """Start no threads inside this context."""
     before = _is_single_threaded.set(True)
     try:
         yield
@@ -86,7 +86,7 @@ def map_ordered(
                 yield from first_few()
         while pending:
             yield from first_few()
-    finally:  # the reader or the consumer failed: do not start what nobody will use
+    finally:  # after an error, do not start work without a consumer
         for future in pending:
             future.cancel()
 
