@@ -78,6 +78,7 @@ def saved_index(schema: Any) -> str | None:
 
 def saved_range(schema: Any, n_rows: int | None) -> Array | None:
     """Return the index that pandas stored as a range, if its length equals the number of rows."""
+    # The stored length is untrusted: it could exhaust memory.
     index = _index(schema)
     if not isinstance(index, dict) or index.get("kind") != "range":
         return None

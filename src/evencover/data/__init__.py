@@ -1,4 +1,4 @@
-"""Readers: any file or array becomes row blocks; bundled and simulated data."""
+"""Read files and arrays as row blocks; bundled and simulated data."""
 
 from evencover.data.languages import Labelled, drop_rare_classes, load_languages
 from evencover.data.open import as_source
