@@ -43,7 +43,7 @@ def run(grid: str, /, *, output: Output, dask: Dask = None) -> None:
     from evencover.experiments.runner import run as run_grid
 
     with WorkBar("running") as bar, executor(dask) as workers:
-        results = run_grid(Grid.from_toml(grid), output, bar=bar, tell=note, executor=workers)
+        results = run_grid(Grid.from_toml(grid), output, bar=bar, note=note, executor=workers)
     note(
         f"{len(results.records)} rows in {output / 'results.csv'}; "
         f"see 'evencover experiment table {output}'"

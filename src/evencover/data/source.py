@@ -359,8 +359,8 @@ class ReorderedSource(Source):
     def _unclear(self) -> InputError:
         return InputError(
             f"The labels with {self.name} must be class names, because its columns are in "
-            "another order than the calibration data's. Got numbers; use names, or pass the numbers separately "
-            "(labels=, --labels), in the calibration data's order."
+            "another order than the calibration data's. Got numbers; use names, or pass the "
+            "numbers separately (labels=, --labels), in the calibration data's order."
         )
 
     def row_blocks(self) -> RawBlocks:

@@ -1,4 +1,4 @@
-"""Figures of a study: metrics by calibration size, heat maps, and undercovered classes."""
+"""Draw a study: metrics by calibration size, heat maps, and undercovered classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evencover.output.writers import make_folder
 from evencover.plotting import BLUE, GREY, ORANGE, new_axes
 from evencover.validation import raise_unknown
 
-# Okabe and Ito's colors; the paper's methods always look the same.
+# Okabe and Ito's colors, fixed for the paper's methods.
 GREEN, PURPLE, SKY, YELLOW = "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 LOOKS = {"standard": (BLUE, "s"), "classwise": (ORANGE, "^"), "clustered": (GREEN, "o")}
 OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GREY, "*")]
@@ -26,7 +26,7 @@ N_CLASSES_SHOWN = 12
 
 
 def write_figures(results: Results, folder: str | Path, ending: str = "png") -> list[Path]:
-    """Draw all figures of a study but the heat maps; return their paths."""
+    """Draw all figures of a study except heat maps; return their paths."""
     figures: dict[str, Any] = {}
     for dataset in dict.fromkeys(row["dataset"] for row in results.records):
         for exact in (False, True):
@@ -73,7 +73,7 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
                 error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in own])
                 low = mean - error
                 if metric.unit == "classes":
-                    low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
+                    low = np.maximum(low, 1e-3 * mean)  # avoids 0 on a log scale
                 curve = {"marker": marker, "markersize": 4, "linewidth": 1.4, "label": method}
                 ax.plot(n_avg, mean, color=color, **curve)
                 ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
@@ -95,7 +95,7 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     figure.legend(
         handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False
     )
-    kind = ", randomized to cover exactly" if exact else ""
+    kind = ", randomized for exact coverage" if exact else ""
     figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
     return figure
 
@@ -161,10 +161,10 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
 
 
 def draw_classes(results: Results, dataset: str, method: str = "standard") -> Any:
-    """Draw the most under- and overcovered classes under a method, for every score.
+    """Draw the most under- and overcovered classes of a method, for every score.
 
-    Coverage over all repetitions at the largest n_avg; below, the distribution over all classes.
-    Returns a figure, or None if the study lacks the method.
+    Coverage is over all repetitions at the largest n_avg. The lower panel shows its distribution
+    over all classes. Returns a figure, or None if the study lacks the method.
     """
     rows = [
         row
@@ -185,7 +185,8 @@ def draw_classes(results: Results, dataset: str, method: str = "standard") -> An
         _draw_spread(grid[1][j], coverage, aim)
     grid[1][0].set_ylabel("classes")
     figure.suptitle(
-        f"{_title(rows[0])}: classes that {method.upper()} covers least and most (n_avg = {n_avg})"
+        f"{_title(rows[0])}: lowest and highest class coverage of {method.upper()} "
+        f"(n_avg = {n_avg})"
     )
     return figure
 
@@ -225,22 +226,22 @@ def _draw_spread(ax: Any, coverage: FloatArray, aim: float) -> None:
 
 
 def _title(row: dict[str, Any]) -> str:
-    return row["dataset"] + (", simulated twin" if row["simulated"] else "")
+    return row["dataset"] + (", simulated" if row["simulated"] else "")
 
 
 def _is_tuned(row: dict[str, Any]) -> bool:
-    """Whether the row belongs to a gamma x M grid."""
+    """Return whether the row belongs to a gamma x M grid."""
     return "gamma=" in row["parameters"] and "n_clusters=" in row["parameters"]
 
 
 def _new_figure(
     n_rows: int, n_columns: int, size: tuple[float, float], **options: Any
 ) -> tuple[Any, Any]:
-    """Make a figure outside pyplot, which would keep it in memory."""
+    """Create a figure outside pyplot, which would keep it in memory."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        new_axes(None)  # says what to install
+        new_axes(None)  # raises with install instructions
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(n_rows, n_columns, squeeze=False, **options)
 
