@@ -139,9 +139,9 @@ def without_near_duplicates(declarations: list[Declaration]) -> list[Declaration
     similarity = (directions @ directions.T).toarray()
     kept: list[int] = []
     for candidate in range(len(ordered)):
-        twins = [one for one in kept if similarity[candidate, one] > NEAR_DUPLICATE]
-        if twins:
-            print(f"  {ordered[candidate].name}: near-duplicate of {ordered[twins[0]].name}")
+        duplicates = [one for one in kept if similarity[candidate, one] > NEAR_DUPLICATE]
+        if duplicates:
+            print(f"  {ordered[candidate].name}: near-duplicate of {ordered[duplicates[0]].name}")
         else:
             kept.append(candidate)
     return [ordered[one] for one in kept]

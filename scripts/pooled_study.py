@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import FuzzyPredictor, InterpolatedPredictor, compare
-from evencover.data import TWINS, load_languages, twin
+from evencover.data import SIMULATED, load_languages, load_simulated
 
 SIZES = (10, 20, 50)
 OTHERS = ("standard", "classwise", "clustered")
@@ -63,7 +63,7 @@ def from_file(path: Path) -> tuple[Any, Any]:
 def simulated(name: str) -> tuple[Any, Any]:
     """Return the first rows of a simulated data set; they come in random order."""
     rows, labels, n_rows = [], [], 0
-    for block in twin(name).blocks():
+    for block in load_simulated(name).blocks():
         rows.append(np.array(block.rows))
         labels.append(np.asarray(block.labels))
         n_rows += len(block.rows)
@@ -267,7 +267,7 @@ def main() -> None:
         sets["development", path.stem] = lambda path=path: from_file(path)
     for path in options.held_out:
         sets["held-out", path.stem] = lambda path=path: from_file(path)
-    for name in TWINS:
+    for name in SIMULATED:
         sets["simulated", name] = lambda name=name: simulated(name)
     options.output.mkdir(parents=True, exist_ok=True)
     results = run(sets, options.n_splits)

@@ -29,8 +29,8 @@ class RandomStream(IntEnum):
     SPLIT = 3  # the partition of calibration rows into clustering and calibration
     DATA = 4  # splits of a data set into calibration and test sets
     FOLDS = 5  # the fold of each calibration row
-    TWIN_CLASSES = 6  # centers and difficulties of simulated classes
-    TWIN_ROWS = 7  # rows of simulated data
+    SIMULATED_CLASSES = 6  # centers and difficulties of simulated classes
+    SIMULATED_ROWS = 7  # rows of simulated data
     CALIBRATION_SCORE = 8  # the uniform of APS and RAPS when calibrating
     REPEATED_IDS = 9  # the order of rows with the same id
     TEMPERATURE = 10  # the rows that a temperature is fitted to

@@ -45,9 +45,9 @@ def test_the_paper_s_grid_is_the_paper_s():
                 ("['imagnet']", "'imagenet'"),
                 ("['gone.npz']", "gone.npz"),
                 ("['languages', 'languages']", "'languages' twice"),
-                ("[{twin = 'imagenet', rows = 3}]", "'rows'"),
-                ("[{name = 'x'}]", "'path' or 'twin'"),
-                ("[{twin = 'x'}]", "'x'"),
+                ("[{simulated = 'imagenet', rows = 3}]", "'rows'"),
+                ("[{name = 'x'}]", "'path' or 'simulated'"),
+                ("[{simulated = 'x'}]", "'x'"),
                 ("[3]", "int"),
             ]
         ),

@@ -17,7 +17,7 @@ from evencover.validation import raise_unknown, real_number
 
 
 @dataclass(frozen=True)
-class TwinParameters:
+class SimulationParameters:
     """Published class counts and tuned latent space of a simulated data set."""
 
     n_rows: int
@@ -69,17 +69,17 @@ _TUNED: dict[str, tuple[Any, ...]] = {
         (250, 373, 697, 1822, 5099.4, 68838),
     ),
 }
-TWINS = {
-    name: TwinParameters(**{key: values[i] for key, values in _TUNED.items()})
+SIMULATED = {
+    name: SimulationParameters(**{key: values[i] for key, values in _TUNED.items()})
     for i, name in enumerate(_NAMES)
 }
 
 
-# Quantile levels of `TwinParameters.count_quantiles`, over classes sorted by count.
+# Quantile levels of `SimulationParameters.count_quantiles`, over classes sorted by count.
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])
 
 
-def class_counts(parameters: TwinParameters, n_classes: int | None = None) -> IntArray:
+def class_counts(parameters: SimulationParameters, n_classes: int | None = None) -> IntArray:
     """Return ascending rows per class along the published quantiles; they sum to n_rows.
 
     With fewer classes, neighbors are merged and their counts averaged. Rows per class and imbalance
@@ -97,7 +97,7 @@ def class_counts(parameters: TwinParameters, n_classes: int | None = None) -> In
     return _rounded(np.diff(total) * ratio, round(parameters.n_rows * ratio))
 
 
-def _count_curve(parameters: TwinParameters) -> FloatArray:
+def _count_curve(parameters: SimulationParameters) -> FloatArray:
     n_classes, n_rows = parameters.n_classes, parameters.n_rows
     share = np.linspace(0, 1, n_classes)
     part = np.minimum(np.searchsorted(SHARES, share, side="right") - 1, len(SHARES) - 2)
@@ -145,7 +145,7 @@ SLOTS = 64
 EXTRA_SLOT, ORDER_SLOT = SLOTS - 2, SLOTS - 1
 
 
-def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
+def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> SimulatedSource:
     """Simulate one of the paper's score files.
 
     Parameters
@@ -160,7 +160,7 @@ def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
 
     Returns
     -------
-    TwinSource
+    SimulatedSource
         A source that can be read any number of times.
 
     Notes
@@ -176,25 +176,25 @@ def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
 
     Examples
     --------
-    >>> from evencover.data import twin
-    >>> source = twin("cifar-100", scale=0.1)
+    >>> from evencover.data import load_simulated
+    >>> source = load_simulated("cifar-100", scale=0.1)
     >>> source.n_rows, source.n_classes
     (3000, 10)
     """
-    if name not in TWINS:
-        raise_unknown("twin", name, TWINS)
-    return TwinSource(name, TWINS[name], scale=scale, random_state=random_state)
+    if name not in SIMULATED:
+        raise_unknown("simulated data set", name, SIMULATED)
+    return SimulatedSource(name, SIMULATED[name], scale=scale, random_state=random_state)
 
 
-class TwinSource(Source):
+class SimulatedSource(Source):
     """Rows computed on demand; every row is a function of (seed, row id)."""
 
     def __init__(
-        self, name: str, parameters: TwinParameters, *, scale: float, random_state: int
+        self, name: str, parameters: SimulationParameters, *, scale: float, random_state: int
     ) -> None:
-        scale = real_number(scale, "scale", "twin", 0, 1, open_low=True)
+        scale = real_number(scale, "scale", "load_simulated", 0, 1, open_low=True)
         self.parameters = parameters
-        self.random_state = check_random_state(random_state, "twin")
+        self.random_state = check_random_state(random_state, "load_simulated")
         n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
         counts = class_counts(parameters, n_classes)
         self.info = SourceInfo(n_classes, int(counts.sum()), name=f"simulated {name}")
@@ -203,7 +203,7 @@ class TwinSource(Source):
     def _place_classes(self, counts: IntArray) -> None:
         p, n_classes, n_rows = self.parameters, self.n_classes, int(counts.sum())
         order = random_order(
-            self.random_state, RandomStream.TWIN_ROWS, _slot_ids(n_rows, ORDER_SLOT)
+            self.random_state, RandomStream.SIMULATED_ROWS, _slot_ids(n_rows, ORDER_SLOT)
         )
         self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
         self.attach_labels(self._class_of_row)
@@ -238,7 +238,7 @@ class TwinSource(Source):
         first = self.info.first_row + start
         ids = places(first, first + len(classes))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
-        normals = self._normals(RandomStream.TWIN_ROWS, ids + slots)
+        normals = self._normals(RandomStream.SIMULATED_ROWS, ids + slots)
         difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
         points = normals[:, :-1] * (self._noise[classes] * difficulty)[:, None]
         points += self._centres[classes]
@@ -276,13 +276,14 @@ class TwinSource(Source):
     def _shuffled(self, purpose: int) -> IntArray:
         """Return a random order of the classes for one purpose."""
         ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
-        return random_order(self.random_state, RandomStream.TWIN_CLASSES, ids)
+        return random_order(self.random_state, RandomStream.SIMULATED_CLASSES, ids)
 
     def _class_normals(self, first: int) -> FloatArray:
         """Draw standard normal coordinates, one row for each of K classes or groups."""
         ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
         return self._normals(
-            RandomStream.TWIN_CLASSES, ids + np.arange(self.parameters.dimensions, dtype=np.uint64)
+            RandomStream.SIMULATED_CLASSES,
+            ids + np.arange(self.parameters.dimensions, dtype=np.uint64),
         )
 
     def _normals(self, use: RandomStream, ids: Array) -> FloatArray:

@@ -29,7 +29,7 @@ from evencover.randomness import check_random_state, places
 from evencover.scores import Score, make_score
 from evencover.validation import flag, raise_unknown, real_number, whole_number
 
-KEYS = ("name", "path", "labels", "logits", "twin", "scale", "random_state")
+KEYS = ("name", "path", "labels", "logits", "simulated", "scale", "random_state")
 # Number of pieces of a file that identify it, with its size.
 N_PIECES, PIECE = 64, 1 << 16
 PAPER_N_AVG = (10, 20, 30, 40, 50, 75, 100, 150)
@@ -78,7 +78,7 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
     folder
         Base folder of relative paths.
     """
-    from evencover.data.simulated import TWINS
+    from evencover.data.simulated import SIMULATED
 
     if isinstance(entry, DataSet):
         return entry
@@ -89,29 +89,33 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
     if isinstance(entry, str | os.PathLike):
         name = str(entry)
         is_path = Path(name).suffix or (folder or Path()).joinpath(name).is_dir()
-        if name not in TWINS and not is_path:
-            raise_unknown("data set", name, [*TWINS, "languages", "the path of a file or folder"])
-        entry = {"twin" if name in TWINS else "path": name}
+        if name not in SIMULATED and not is_path:
+            raise_unknown(
+                "data set", name, [*SIMULATED, "languages", "the path of a file or folder"]
+            )
+        entry = {"simulated" if name in SIMULATED else "path": name}
     if not isinstance(entry, dict):
         raise InputError(
             "'datasets' must be names, paths, tables, or (name, probabilities, labels). "
             f"Got {type(entry).__name__}."
         )
     _check_keys(entry, "key of a data set", KEYS)
-    if ("path" in entry) == ("twin" in entry):
-        raise InputError(f"A data set must have the key 'path' or 'twin'. Got {entry} instead.")
-    return _file(entry, folder) if "path" in entry else _twin(entry, scale)
+    if ("path" in entry) == ("simulated" in entry):
+        raise InputError(
+            f"A data set must have the key 'path' or 'simulated'. Got {entry} instead."
+        )
+    return _file(entry, folder) if "path" in entry else _simulated(entry, scale)
 
 
-def _twin(table: dict[str, Any], scale: float) -> DataSet:
-    from evencover.data.simulated import TWINS, twin
+def _simulated(table: dict[str, Any], scale: float) -> DataSet:
+    from evencover.data.simulated import SIMULATED, load_simulated
 
-    name = table["twin"]
-    if name not in TWINS:
-        raise_unknown("twin", name, TWINS)
+    name = table["simulated"]
+    if name not in SIMULATED:
+        raise_unknown("simulated data set", name, SIMULATED)
     options = {"scale": table.get("scale", scale), "random_state": table.get("random_state", 0)}
-    identity = f"twin {name}, scale {options['scale']}, random_state {options['random_state']}"
-    return DataSet(table.get("name", name), identity, lambda: twin(name, **options), True)
+    identity = f"simulated {name}, scale {options['scale']}, random_state {options['random_state']}"
+    return DataSet(table.get("name", name), identity, lambda: load_simulated(name, **options), True)
 
 
 def _languages() -> Source:

@@ -1,7 +1,7 @@
 """How the simulated twins were tuned, and how near they come to the published results.
 
-    python scripts/tune_twins.py search NAME PUBLISHED.csv [--minutes 10]
-    python scripts/tune_twins.py check PUBLISHED.csv [NAME ...]
+    python scripts/tune_simulated.py search NAME PUBLISHED.csv [--minutes 10]
+    python scripts/tune_simulated.py check PUBLISHED.csv [NAME ...]
 
 PUBLISHED.csv has the columns dataset, score, method, n_avg, metric (CovGap or AvgSize) and mean.
 `search` prints better and better parameters, by CMA-ES (pip install cma) on the first rows of a
@@ -25,7 +25,12 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split
-from evencover.data.simulated import TWINS, TwinParameters, TwinSource, twin
+from evencover.data.simulated import (
+    SIMULATED,
+    SimulatedSource,
+    SimulationParameters,
+    load_simulated,
+)
 from evencover.data.source import ArraySource, Source, rows_per_block
 from evencover.errors import EvencoverWarning
 from evencover.predictors import make_predictor
@@ -117,7 +122,7 @@ def covgap(covered: np.ndarray, labels: np.ndarray, left: np.ndarray) -> float:
     return float(100 * np.abs(gaps).mean() * np.sqrt(max(1 - too_much / np.mean(gaps**2), 0)))
 
 
-def first_rows(source: TwinSource, n_rows: int) -> ScoredRows:
+def first_rows(source: SimulatedSource, n_rows: int) -> ScoredRows:
     """The first rows of a twin, which are a fair sample; generated in blocks."""
     step = rows_per_block(source.n_classes)
     blocks = [source.rows(i, min(i + step, n_rows)) for i in range(0, n_rows, step)]
@@ -143,7 +148,9 @@ def loss(reached: Figures, goal: Figures) -> float:
     return total
 
 
-def search(name: str, goal: Figures, minutes: float, n_rows: int, start: TwinParameters) -> None:
+def search(
+    name: str, goal: Figures, minutes: float, n_rows: int, start: SimulationParameters
+) -> None:
     """Print parameters whenever they are better than all before."""
     import cma
 
@@ -153,7 +160,7 @@ def search(name: str, goal: Figures, minutes: float, n_rows: int, start: TwinPar
     origin = [getattr(start, key) if key != "haze" else np.log10(start.haze) for key in keys]
     best, began = np.inf, time.monotonic()
 
-    def parameters(steps: np.ndarray) -> tuple[TwinParameters, float]:
+    def parameters(steps: np.ndarray) -> tuple[SimulationParameters, float]:
         wanted = {
             key: zero + step * RANGES[key][2]
             for key, zero, step in zip(keys, origin, steps, strict=True)
@@ -167,7 +174,7 @@ def search(name: str, goal: Figures, minutes: float, n_rows: int, start: TwinPar
     def distance(steps: np.ndarray) -> float:
         nonlocal best
         tried, outside = parameters(steps)
-        source = TwinSource(name, tried, scale=1.0, random_state=0)
+        source = SimulatedSource(name, tried, scale=1.0, random_state=0)
         rows = first_rows(source, n_rows)
         few = first_rows(source, min(n_rows, 5_000))
         reached = measure(rows, few, np.bincount(source.labels), sizes, 1)
@@ -224,25 +231,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("search")
-    one.add_argument("name", choices=sorted(TWINS))
+    one.add_argument("name", choices=sorted(SIMULATED))
     one.add_argument("published", type=Path)
     one.add_argument("--minutes", type=float, default=10)
     one.add_argument("--rows", type=int, default=80_000)
     two = commands.add_parser("check")
     two.add_argument("published", type=Path)
-    two.add_argument("names", nargs="*", default=list(TWINS))
+    two.add_argument("names", nargs="*", default=list(SIMULATED))
     two.add_argument("--repetitions", type=int, default=10)
     wishes = parser.parse_args()
     warnings.simplefilter("ignore", EvencoverWarning)
     if wishes.command == "search":
         goal = published(wishes.published, wishes.name)
-        search(wishes.name, goal, wishes.minutes, wishes.rows, TWINS[wishes.name])
+        search(wishes.name, goal, wishes.minutes, wishes.rows, SIMULATED[wishes.name])
         return
     reached, goal = {}, {}
     for name in wishes.names:
         began = time.monotonic()
         goal[name] = published(wishes.published, name)
-        source = twin(name)
+        source = load_simulated(name)
         rows, few = scored(source), first_rows(source, min(source.n_rows, SIZE_ROWS))
         sizes = tuple(sorted({cell.n_avg for cell in goal[name]}))
         counts = np.bincount(rows.labels)
