@@ -15,7 +15,7 @@ from evencover.arrays import Array
 from evencover.data.formats.arrays import safetensors_metadata
 from evencover.data.location import as_location, existing_file, reading
 from evencover.errors import InputError, NotFittedError, one_line
-from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.atomic import atomic_path, reject_existing
 from evencover.predictors import BasePredictor, predictor_class
 from evencover.predictors.state import BY_CLASS, checksum, content_of, damage
 from evencover.quantiles import Thresholds
@@ -36,7 +36,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         )
     from safetensors.numpy import save as to_bytes
 
-    path = refuse_existing(path, force=force)
+    path = reject_existing(path, force=force)
     about, arrays = content_of(predictor)
     about = {"format": FORMAT, "version": evencover.__version__, **about}
     about["checksum"] = checksum(about, arrays)
@@ -93,11 +93,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         if text is None:
             raise InputError(f"Cannot read '{path}': it was not written by evencover.")
         about = json.loads(text)
-        _refuse_newer(path, about)
+        _reject_newer(path, about)
         return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-def _refuse_newer(path: Path, about: Any) -> None:
+def _reject_newer(path: Path, about: Any) -> None:
     if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] < 1:
         raise InputError(f"Cannot read '{path}': its format version is missing.")
     if about["format"] > FORMAT:

@@ -172,17 +172,19 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
             total = fixed_point(p).sum(axis=1)
             wraps = ~(p.sum(axis=1) < 2)  # 4097 ones sum to 1 modulo 64 bits
             near = is_near_one(np.abs(total / FIXED_POINT - 1), rows)
-        _refuse(~(in_range & near) | wraps)
+        _reject_rows(~(in_range & near) | wraps)
         return p
     top = p.max(axis=1, keepdims=True)
-    _refuse(~np.isfinite(top[:, 0]))  # NaN and +inf spread to the maximum; -inf is a masked class
+    _reject_rows(
+        ~np.isfinite(top[:, 0])
+    )  # NaN and +inf spread to the maximum; -inf is a masked class
     e = exp_nonpositive((p - top) / temperature)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)
     return e / (total.astype(np.float64) / scale)[:, None]
 
 
-def _refuse(bad: Array) -> None:
+def _reject_rows(bad: Array) -> None:
     if bad.any():
         raise BadRow(int(bad.argmax()))
 

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from evencover.cli.console import WorkBar, note
 from evencover.cli.options import Dask, Force, Json, Output, Switch, executor, print_json
 from evencover.errors import InputError
-from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.atomic import atomic_path, reject_existing
 
 experiment = App(
     name="experiment",
@@ -81,7 +81,7 @@ def table(
     from evencover.experiments.results import Results, make_table
 
     if output is not None:
-        refuse_existing(output, force=force, endings=(EXTENSIONS[style],))
+        reject_existing(output, force=force, endings=(EXTENSIONS[style],))
     found = Results.load(results)
     if as_json:
         print_json(found.summary())

@@ -23,7 +23,7 @@ from evencover.cli.options import (
 )
 from evencover.data.location import as_location
 from evencover.errors import InputError
-from evencover.output.atomic import only_writer, refuse_existing
+from evencover.output.atomic import only_writer, reject_existing
 
 if TYPE_CHECKING:
     from evencover.data.join import LabeledRows
@@ -79,12 +79,12 @@ def run(
     from evencover.monitoring import CoverageMonitor, summary
 
     if report is not None:
-        refuse_existing(report, force=True)
+        reject_existing(report, force=True)
     predictor = load_model(model, data)
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     levels = {name: value for name, value in asked.items() if value is not None}
     only_shown = data is None and reference is None and not merge and state.exists()
-    lock = only_writer(refuse_existing(state, force=True))
+    lock = only_writer(reject_existing(state, force=True))
     with nullcontext() if only_shown else lock:  # or counts of one would be lost
         monitor = CoverageMonitor.open(state, predictor, **levels)
         if data is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evencover.cli.options import READ, Dask, Input, ModelFile, Output, Switch, executor, load_model
 from evencover.errors import InputError
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 
 if TYPE_CHECKING:
     from evencover.output.writers import Listed
@@ -64,7 +64,7 @@ def run(
 
     is_folder = output.is_dir() or not output.suffix
     if not is_folder:
-        check_sets_format(refuse_existing(output, force=force))
+        check_sets_format(reject_existing(output, force=force))
     elif not output.absolute().parent.is_dir():
         raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
     predictor = load_model(model, data)

@@ -10,7 +10,7 @@ from pathlib import Path
 from evencover.cli.console import note
 from evencover.cli.options import FalseAlarm, ModelFile, Switch, Tolerance
 from evencover.errors import InputError
-from evencover.output.atomic import only_writer, refuse_existing
+from evencover.output.atomic import only_writer, reject_existing
 
 TOKEN = "EVENCOVER_TOKEN"
 
@@ -68,7 +68,7 @@ def run(
     asked = {"false_alarm": false_alarm, "tolerance": tolerance}
     options = {name: value for name, value in asked.items() if value is not None}
     # Nobody else may write to the state while the service counts.
-    lock = nullcontext() if state is None else only_writer(refuse_existing(state, force=True))
+    lock = nullcontext() if state is None else only_writer(reject_existing(state, force=True))
     with lock:
         app = make_app(
             Service(model, state, **options),

@@ -27,7 +27,7 @@ from evencover.output.atomic import atomic_path, only_writer, remove_leftovers
 from evencover.output.writers import (
     make_folder,
     read_record,
-    refuse_other_things,
+    reject_other_files,
     write_csv,
     write_record,
 )
@@ -140,7 +140,7 @@ class Store:
             yield store
             return
         if _read_configuration(folder) is None:
-            refuse_other_things(folder, "a folder of results")
+            reject_other_files(folder, "a folder of results")
             make_folder(folder, parents=True)
         with only_writer(folder):
             store._read(folder)

@@ -21,7 +21,7 @@ LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
 
-def refuse_existing(
+def reject_existing(
     path: str | os.PathLike[str], *, force: bool, endings: Sequence[str] = ()
 ) -> Path:
     """Check, before any work, that the output may be written and has a known extension."""

@@ -31,7 +31,7 @@ from evencover.output.writers import (
     ids_to_write,
     make_folder,
     read_record,
-    refuse_other_things,
+    reject_other_files,
     write_record,
     write_sets,
 )
@@ -59,7 +59,7 @@ class ResumableFolder:
     def writing(self, *, force: bool = False) -> Iterator[list[Record]]:
         """Lock the folder, write or check the plan, and yield the missing partitions."""
         if not (self.folder / PLAN).is_file():
-            refuse_other_things(self.folder, "one that this command began")
+            reject_other_files(self.folder, "one that this command began")
         make_folder(self.folder)
         with only_writer(self.folder):
             remove_leftovers(self.folder)

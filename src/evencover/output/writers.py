@@ -78,7 +78,7 @@ def write_record(path: Path, content: Any, *, indent: int | None = 1) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def refuse_other_things(folder: Path, welcome: str) -> None:
+def reject_other_files(folder: Path, welcome: str) -> None:
     """Raise InputError for a file at the folder's path, or a folder with other files.
 
     `welcome` describes, in the message, the folder that would be accepted.
