@@ -102,7 +102,7 @@ def _jobs(arrays: data.Arrays, score: str, executor: Any) -> dict[str, float]:
     jobs: dict[str, Callable[[], Any]] = {
         "calibrate": lambda: predictor.fit(rows, labels, executor=executor),
         "predict": lambda: predict_to_folder(
-            predictor, rows, folder, executor=executor, ending=".npz"
+            predictor, rows, folder, executor=executor, extension=".npz"
         ),
         "evaluate": lambda: _evaluate(predictor, rows, labels, executor),
     }

@@ -144,7 +144,7 @@ def test_the_page_says_sets_in_words(fitted):
 def test_folders_say_sets_in_words(fitted, tmp_path, ending):
     predictor, rows, _ = fitted
     tree = Taxonomy(TABLE, predictor.class_names_)
-    predict_to_folder(predictor, rows, tmp_path / "sets", ending=ending, taxonomy=tree, parts=2)
+    predict_to_folder(predictor, rows, tmp_path / "sets", extension=ending, taxonomy=tree, parts=2)
     (path,) = (tmp_path / "sets").glob(f"*{ending}")
     if ending == ".jsonl":
         found = [json.loads(line)["summary"] for line in path.read_text().splitlines()]
@@ -157,7 +157,7 @@ def test_folders_say_sets_in_words(fitted, tmp_path, ending):
         found = pytest.importorskip("pyarrow.parquet").read_table(path)["summary"].to_pylist()
     assert found == tree.describe_sets(predictor.predict_set(rows), 2)
     with pytest.raises(InputError, match="way of listing classes"):
-        predict_to_folder(predictor, rows, tmp_path / "sets", ending=ending, taxonomy=TABLE[:2])
+        predict_to_folder(predictor, rows, tmp_path / "sets", extension=ending, taxonomy=TABLE[:2])
 
 
 def test_groups_of_classes_go_by_name():

@@ -198,7 +198,9 @@ def test_parts_in_a_row_are_the_single_file(fitted, parts, tmp_path):
     predict_to_folder(fitted, parts, tmp_path / "sets")
     found = pq.read_table(tmp_path / "sets")["set"].to_pylist()
     assert found == fitted.predict_set(parts).to_lists()
-    n_rows, n_files, n_there = predict_to_folder(fitted, parts, tmp_path / "text", ending=".jsonl")
+    n_rows, n_files, n_there = predict_to_folder(
+        fitted, parts, tmp_path / "text", extension=".jsonl"
+    )
     assert (n_rows, n_files, n_there) == (N_ROWS, len(BOUNDS) - 1, 0)
     lines = [
         json.loads(line)

@@ -153,7 +153,7 @@ def test_a_folder_holds_what_one_file_would(tmp_path, predictor, data, parts, en
     ids = [f"p{row}" for row in range(400)]
     listing = {"with_probabilities": True, "top": 3}
     predict_to_folder(
-        predictor, as_source(parts), tmp_path / "sets", ids=ids, ending=f".{ending}", **listing
+        predictor, as_source(parts), tmp_path / "sets", ids=ids, extension=f".{ending}", **listing
     )
     stream = Listing(**listing).blocks(predictor, data.rows[500:], ids=ids)
     write_sets(tmp_path / f"one.{ending}", stream, NAMES, ids=ids)

@@ -94,7 +94,7 @@ def test_a_registered_method_is_known_by_name_everywhere(own, data, tmp_path):
     assert [c.method for c in table.candidates] == ["standard", "cautious"]
     page = write_report(fitted, tmp_path / "page.html", rows[400:], labels[400:])
     assert "coverage of single classes is not" in page.read_text(encoding="utf-8")
-    folder = predict_to_folder(fitted, rows, tmp_path / "sets", ending=".npz")
+    folder = predict_to_folder(fitted, rows, tmp_path / "sets", extension=".npz")
     assert (folder.n_rows, folder.n_there) == (600, 0)
 
 

@@ -62,7 +62,7 @@ def test_groups_of_rows_have_a_report_and_folders(by_site, data, tmp_path):
     rows, labels = data.rows[:-1], data.labels[:-1]
     page = write_report(fitted, tmp_path / "page.html", rows, labels, groups=sites[:-1])
     assert re.search("the threshold of the row(&#39;|')s group", page.read_text())
-    found = predict_to_folder(fitted, rows, tmp_path / "sets", groups=sites[:-1], ending=".npz")
+    found = predict_to_folder(fitted, rows, tmp_path / "sets", groups=sites[:-1], extension=".npz")
     assert found.n_rows == 499
     with np.load(tmp_path / "sets" / "part-00000.npz") as stored:
         sets = fitted.predict_set(rows, groups=sites[:-1])

@@ -52,7 +52,7 @@ def run(
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
-    output = reject_existing(output, force=force, endings=(".safetensors",))
+    output = reject_existing(output, force=force, extensions=(".safetensors",))
     more = options.read_settings(
         settings,
         groups=groups,

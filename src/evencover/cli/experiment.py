@@ -81,7 +81,7 @@ def table(
     from evencover.experiments.results import Results, make_table
 
     if output is not None:
-        reject_existing(output, force=force, endings=(EXTENSIONS[style],))
+        reject_existing(output, force=force, extensions=(EXTENSIONS[style],))
     found = Results.load(results)
     if as_json:
         print_json(found.summary())

@@ -79,7 +79,7 @@ def run(
                 output,
                 taxonomy=taxonomy,
                 parts=parts,
-                ending=f".{part_format.lower().removeprefix('.')}",
+                extension=f".{part_format.lower().removeprefix('.')}",
                 force=force,
                 **listing,
                 **how,

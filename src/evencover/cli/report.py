@@ -37,7 +37,7 @@ def run(
     from evencover.report import require_extra, write_report
 
     require_extra()
-    output = reject_existing(output, force=force, endings=(".html", ".htm"))
+    output = reject_existing(output, force=force, extensions=(".html", ".htm"))
     predictor = options.load_model(model, data)
     source = read.open(data, "reporting")
     title = f"Coverage of {printable(as_location(data).name)}" if title is None else title

@@ -36,7 +36,7 @@ def run(
     """
     from evencover.persistence import save
 
-    output = reject_existing(output, force=force, endings=(".safetensors",))
+    output = reject_existing(output, force=force, extensions=(".safetensors",))
     predictor = load_model(model, data)
     n_before = predictor.n_calibration_
     source = read.open(data, "updating")

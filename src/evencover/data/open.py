@@ -102,14 +102,14 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> S
 
 def _open_one(location: Location, keys: Keys) -> Source:
     _reject_pipes(location)
-    ending = location.suffix.lower()
-    if ending in ARRAYS:
-        return ArraysSource(location, ARRAYS[ending], keys)
-    if ending in TABLES:
-        return TABLES[ending](location, keys)
+    extension = location.suffix.lower()
+    if extension in ARRAYS:
+        return ArraysSource(location, ARRAYS[extension], keys)
+    if extension in TABLES:
+        return TABLES[extension](location, keys)
     raise InputError(
         f"Cannot read '{location}': its extension must be one of {', '.join([*ARRAYS, *TABLES])}. "
-        f"Got {ending or 'none'!r} instead."
+        f"Got {extension or 'none'!r} instead."
     )
 
 
@@ -121,11 +121,11 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
         raise InputError(
             f"Cannot read '{location}': the folder has no file with the extension {listed(known)}."
         )
-    endings = sorted({file.suffix.lower() for file in files})
-    if len(endings) > 1:
+    extensions = sorted({file.suffix.lower() for file in files})
+    if len(extensions) > 1:
         raise InputError(
-            f"Cannot read '{location}': its files must have one format. Got {', '.join(endings)}; "
-            f"choose one with a glob such as '*{endings[0]}'."
+            f"Cannot read '{location}': its files must have one format. "
+            f"Got {', '.join(extensions)}; choose one with a glob such as '*{extensions[0]}'."
         )
     return PartsSource([_open_one(file, keys) for file in files], str(location))
 
@@ -205,12 +205,12 @@ def _reject_pipes(location: Location) -> None:
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; those of text files are text."""
-    ending = location.suffix.lower()
+    extension = location.suffix.lower()
     _reject_pipes(location)
-    source = TABLES.get(ending)
+    source = TABLES.get(extension)
     with reading(location):
-        if ending in ARRAYS or is_zarr(location):
-            with array_columns(location, ARRAYS.get(ending, zarr_arrays)) as arrays:
+        if extension in ARRAYS or is_zarr(location):
+            with array_columns(location, ARRAYS.get(extension, zarr_arrays)) as arrays:
                 yield arrays
         elif source is not None:
             yield source.columns_of(location)
@@ -255,9 +255,9 @@ def _read(
 
 def _typed(values: Array, location: Location) -> Array:
     """Convert text to integers if all values are, for files without types."""
-    ending = location.suffix.lower()
-    has_types = ending in ARRAYS or is_zarr(location)
-    has_types = has_types or not issubclass(TABLES.get(ending, TextSource), TextSource)
+    extension = location.suffix.lower()
+    has_types = extension in ARRAYS or is_zarr(location)
+    has_types = has_types or not issubclass(TABLES.get(extension, TextSource), TextSource)
     return values if has_types else column_from_text(values.tolist())
 
 

@@ -21,11 +21,11 @@ from evencover.validation import raise_unknown
 GREEN, PURPLE, SKY, YELLOW = "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 LOOKS = {"standard": (BLUE, "s"), "classwise": (ORANGE, "^"), "clustered": (GREEN, "o")}
 OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GREY, "*")]
-ENDINGS = ("png", "svg", "pdf")
+EXTENSIONS = ("png", "svg", "pdf")
 N_CLASSES_SHOWN = 12
 
 
-def write_figures(results: Results, folder: str | Path, ending: str = "png") -> list[Path]:
+def write_figures(results: Results, folder: str | Path, extension: str = "png") -> list[Path]:
     """Draw all figures of a study except heat maps; return their paths."""
     figures: dict[str, Any] = {}
     for dataset in dict.fromkeys(row["dataset"] for row in results.records):
@@ -33,11 +33,11 @@ def write_figures(results: Results, folder: str | Path, ending: str = "png") -> 
             name = f"{dataset}-randomized" if exact else dataset
             figures[name] = draw_curves(results, dataset, exact=exact)
         figures[f"{dataset}-classes"] = draw_classes(results, dataset)
-    return _write(figures, folder, ending)
+    return _write(figures, folder, extension)
 
 
 def write_heatmaps(
-    results: Results, folder: str | Path, ending: str = "png", metric: str = "covgap"
+    results: Results, folder: str | Path, extension: str = "png", metric: str = "covgap"
 ) -> list[Path]:
     """Draw one heat map per data set and score; return their paths."""
     pairs = dict.fromkeys((row["dataset"], row["score"]) for row in results.records)
@@ -45,7 +45,7 @@ def write_heatmaps(
         f"{dataset}-{score}-{metric}-heatmap": draw_heatmap(results, dataset, score, metric)
         for dataset, score in pairs
     }
-    return _write(figures, folder, ending)
+    return _write(figures, folder, extension)
 
 
 def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
@@ -246,16 +246,16 @@ def _new_figure(
     return figure, figure.subplots(n_rows, n_columns, squeeze=False, **options)
 
 
-def _write(figures: dict[str, Any], folder: str | Path, ending: str) -> list[Path]:
-    if ending not in ENDINGS:
-        raise_unknown("format", ending, ENDINGS)
+def _write(figures: dict[str, Any], folder: str | Path, extension: str) -> list[Path]:
+    if extension not in EXTENSIONS:
+        raise_unknown("format", extension, EXTENSIONS)
     folder = Path(folder)
     make_folder(folder, parents=True)
     paths = []
     for name, figure in figures.items():
         if figure is not None:
             file_name = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-            paths.append(folder / f"{file_name}.{ending}")
+            paths.append(folder / f"{file_name}.{extension}")
             with atomic_path(paths[-1]) as temporary:
-                figure.savefig(temporary, format=ending, dpi=110)
+                figure.savefig(temporary, format=extension, dpi=110)
     return paths

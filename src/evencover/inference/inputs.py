@@ -107,7 +107,7 @@ def _open_folder(folder: Path, kind: Kind | None) -> Inputs:
         if n_inputs:
             labels = None if names is None else set(names)
             return Inputs(f"'{folder}'", candidate, n_inputs, labels, names, identity, examples)
-    known = [ending for each in kinds for ending in EXTENSIONS[each]]
+    known = [extension for each in kinds for extension in EXTENSIONS[each]]
     raise InputError(
         f"'{folder}' must contain one sub-folder of {kind or 'images or texts'} per class. "
         f"Got no file with the extension {', '.join(known)}."

@@ -22,14 +22,14 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
 
 def reject_existing(
-    path: str | os.PathLike[str], *, force: bool, endings: Sequence[str] = ()
+    path: str | os.PathLike[str], *, force: bool, extensions: Sequence[str] = ()
 ) -> Path:
     """Check, before any work, that the output may be written and has a known extension."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"Cannot write '{path}': it is a folder.")
-    if endings and path.suffix.lower() not in endings:
-        raise InputError(f"Cannot write '{path}': its extension must be {' or '.join(endings)}.")
+    if extensions and path.suffix.lower() not in extensions:
+        raise InputError(f"Cannot write '{path}': its extension must be {' or '.join(extensions)}.")
     if path.exists() and not path.is_file():
         raise InputError(f"Cannot write '{path}': it is a device or a pipe, not a file.")
     if path.exists() and not force:

@@ -181,7 +181,7 @@ def predict_to_folder(
     ids: Any = None,
     groups: Any = None,
     executor: Any = None,
-    ending: str = ".parquet",
+    extension: str = ".parquet",
     order: Order = "probability",
     with_probabilities: bool = False,
     top: int | None = None,
@@ -203,7 +203,7 @@ def predict_to_folder(
         the same path.
     folder
         Output folder.
-    ending
+    extension
         Format: ".parquet", ".npz", ".jsonl" or ".csv".
     order
         "probability" lists the most probable class of each set first, "index" the lowest index.
@@ -216,7 +216,7 @@ def predict_to_folder(
         Replace results of another model or input.
     """
     folder = Path(folder).absolute()
-    check_sets_format(f"part{ending}")
+    check_sets_format(f"part{extension}")
     source = align_to_calibration(predictor, probabilities)
     if isinstance(source, IterableSource):
         raise InputError(
@@ -234,12 +234,12 @@ def predict_to_folder(
         "input": hashlib.blake2b(repr(about_input).encode(), digest_size=16).hexdigest(),
         "way of listing classes": str(listing),
     }
-    plan = ResumableFolder(folder, made_from, [_record(part, ending) for part in pieces])
+    plan = ResumableFolder(folder, made_from, [_record(part, extension) for part in pieces])
     listed = RuleAndListing(predictor.rule(logits=source.logits, groups=groups), listing)
-    write = PartWriter(folder, ending, listed, source.class_names)
+    write = PartWriter(folder, extension, listed, source.class_names)
     written_ids = ids_of_rows(source, ids)
     with plan.writing(force=force) as missing:
-        todo = [part for part in pieces if _record(part, ending) in missing]
+        todo = [part for part in pieces if _record(part, extension) in missing]
         items = [
             PartToWrite(*part, None if written_ids is None else written_ids[_rows(part)])
             for part in todo
@@ -269,8 +269,8 @@ def ids_of_rows(source: Source, ids: Any) -> Array | None:
     return None if own is None else ids_to_write(own)
 
 
-def _record(part: Part, ending: str) -> dict[str, Any]:
-    file = f"part-{part.number:05d}{ending}"
+def _record(part: Part, extension: str) -> dict[str, Any]:
+    file = f"part-{part.number:05d}{extension}"
     return {"file": file, "first_row": part.start, "rows": part.source.n_rows}
 
 
@@ -288,14 +288,14 @@ class PartWriter:
     """Write the sets of one partition; equal bytes on every worker, so it can be repeated."""
 
     folder: Path
-    ending: str
+    extension: str
     on_block: RuleAndListing
     class_names: Sequence[str] | None
 
     def __call__(self, item: PartToWrite) -> int:
         """Write the partition's file and checksum; return the number of rows."""
         part = Part(*item[:3])
-        path = self.folder / _record(part, self.ending)["file"]
+        path = self.folder / _record(part, self.extension)["file"]
         blocks = map_on_threads(lambda pair: self.on_block(*pair), part.blocks())
         n_rows = write_sets(
             path, blocks, self.class_names, ids=item.written_ids, first_row=part.start

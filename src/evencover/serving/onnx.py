@@ -354,7 +354,7 @@ def to_onnx(
         Overwrite an existing file.
     """
     onnx = _import_onnx()
-    path = reject_existing(path, force=force, endings=(".onnx",))
+    path = reject_existing(path, force=force, extensions=(".onnx",))
     if dtype not in TYPES:
         raise InputError(f"'dtype' must be one of {', '.join(TYPES)}. Got {dtype!r} instead.")
     rule = _rule_of(predictor)
