@@ -83,7 +83,7 @@ def test_a_failure_in_the_stream_leaves_nothing_behind(tmp_path, ending, n_writt
 
 @pytest.mark.parametrize("name", ["sets.txt", "sets", "sets.parquet.gz", "sets.npy"])
 def test_other_endings_are_refused(tmp_path, name):
-    with pytest.raises(InputError, match="ending"):
+    with pytest.raises(InputError, match="extension"):
         write_sets(tmp_path / name, [sets_of(LISTS)])
     assert list(tmp_path.iterdir()) == []
 

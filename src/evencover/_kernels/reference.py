@@ -130,12 +130,12 @@ def row_keys(rows: Array, draws: Draws) -> Array:
 
 def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
     """Return each row's uniform u and randomization draw; 1 and 0 if unused."""
-    u, coin = np.ones(len(rows)), np.zeros(len(rows))
+    u, draw = np.ones(len(rows)), np.zeros(len(rows))
     if draws.any:
         keys = row_keys(rows, draws)
         u = u if draws.score_use is None else uniforms(draws.seed, draws.score_use, keys)
-        coin = coin if draws.coin_use is None else uniforms(draws.seed, draws.coin_use, keys)
-    return u, coin
+        draw = draw if draws.exact_use is None else uniforms(draws.seed, draws.exact_use, keys)
+    return u, draw
 
 
 FIXED_POINT = 2.0**52
@@ -376,9 +376,9 @@ def _members(
     scores = score_matrix(formula, rows, draws, **options)
     has_rank_limit = any(each.rank_limit is not None for each in vectors)
     ranks = rank_matrix(rows, **options) if has_rank_limit else None
-    _, coin = row_numbers(rows, draws._replace(score_use=None))
+    _, draw = row_numbers(rows, draws._replace(score_use=None))
     for each in vectors:
-        yield is_member(scores, each, coin, ranks)
+        yield is_member(scores, each, draw, ranks)
 
 
 @in_slices
@@ -397,8 +397,8 @@ def p_values(
     group -1 has none.
     """
     scores = score_matrix(formula, rows, draws, **options)
-    _, coin = row_numbers(rows, draws._replace(score_use=None))
-    return p_values_of(scores, group_scores, group_offsets, group_of_class, 1.0 - coin)
+    _, draw = row_numbers(rows, draws._replace(score_use=None))
+    return p_values_of(scores, group_scores, group_offsets, group_of_class, 1.0 - draw)
 
 
 def p_values_of(

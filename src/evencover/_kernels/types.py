@@ -39,13 +39,13 @@ class Draws(NamedTuple):
 
     seed: int = 0
     score_use: int | None = None
-    coin_use: int | None = None
+    exact_use: int | None = None
     ids: Array | None = None
     first: int = 0
 
     @property
     def any(self) -> bool:
-        return self.score_use is not None or self.coin_use is not None
+        return self.score_use is not None or self.exact_use is not None
 
     def of_rows(self, start: int, stop: int) -> Draws:
         ids = None if self.ids is None else self.ids[start:stop]
@@ -114,7 +114,7 @@ class Thresholds(NamedTuple):
 
 
 def is_member(
-    scores: FloatArray, thresholds: Thresholds, coin: FloatArray, ranks: IntArray | None = None
+    scores: FloatArray, thresholds: Thresholds, draw: FloatArray, ranks: IntArray | None = None
 ) -> Array:
     """Return whether classes are in the sets of their rows.
 
@@ -132,8 +132,8 @@ def is_member(
     """
     upper, lower, upper_probability, rank_limit = thresholds
     if lower is not None and upper_probability is not None:
-        own_coin = coin if scores.ndim == 1 else coin[:, None]
-        upper = np.where(own_coin < upper_probability, upper, lower)
+        own_draw = draw if scores.ndim == 1 else draw[:, None]
+        upper = np.where(own_draw < upper_probability, upper, lower)
     inside = scores <= upper
     if rank_limit is not None:
         assert ranks is not None
@@ -224,13 +224,13 @@ def _top(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any
     order = np.argsort(-limits, axis=1)[:, :N_TOP]
     slot = np.concatenate([np.arange(n_plain), n_plain + np.tile(np.arange(n_pairs), 2)])
     plain, pairs = np.full((len(limits), n_plain), np.inf), np.full(chances.shape, np.inf)
-    coin_from = np.concatenate([-plain, -pairs, chances], axis=1)
-    coin_to = np.concatenate([plain, chances, pairs], axis=1)
+    draw_from = np.concatenate([-plain, -pairs, chances], axis=1)
+    draw_to = np.concatenate([plain, chances, pairs], axis=1)
     return {
         "top_limits": np.take_along_axis(limits, order, axis=1),
         "top_vectors": slot[order].astype(np.int16),
-        "coin_from": np.take_along_axis(coin_from, order, axis=1),
-        "coin_to": np.take_along_axis(coin_to, order, axis=1),
+        "draw_from": np.take_along_axis(draw_from, order, axis=1),
+        "draw_to": np.take_along_axis(draw_to, order, axis=1),
     }
 
 
@@ -241,14 +241,14 @@ def _infinite_limits(limits: FloatArray, chances: FloatArray, n_plain: int) -> d
     upper = infinite[:, n_plain : n_plain + n_pairs]
     lower = infinite[:, n_plain + n_pairs :]
     always = np.concatenate([infinite[:, :n_plain].sum(axis=0), (upper & lower).sum(axis=0)])
-    heads, head_offsets = _sorted_columns(chances, upper & ~lower)
-    tails, tail_offsets = _sorted_columns(chances, lower & ~upper)
+    upper_only, upper_only_offsets = _sorted_columns(chances, upper & ~lower)
+    lower_only, lower_only_offsets = _sorted_columns(chances, lower & ~upper)
     return {
         "always": always.astype(np.int64),
-        "heads": heads,
-        "head_offsets": head_offsets,
-        "tails": tails,
-        "tail_offsets": tail_offsets,
+        "upper_only": upper_only,
+        "upper_only_offsets": upper_only_offsets,
+        "lower_only": lower_only,
+        "lower_only_offsets": lower_only_offsets,
     }
 
 

@@ -240,7 +240,8 @@ class Source(ABC):
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
             raise InputError(
-                f"'labels' must have one entry per row. Got {len(self.labels)} for {start} rows."
+                "'labels' must have one entry per row. "
+                f"Got {len(self.labels)} labels for {start} rows."
             )
 
 
@@ -309,7 +310,8 @@ class IterableSource(Source):
                 raise InputError("All blocks must come with labels, or none.")
             if labels is not None and len(labels) != len(rows):
                 raise InputError(
-                    f"'labels' must have one entry per row. Got {len(labels)} for {len(rows)} rows."
+                    "'labels' must have one entry per row. "
+                    f"Got {len(labels)} labels for {len(rows)} rows."
                 )
             names = found.facts.get("class_names")
             if names is not None and self._first_names != names:

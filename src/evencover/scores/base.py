@@ -149,8 +149,8 @@ class Score(ABC):
         """
         use = RandomStream.CALIBRATION_SCORE if calibrating else RandomStream.SCORE
         score_use = int(use) if self.is_random else None
-        coin_use = int(RandomStream.EXACT) if exact else None
-        return Draws(int(random_state), score_use, coin_use, ids, first)
+        exact_use = int(RandomStream.EXACT) if exact else None
+        return Draws(int(random_state), score_use, exact_use, ids, first)
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and parameters, as `make_score` takes them."""
