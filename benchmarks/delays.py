@@ -1,6 +1,6 @@
-"""How soon a fall in coverage is noticed, and how often a kept promise raises an alarm.
+"""Measure detection delays of a drop in coverage, and false alarms.
 
-``python -m benchmarks.delays``: evencover's e-values beside a binomial test and MAPIE's
+``python -m benchmarks.delays`` compares evencover's e-values with a binomial test and MAPIE's
 `RiskMonitoring` on the same streams of hits and misses. Writes results/delays.json and .md.
 """
 
@@ -17,12 +17,12 @@ import numpy as np
 from benchmarks.harness import RESULTS, python_of, write_results
 from evencover.monitoring.evidence import raised, shortfall_log_e, urn_log_e
 
-LEVEL, PROMISED, LABELS, SEED = 0.05, 0.88, 2000, 7
+LEVEL, TESTED, LABELS, SEED = 0.05, 0.88, 2000, 7
 FALLS = {"80%": 0.8, "70%": 0.7}
 CLASSES, BROKEN, RUNS_OF_MANY = 500, 50, 20
 NEVER = LABELS + 1
 
-# Run by the peer's own Python: the first label after which each stream is in alarm.
+# Run by the peer's Python: the first label after which each stream is in alarm.
 MAPIE = """
 import sys, numpy as np
 from mapie.exchangeability_testing import RiskMonitoring
@@ -39,20 +39,20 @@ np.save(sys.argv[2], np.array(first))
 
 
 def first_alarm(alarms: np.ndarray) -> np.ndarray:
-    """The label after which each stream (rows) is first in alarm; `NEVER` if it is never."""
+    """Return the label after which each stream (rows) is first in alarm; `NEVER` if none."""
     return np.where(alarms.any(axis=1), alarms.argmax(axis=1) + 1, NEVER)
 
 
 def alone(hits: np.ndarray) -> np.ndarray:
-    """One class, looked at after every label."""
+    """Test one class after every label."""
     rows = np.broadcast_to(np.arange(1, LABELS + 1), hits.shape)
     covered = hits.cumsum(axis=1)
-    log_e = shortfall_log_e(covered.ravel(), (rows - covered).ravel(), PROMISED)
+    log_e = shortfall_log_e(covered.ravel(), (rows - covered).ravel(), TESTED)
     return first_alarm(log_e.reshape(hits.shape) >= np.log(1 / LEVEL))
 
 
 def since_calibration(hits: np.ndarray, n: int) -> np.ndarray:
-    """The same against n calibration rows of its own (CLASSWISE)."""
+    """Test one class against its n calibration examples (CLASSWISE)."""
     rows = np.broadcast_to(np.arange(1, LABELS + 1), hits.shape)
     covered = hits.cumsum(axis=1)
     rank = np.full(hits.size, -(-9 * (n + 1) // 10))
@@ -61,7 +61,7 @@ def since_calibration(hits: np.ndarray, n: int) -> np.ndarray:
 
 
 def among_many(rng: np.random.Generator, fallen: float) -> np.ndarray:
-    """The broken ones of 500 classes, each named by e-BH over all of them."""
+    """Detect the broken ones of 500 classes by e-BH over all of them."""
     found = []
     for _ in range(RUNS_OF_MANY):
         coverage = np.full(CLASSES, 0.9)
@@ -69,44 +69,44 @@ def among_many(rng: np.random.Generator, fallen: float) -> np.ndarray:
         covered = (rng.random((LABELS, CLASSES)) < coverage).cumsum(axis=0)
         named = np.zeros((BROKEN, LABELS), dtype=bool)
         for t in range(9, LABELS, 5):
-            log_e = shortfall_log_e(covered[t], t + 1 - covered[t], PROMISED)
+            log_e = shortfall_log_e(covered[t], t + 1 - covered[t], TESTED)
             named[:, t] = raised(log_e, LEVEL)[:BROKEN]
         found.append(first_alarm(named))
     return np.concatenate(found)
 
 
 def binomial_p(hits: np.ndarray) -> np.ndarray:
-    """The p-value of a binomial test after each label."""
+    """Return the p-value of a binomial test after each label."""
     from scipy.special import bdtr
 
     rows = np.arange(1, LABELS + 1)
-    return np.asarray(bdtr(hits.cumsum(axis=1).astype(float), rows, PROMISED))
+    return np.asarray(bdtr(hits.cumsum(axis=1).astype(float), rows, TESTED))
 
 
 def planned_n(fallen: float) -> int:
-    """The smallest number of labels with which the binomial test has a power of 90%."""
+    """Return the smallest number of labels for a binomial test with 90% power."""
     from scipy.special import bdtr
 
     for n in range(10, LABELS):
         counts = np.arange(n + 1, dtype=float)
-        critical = int((bdtr(counts, n, PROMISED) <= LEVEL).sum()) - 1
+        critical = int((bdtr(counts, n, TESTED) <= LEVEL).sum()) - 1
         if critical >= 0 and bdtr(float(critical), n, fallen) >= 0.9:
             return n
     return LABELS
 
 
 def of_mapie(python: Path, hits: np.ndarray) -> np.ndarray:
-    """First alarms of `RiskMonitoring`."""
+    """Return first alarms of `RiskMonitoring`."""
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / name) for name in ("hits.npy", "first.npy")]
         np.save(files[0], hits)
-        command = [str(python), "-c", MAPIE, *files, str(1 - PROMISED)]
+        command = [str(python), "-c", MAPIE, *files, str(1 - TESTED)]
         subprocess.run(command, check=True)
         return np.asarray(np.load(files[1]))
 
 
 def figures(first: np.ndarray) -> dict[str, float]:
-    """Delays in labels, those that are never in alarm counting as longer than the stream."""
+    """Summarize delays in labels; streams without an alarm count as longer than the stream."""
     return {
         "median": float(np.median(first)),
         "p90": float(np.quantile(first, 0.9, method="inverted_cdf")),
@@ -115,9 +115,9 @@ def figures(first: np.ndarray) -> dict[str, float]:
 
 
 def measure(python: Path, streams: int) -> dict[str, dict[str, object]]:
-    """Every way to watch, on streams of each coverage."""
+    """Run every test on streams of each coverage."""
     rng = np.random.default_rng(SEED)
-    made = {"kept": PROMISED} | FALLS
+    made = {"kept": TESTED} | FALLS
     hits = {name: rng.random((streams, LABELS)) < p for name, p in made.items()}
     ways: dict[str, dict[str, object]] = {}
 
@@ -148,14 +148,14 @@ def measure(python: Path, streams: int) -> dict[str, dict[str, object]]:
 
 
 def table(ways: dict[str, dict[str, object]], streams: int) -> str:
-    """The figures as Markdown."""
+    """Format the results as Markdown."""
     lines = [
-        "# How soon a fall is noticed",
+        "# Detection delays",
         "",
-        f"Coverage falls from 90% at the first label; the promise is {PROMISED:.0%} (alpha 0.1, "
+        f"Coverage falls from 90% at the first label; the tested level is {TESTED:.0%} (alpha 0.1, "
         f"tolerance 0.02), the level {LEVEL}, {LABELS} labels, {streams} streams (seed {SEED}). "
         "Delays are labels of the class, median (90th percentile); `>` means not found in time. "
-        "False alarms: the share of streams with exactly the promised coverage that were ever in "
+        "False alarms: the share of streams with exactly the tested coverage that were ever in "
         "alarm.",
         "",
         f"| way to watch | false alarms | {' | '.join(f'to {fall}' for fall in FALLS)} |",

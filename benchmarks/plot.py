@@ -1,4 +1,4 @@
-"""Cost against rows, classes and threads: ``python -m benchmarks.plot latest.json scaling.png``."""
+"""Plot cost by rows, classes and threads: ``python -m benchmarks.plot latest.json scaling.png``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = {"calibrate": "calibrate", "predict": "predict sets", "plain_read": "one
 
 
 def draw(results: dict[str, Any], target: Path) -> None:
-    """Two log-log panels with a line of slope 1 through the last point, and one of speed-ups."""
+    """Draw two log-log panels with a line of slope 1, and a panel of speedups."""
     figure, (rows, classes, threads) = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
     for axes, axis in ((rows, "rows"), (classes, "classes")):
         points = [point for point in results["scaling"][axis] if "error" not in point]
@@ -40,7 +40,7 @@ def draw(results: dict[str, Any], target: Path) -> None:
         seconds = [point[f"{step}_seconds"] for point in points]
         threads.plot(count, [seconds[0] / s for s in seconds], "o-", color=colour)
     threads.plot(count, count, ":", color="black", linewidth=1)
-    threads.set(xlabel="threads", ylabel="times as fast as one thread", xticks=count)
+    threads.set(xlabel="threads", ylabel="speedup over one thread", xticks=count)
     machine = results["machine"]
     threads.set_title(f"{results['data']['rows']:,} rows, {results['data']['classes']:,} classes")
     for axes in (rows, classes, threads):

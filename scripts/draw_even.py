@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def measure(method: Any) -> CoverageReport:
-    """Measure per-class coverage over many splits, which averages sampling noise out."""
+    """Measure per-class coverage over many splits, to average out sampling noise."""
     rows, labels, _ = load_languages()
     reports = []
     for seed in range(N_SPLITS):

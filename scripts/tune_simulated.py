@@ -1,12 +1,12 @@
-"""How the simulated twins were tuned, and how near they come to the published results.
+"""Tune the simulated data, and compare them with the published results.
 
     python scripts/tune_simulated.py search NAME PUBLISHED.csv [--minutes 10]
     python scripts/tune_simulated.py check PUBLISHED.csv [NAME ...]
 
 PUBLISHED.csv has the columns dataset, score, method, n_avg, metric (CovGap or AvgSize) and mean.
-`search` prints better and better parameters, by CMA-ES (pip install cma) on the first rows of a
-twin. `check` measures the twins in data/simulated.py at full size, calibrated as in the paper on
-n_avg x K rows drawn from all rows, and prints reached and published figures side by side.
+`search` prints improving parameters, found by CMA-ES (pip install cma) on the first rows. `check`
+measures the data sets of data/simulated.py at full size, calibrated as in the paper on n_avg x K
+rows, and prints measured and published results.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from evencover.scores import make_score
 
 SCORES = [make_score(name) for name in ("softmax", "aps", "raps")]
 METHODS = ("standard", "classwise", "clustered")
-SIZE_ROWS = 50_000  # set sizes are counted on so many rows of a twin at most
+SIZE_ROWS = 50_000  # maximum rows for set sizes
 
-# (lowest, highest, step of the search); haze is searched on a logarithmic scale.
+# (minimum, maximum, step of the search); haze is searched on a logarithmic scale.
 RANGES = {
     "dimensions": (6, 60, 6),
     "separation": (1.5, 12, 1.0),
@@ -60,7 +60,7 @@ RANGES = {
 
 
 class Cell(NamedTuple):
-    """What a figure is about."""
+    """The settings of a result."""
 
     score: str
     method: str
@@ -72,7 +72,7 @@ Figures = dict[Cell, float]
 
 
 def published(path: Path, name: str) -> Figures:
-    """The figures of one data set."""
+    """The results of one data set."""
     with path.open(newline="") as file:
         return {
             Cell(row["score"].lower(), row["method"], int(row["n_avg"]), row["metric"]): float(
@@ -86,7 +86,7 @@ def published(path: Path, name: str) -> Figures:
 def measure(
     rows: ScoredRows, few: ScoredRows, test_rows: np.ndarray, sizes: tuple[int, ...], times: int
 ) -> Figures:
-    """Mean CovGap and AvgSize over so many splits; set sizes are counted on the `few` first rows.
+    """Return mean CovGap and AvgSize over splits; count set sizes on the `few` first rows.
 
     ``test_rows`` (K,) is how many rows of each class there are in the whole data set.
     """
@@ -113,7 +113,7 @@ def measure(
 
 
 def covgap(covered: np.ndarray, labels: np.ndarray, left: np.ndarray) -> float:
-    """CovGap, with the variance of test noise changed to that of ``left`` (K,) test rows."""
+    """Return CovGap with the variance of test noise changed to that of ``left`` (K,) test rows."""
     n = np.bincount(labels, minlength=len(left))
     tested = n > 1
     coverage = np.bincount(labels, covered, minlength=len(left))[tested] / n[tested]
@@ -123,7 +123,7 @@ def covgap(covered: np.ndarray, labels: np.ndarray, left: np.ndarray) -> float:
 
 
 def first_rows(source: SimulatedSource, n_rows: int) -> ScoredRows:
-    """The first rows of a twin, which are a fair sample; generated in blocks."""
+    """Return the first rows, which are a random sample; generated in blocks."""
     step = rows_per_block(source.n_classes)
     blocks = [source.rows(i, min(i + step, n_rows)) for i in range(0, n_rows, step)]
     sample = ArraySource(np.concatenate(blocks))
@@ -132,12 +132,12 @@ def first_rows(source: SimulatedSource, n_rows: int) -> ScoredRows:
 
 
 def scored(source: Source) -> ScoredRows:
-    """True-label scores of all rows."""
+    """Score the true labels of all rows."""
     return ScoredRows(source, SCORES, from_logits=False, temperature=1.0, random_state=0)
 
 
 def loss(reached: Figures, goal: Figures) -> float:
-    """Squared distances, in units of 0.5 points of CovGap and 25% of AvgSize."""
+    """Return squared distances, in units of 0.5 points of CovGap and 25% of AvgSize."""
     total = 0.0
     for cell, value in reached.items():
         if cell.metric == "CovGap":
@@ -151,7 +151,7 @@ def loss(reached: Figures, goal: Figures) -> float:
 def search(
     name: str, goal: Figures, minutes: float, n_rows: int, start: SimulationParameters
 ) -> None:
-    """Print parameters whenever they are better than all before."""
+    """Print parameters that improve on all before."""
     import cma
 
     keys = [key for key in RANGES if key != "prior" or name == "inaturalist"]
@@ -190,7 +190,7 @@ def search(
 
 
 def table(reached: dict[str, Figures], goal: dict[str, Figures]) -> str:
-    """Markdown: reached (published) for each data set, score and method; a column per n_avg."""
+    """Format measured (published) results by data set, score and method; a column per n_avg."""
     lines = []
     for name, figures in reached.items():
         sizes = sorted({cell.n_avg for cell in figures})
@@ -208,9 +208,9 @@ def table(reached: dict[str, Figures], goal: dict[str, Figures]) -> str:
 
 
 def summary(reached: dict[str, Figures], goal: dict[str, Figures]) -> str:
-    """How many figures are near the published ones."""
+    """Count the results near the published ones."""
     lines = [
-        "| twin | CovGap within 0.5 | largest difference | AvgSize within 25% | largest ratio |"
+        "| data | CovGap within 0.5 | largest difference | AvgSize within 25% | largest ratio |"
     ]
     lines.append("|---" * 5 + "|")
     for name, figures in reached.items():
@@ -227,7 +227,7 @@ def summary(reached: dict[str, Figures], goal: dict[str, Figures]) -> str:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("search")
