@@ -25,9 +25,9 @@ def logits_of(model: nn.Module, loader: Iterable, device: str = "cpu") -> Iterat
 def toy_data(n_rows: int, n_classes: int) -> TensorDataset:
     """Simulate points around one center per class."""
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(n_classes, 16, generator=generator)
+    centers = torch.randn(n_classes, 16, generator=generator)
     labels: Tensor = torch.randint(n_classes, (n_rows,), generator=generator)
-    return TensorDataset(centres[labels] + torch.randn(n_rows, 16, generator=generator), labels)
+    return TensorDataset(centers[labels] + torch.randn(n_rows, 16, generator=generator), labels)
 
 
 def train(model: nn.Module, loader: Iterable, epochs: int = 5) -> nn.Module:

@@ -72,7 +72,7 @@ Figures = dict[Cell, float]
 
 
 def published(path: Path, name: str) -> Figures:
-    """The results of one data set."""
+    """Collect the results of one data set."""
     with path.open(newline="") as file:
         return {
             Cell(row["score"].lower(), row["method"], int(row["n_avg"]), row["metric"]): float(

@@ -32,8 +32,8 @@ def trees() -> tuple[Any, Any, Any, Any]:
     """Simulate two measurements of trees and their species: training and held-out data."""
     random = np.random.default_rng(7)
     labels = random.permutation(np.arange(N_TRAIN + N_TEST) % len(CLASSES))
-    centres = np.array([[0, 0], [2, 0], [0, 2], [2, 2]])
-    features = (centres[labels] + random.normal(size=(len(labels), 2))).astype(np.float32)
+    centers = np.array([[0, 0], [2, 0], [0, 2], [2, 2]])
+    features = (centers[labels] + random.normal(size=(len(labels), 2))).astype(np.float32)
     return features[:N_TRAIN], labels[:N_TRAIN], features[N_TRAIN:], labels[N_TRAIN:]
 
 
@@ -164,9 +164,9 @@ def timm(folder: Path) -> None:
         torch.nn.init.normal_(network.head.weight)
         torch.save(network.state_dict(), where / "weights.pth")
         for place, ((height, girth), y) in enumerate(zip(features, labels, strict=True)):
-            colour = tuple(int(np.clip((value + 3) * 30, 0, 255)) for value in (height, girth, y))
+            color = tuple(int(np.clip((value + 3) * 30, 0, 255)) for value in (height, girth, y))
             (where / "pictures" / CLASSES[y]).mkdir(parents=True, exist_ok=True)
-            picture = Image.new("RGB", (32, 32), colour)
+            picture = Image.new("RGB", (32, 32), color)
             picture.save(where / "pictures" / CLASSES[y] / f"{place:02}.png")
         for name, options in TIMM_OPTIONS.items():
             command = [sys.executable, os.environ["TIMM_INFERENCE"], where / "pictures"]

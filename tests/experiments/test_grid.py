@@ -54,7 +54,7 @@ def test_the_paper_s_grid_is_the_paper_s():
         *(
             (f"datasets = ['languages']\n{line}", name)
             for line, name in [
-                ("colour = 1", "'colour'"),
+                ("color = 1", "'color'"),
                 ("methods = ['clusterd']", "'clustered'"),
                 ("methods = [{name = 'clustered', gama = 1}]", "'gama'"),
                 ("methods = [{name = 'clustered', alpha = 0.2}]", "'alpha'"),

@@ -1,6 +1,6 @@
 """Read files and arrays as row blocks; bundled and simulated data."""
 
-from evencover.data.languages import Labelled, drop_rare_classes, load_languages
+from evencover.data.languages import Labeled, drop_rare_classes, load_languages
 from evencover.data.open import as_source
 from evencover.data.simulated import (
     SIMULATED,
@@ -13,7 +13,7 @@ from evencover.data.source import Block, Source
 __all__ = [
     "SIMULATED",
     "Block",
-    "Labelled",
+    "Labeled",
     "SimulatedSource",
     "SimulationParameters",
     "Source",

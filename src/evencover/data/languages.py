@@ -116,7 +116,7 @@ class CommonClasses(Source):
 N_STEPS = 256
 
 
-class Labelled(NamedTuple):
+class Labeled(NamedTuple):
     """A model's probabilities on held-out examples, and their true labels."""
 
     probabilities: NDArray[np.float32]  #: (N, K); each row sums to 1
@@ -124,7 +124,7 @@ class Labelled(NamedTuple):
     class_names: NDArray[np.str_]  #: (K,)
 
 
-def load_languages() -> Labelled:
+def load_languages() -> Labeled:
     """Load a real many-class data set: language identification from about 11 characters.
 
     Each row has the probabilities of a calibrated character n-gram model (naive Bayes) for one
@@ -133,7 +133,7 @@ def load_languages() -> Labelled:
 
     Returns
     -------
-    Labelled
+    Labeled
         ``probabilities`` (N, K), ``labels`` (N,) and ``class_names`` (K,).
 
     Notes
@@ -162,7 +162,7 @@ def load_languages() -> Labelled:
     # The file groups rows by class, which compresses better.
     probabilities = np.empty_like(by_class)
     probabilities[np.argsort(labels, kind="stable")] = by_class
-    return Labelled(probabilities, labels, class_names)
+    return Labeled(probabilities, labels, class_names)
 
 
 def encode(probabilities: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -219,16 +219,16 @@ class SimulatedSource(Source):
         group = self._shuffled(3) % n_groups
         own = self._class_normals(0)
         shared = self._class_normals(n_classes)[group]
-        centres = np.sqrt(1 - p.group_share) * own + np.sqrt(p.group_share) * shared
+        centers = np.sqrt(1 - p.group_share) * own + np.sqrt(p.group_share) * shared
         # Fewer classes are easier to separate, so their centers are closer.
         nearer = np.sqrt(np.log(n_classes) / np.log(p.n_classes))
-        centres *= nearer * p.separation / np.sqrt(p.dimensions)
-        self._centres = _on_grid(centres, CENTRE_STEP, CENTRE_LIMIT)
+        centers *= nearer * p.separation / np.sqrt(p.dimensions)
+        self._centers = _on_grid(centers, CENTRE_STEP, CENTRE_LIMIT)
         # Less than a step of the products, to avoid ties between classes.
         between_steps = self._shuffled(4) / n_classes * CENTRE_STEP * POINT_STEP
         self._offsets = (
             p.prior * np.log(counts / counts.mean())
-            - (self._centres.astype(np.float64) ** 2).sum(axis=1) / 2
+            - (self._centers.astype(np.float64) ** 2).sum(axis=1) / 2
             + between_steps
         ).astype(np.float32)
 
@@ -241,8 +241,8 @@ class SimulatedSource(Source):
         normals = self._normals(RandomStream.SIMULATED_ROWS, ids + slots)
         difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
         points = normals[:, :-1] * (self._noise[classes] * difficulty)[:, None]
-        points += self._centres[classes]
-        rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ self._centres.T
+        points += self._centers[classes]
+        rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ self._centers.T
         rows += self._offsets
         sharpness = self._sharpness[classes] * difficulty**-p.row_awareness
         rows *= sharpness.astype(np.float32)[:, None]
