@@ -17,7 +17,7 @@ from evencover.quantiles import GroupedScores, conformal_ranks, exact_fraction
 from evencover.validation import whole_number
 
 # Okabe and Ito's colors, which color-blind readers can tell apart.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8C8C8C"
+BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#8C8C8C"
 
 
 def new_axes(ax: Any) -> Any:
@@ -83,7 +83,7 @@ class ClassCoverageDisplay(_Display):
             if chosen.any():
                 ax.vlines(x[chosen], low[chosen], high[chosen], color=color, alpha=0.25)
                 ax.plot(x[chosen], self.coverage[order][chosen], ".", color=color, label=label)
-        ax.axhline(self.aim, color=GREY, linestyle="--", label=f"aim {self.aim:g}")
+        ax.axhline(self.aim, color=GRAY, linestyle="--", label=f"aim {self.aim:g}")
         ax.set(xlabel="classes, least covered first", ylabel="coverage", ylim=(0, 1.02))
         ax.legend(loc="lower right")
 
@@ -108,7 +108,7 @@ class CoverageByCountDisplay(_Display):
 
     def _draw(self, ax: Any) -> None:
         ax.plot(self.counts, self.coverage, "o", color=BLUE, alpha=0.4, markersize=4)
-        ax.axhline(self.aim, color=GREY, linestyle="--")
+        ax.axhline(self.aim, color=GRAY, linestyle="--")
         ax.set(xlabel="calibration rows of the class", ylabel="coverage", ylim=(0, 1.02))
         ax.set_xscale("symlog")
         least, most = self.counts.min(), self.counts.max()
@@ -205,7 +205,7 @@ class ScoreDistributionDisplay(_Display):
     def _draw(self, ax: Any) -> None:
         """Draw both empirical distribution functions, and the threshold."""
         for values, color, label in (
-            (self.others, GREY, self.others_name),
+            (self.others, GRAY, self.others_name),
             (self.own, BLUE, self.name),
         ):
             if len(values):
@@ -239,7 +239,7 @@ class EmbeddingDisplay(_Display):
         known = np.isfinite(self.embedding).all(axis=1)
         lowest, highest = self.embedding.T
         null = known & (self.cluster_of_class < 0)
-        ax.plot(lowest[null], highest[null], "x", color=GREY, label="null cluster")
+        ax.plot(lowest[null], highest[null], "x", color=GRAY, label="null cluster")
         member = known & (self.cluster_of_class >= 0)
         dots = ax.scatter(
             lowest[member], highest[member], c=self.cluster_of_class[member], cmap="viridis", s=16
