@@ -68,7 +68,7 @@ def judge(rows: Any, labels: Any, half: Any, seed: int) -> dict[Choice, Judged]:
 def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
     """Average over the draws: the recommendation, its cost, and that of others."""
     table: dict[str, list[float]] = {}
-    picks = []
+    names = []
     for seed in range(n_draws):
         half = calibration_split(labels, seed + 100)
         advice = compare(
@@ -77,7 +77,7 @@ def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
         judged = judge(rows, labels, half, seed)
         best = min(each.cost for each in judged.values())
         pick = judged[advice.best.method, advice.best.score]
-        picks.append(advice.best.name)
+        names.append(advice.best.name)
         for name, value in {
             "regret": pick.cost - best,
             "relative": (pick.cost - best) / best,
@@ -91,9 +91,9 @@ def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
         }.items():
             table.setdefault(name, []).append(value)
     means = {name: float(np.mean(values)) for name, values in table.items()}
-    often = max(set(picks), key=picks.count)
+    often = max(set(names), key=names.count)
     return means | {
-        "pick": f"{often} ({picks.count(often)} of {n_draws})",
+        "recommended": f"{often} ({names.count(often)} of {n_draws})",
         "worst share": max(table["share"]),
         "worst regret": max(table["regret"]),
     }
@@ -121,7 +121,7 @@ def main() -> None:
         numbers = [f"{found[key]:.1f}" for key in ("size", "gap", "best")]
         regret = f"{found['regret']:.2f} ({100 * found['relative']:.1f}%)"
         others = [f"{found[key]:.2f}" for key in OTHERS]
-        cells = [name, str(rows.shape[1]), found["pick"], *numbers, regret, *others]
+        cells = [name, str(rows.shape[1]), found["recommended"], *numbers, regret, *others]
         lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], f"at most {found['worst share']:.2f} of the classes in a set", flush=True)
     options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
