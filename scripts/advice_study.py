@@ -76,17 +76,17 @@ def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
         )
         judged = judge(rows, labels, half, seed)
         best = min(each.cost for each in judged.values())
-        pick = judged[advice.best.method, advice.best.score]
+        recommended = judged[advice.best.method, advice.best.score]
         names.append(advice.best.name)
         for name, value in {
-            "regret": pick.cost - best,
-            "relative": (pick.cost - best) / best,
+            "regret": recommended.cost - best,
+            "relative": (recommended.cost - best) / best,
             "pooled": judged["pooled", "softmax"].cost - best,
             "standard": judged["standard", "softmax"].cost - best,
             "clustered": judged["clustered", "softmax"].cost - best,
-            "size": pick.size,
-            "gap": pick.gap,
-            "share": pick.size / rows.shape[1],
+            "size": recommended.size,
+            "gap": recommended.gap,
+            "share": recommended.size / rows.shape[1],
             "best": best,
         }.items():
             table.setdefault(name, []).append(value)

@@ -130,8 +130,8 @@ class Users:
         bare = without_compiler(python.parent)
         run(self.uv, "pip", "install", "-q", "--python", python, *what, env=bare)
         script = [ROOT / "scripts" / "try_wheel.py", "--readme", ROOT / "README.md"]
-        said = run(python, "-I", *script, "--kernels", kernels, env=bare, cwd=self.folder)
-        print("   ", said.splitlines()[0])
+        output = run(python, "-I", *script, "--kernels", kernels, env=bare, cwd=self.folder)
+        print("   ", output.splitlines()[0])
 
 
 def report(what: str, wheel: Path) -> None:

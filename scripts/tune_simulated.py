@@ -239,21 +239,21 @@ def main() -> None:
     two.add_argument("published", type=Path)
     two.add_argument("names", nargs="*", default=list(SIMULATED))
     two.add_argument("--repetitions", type=int, default=10)
-    wishes = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", EvencoverWarning)
-    if wishes.command == "search":
-        goal = published(wishes.published, wishes.name)
-        search(wishes.name, goal, wishes.minutes, wishes.rows, SIMULATED[wishes.name])
+    if options.command == "search":
+        goal = published(options.published, options.name)
+        search(options.name, goal, options.minutes, options.rows, SIMULATED[options.name])
         return
     reached, goal = {}, {}
-    for name in wishes.names:
+    for name in options.names:
         began = time.monotonic()
-        goal[name] = published(wishes.published, name)
+        goal[name] = published(options.published, name)
         source = load_simulated(name)
         rows, few = scored(source), first_rows(source, min(source.n_rows, SIZE_ROWS))
         sizes = tuple(sorted({cell.n_avg for cell in goal[name]}))
         counts = np.bincount(rows.labels)
-        reached[name] = measure(rows, few, counts, sizes, wishes.repetitions)
+        reached[name] = measure(rows, few, counts, sizes, options.repetitions)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
         print(table({name: reached[name]}, goal), end="\n\n", flush=True)
     print(summary(reached, goal))

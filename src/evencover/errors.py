@@ -60,9 +60,9 @@ def printable(text: str) -> str:
     )
 
 
-def warn_caller(sentence: str) -> None:
+def warn_caller(message: str) -> None:
     """Warn at the line that called into the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("evencover"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(sentence, EvencoverWarning, stacklevel=level)
+    warnings.warn(message, EvencoverWarning, stacklevel=level)

@@ -231,13 +231,13 @@ def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
     level = 1 - exact_fraction(alpha)
     if confidence is None:
         return ceil(1 / (1 - level) - 1)
-    doubt = 1 - exact_fraction(confidence, name="confidence")
-    n = max(1, floor(log(doubt) / log(level)))
-    n -= n > 1 and level ** (n - 1) <= doubt
-    return n if level**n <= doubt else n + 1
+    delta = 1 - exact_fraction(confidence, name="confidence")
+    n = max(1, floor(log(delta) / log(level)))
+    n -= n > 1 and level ** (n - 1) <= delta
+    return n if level**n <= delta else n + 1
 
 
-def _confident_ranks(counts: IntArray, alpha: ClassAlpha, doubt: Fraction) -> IntArray:
+def _confident_ranks(counts: IntArray, alpha: ClassAlpha, delta: Fraction) -> IntArray:
     """Bisect all counts together: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
     pairs, inverse = np.unique(
         np.stack([counts.ravel(), alpha.of_class.ravel()]), axis=1, return_inverse=True
@@ -246,34 +246,34 @@ def _confident_ranks(counts: IntArray, alpha: ClassAlpha, doubt: Fraction) -> In
     low, high = np.zeros_like(n), n + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
-        within = _tails_within(n, middle, alpha._replace(of_class=own), doubt)
+        within = _tails_within(n, middle, alpha._replace(of_class=own), delta)
         low, high = np.where(within, low, middle), np.where(within, middle, high)
     return high[inverse.reshape(counts.shape)]
 
 
-def _tails_within(counts: IntArray, ranks: IntArray, alpha: ClassAlpha, doubt: Fraction) -> Array:
-    """Check P(Binomial(n, level) >= k) <= doubt, exactly where floats cannot decide."""
+def _tails_within(counts: IntArray, ranks: IntArray, alpha: ClassAlpha, delta: Fraction) -> Array:
+    """Check P(Binomial(n, level) >= k) <= delta, exactly where floats cannot decide."""
     from scipy.special import betainc
 
     inside = (ranks >= 1) & (ranks <= counts)
     k, n = np.where(inside, ranks, 1), np.where(inside, counts, 1)
     tails = betainc(k.astype(float), n - k + 1.0, 1 - alpha.floats)
     tails = np.where(inside, tails, np.where(ranks < 1, 1.0, 0.0))
-    within: Array = tails <= float(doubt)
-    for place in np.flatnonzero(inside & (np.abs(tails - float(doubt)) <= 1e-9 * float(doubt))):
+    within: Array = tails <= float(delta)
+    for place in np.flatnonzero(inside & (np.abs(tails - float(delta)) <= 1e-9 * float(delta))):
         level = 1 - alpha.exact(alpha.of_class[place])
-        within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, doubt)
+        within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, delta)
     return within
 
 
-def _tail_within(n: int, k: int, level: Fraction, doubt: Fraction) -> bool:
+def _tail_within(n: int, k: int, level: Fraction, delta: Fraction) -> bool:
     """Compare the tail of one count in exact integers."""
     hit, miss = level.numerator, level.denominator - level.numerator
     term = total = hit**n
     for j in range(n, k, -1):
         term = term * j * miss // ((n - j + 1) * hit)
         total += term
-    return total * doubt.denominator <= doubt.numerator * level.denominator**n
+    return total * delta.denominator <= delta.numerator * level.denominator**n
 
 
 def conformal_quantile(scores: Any, alpha: Alpha) -> float:

@@ -32,13 +32,13 @@ def n_threads() -> int:
     """Return EVENCOVER_THREADS, or the number of cores this process may run on."""
     if _is_single_threaded.get():
         return 1
-    wish = os.environ.get("EVENCOVER_THREADS")
-    if wish is None:
+    setting = os.environ.get("EVENCOVER_THREADS")
+    if setting is None:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
-    if not wish.isdecimal() or int(wish) < 1:
-        raise InputError(f"EVENCOVER_THREADS must be an integer of at least 1. Got {wish!r}.")
-    return int(wish)
+    if not setting.isdecimal() or int(setting) < 1:
+        raise InputError(f"EVENCOVER_THREADS must be an integer of at least 1. Got {setting!r}.")
+    return int(setting)
 
 
 def map_on_threads(

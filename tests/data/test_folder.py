@@ -144,7 +144,7 @@ def test_nothing_to_read(tmp_path):
     with pytest.raises(InputError, match=r"none-\*.npy': no file matches"):
         as_source(tmp_path / "none-*.npy")
     (tmp_path / "a.txt").write_text("1")
-    with pytest.raises(InputError, match=r"a\.txt': extension must be one of"):
+    with pytest.raises(InputError, match=r"a\.txt': its extension must be one of"):
         as_source(tmp_path / "*.txt")
 
 

@@ -70,7 +70,7 @@ def are_samples(names: Iterable[str]) -> bool:
     return bool({"model_response", "resps"} & names) or is_flat_lighteval(names)
 
 
-def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
+def names_logits(key: str, keys: Iterable[str]) -> bool | None:
     """Return whether a name indicates logits; None if unknown."""
     if key in LOGIT_KEYS or key == LIGHTEVAL.probabilities:
         return True
@@ -217,7 +217,7 @@ def choose(
     lists = _lists(columns, keys, owner)
     layout = Layout(lists, label=label, ids=ids, ids_are_index=ids_are_index)
     if lists:
-        layout.logits = holds_logits(names[lists[0]], names)
+        layout.logits = names_logits(names[lists[0]], names)
         layout.left_out = {
             name: _LEFT_OUT.get(kind, "not the list of numbers")
             for place, (name, kind) in enumerate(columns)

@@ -30,8 +30,8 @@ from evencover.data.columns import (
     are_samples,
     choose,
     found_key,
-    holds_logits,
     matrix_key,
+    names_logits,
     note_left_out,
 )
 from evencover.errors import InputError
@@ -246,5 +246,5 @@ def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Unpacked:
         batch[key],
         None if label is None else batch[label],
         None if ids is None else to_numpy(batch[ids]),
-        facts={"class_names": names, "logits": holds_logits(key, batch)},
+        facts={"class_names": names, "logits": names_logits(key, batch)},
     )

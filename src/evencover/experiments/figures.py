@@ -175,14 +175,14 @@ def draw_classes(results: Results, dataset: str, method: str = "standard") -> An
         return None
     n_avg = max(row["n_avg"] for row in rows)
     rows = [row for row in rows if row["n_avg"] == n_avg]
-    aim = 1 - results.records[0]["alpha"]
+    target = 1 - results.records[0]["alpha"]
     names = results.class_names.get(dataset)
     size = (3.6 * len(rows) + 0.6, 0.2 * 2 * N_CLASSES_SHOWN + 3.2)
     figure, grid = _new_figure(2, len(rows), size, height_ratios=[2.6, 1])
     for j, row in enumerate(rows):
         coverage = coverage_of(row)
-        _draw_extremes(grid[0][j], coverage, aim, names, row["score"])
-        _draw_spread(grid[1][j], coverage, aim)
+        _draw_extremes(grid[0][j], coverage, target, names, row["score"])
+        _draw_spread(grid[1][j], coverage, target)
     grid[1][0].set_ylabel("classes")
     figure.suptitle(
         f"{_title(rows[0])}: lowest and highest class coverage of {method.upper()} "
@@ -192,35 +192,37 @@ def draw_classes(results: Results, dataset: str, method: str = "standard") -> An
 
 
 def _draw_extremes(
-    ax: Any, coverage: FloatArray, aim: float, names: list[str] | None, title: str
+    ax: Any, coverage: FloatArray, target: float, names: list[str] | None, title: str
 ) -> None:
     order = np.argsort(coverage, kind="stable")
     order = order[np.isfinite(coverage[order])]
     shown = min(N_CLASSES_SHOWN, len(order) // 2)
     chosen = np.concatenate([order[:shown], order[len(order) - shown :]])
     place = np.concatenate([np.arange(shown), np.arange(shown) + shown + 1])[::-1]
-    below = coverage[chosen] < aim
+    below = coverage[chosen] < target
     for mask, color in ((below, ORANGE), (~below, BLUE)):
-        ax.hlines(place[mask], aim, coverage[chosen][mask], color=color, linewidth=1.6)
+        ax.hlines(place[mask], target, coverage[chosen][mask], color=color, linewidth=1.6)
         ax.plot(coverage[chosen][mask], place[mask], "o", color=color, markersize=4.5)
     labels = [f"class {c}" if names is None else names[c] for c in chosen.tolist()]
     labels = [name if len(name) <= 22 else f"{name[:21]}…" for name in labels]
     ax.set_yticks(place, labels, fontsize=7)
-    ax.axvline(aim, color=GRAY, linestyle="--", linewidth=1)
+    ax.axvline(target, color=GRAY, linestyle="--", linewidth=1)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set(title=title, xlim=(min(0.5, float(coverage[chosen].min()) - 0.03), 1.01))
 
 
-def _draw_spread(ax: Any, coverage: FloatArray, aim: float) -> None:
+def _draw_spread(ax: Any, coverage: FloatArray, target: float) -> None:
     known = coverage[np.isfinite(coverage)]
     low, step = min(0.5, float(known.min()) - 0.03), 0.0125
-    edges = aim + step * np.arange(np.floor((low - aim) / step), np.ceil((1.0 - aim) / step) + 1)
+    edges = target + step * np.arange(
+        np.floor((low - target) / step), np.ceil((1.0 - target) / step) + 1
+    )
     counts, _ = np.histogram(known, edges)
     middle = (edges[1:] + edges[:-1]) / 2
-    colors = [ORANGE if center < aim else BLUE for center in middle]
+    colors = [ORANGE if center < target else BLUE for center in middle]
     ax.bar(middle, counts, width=0.9 * np.diff(edges), color=colors)
-    ax.axvline(aim, color=GRAY, linestyle="--", linewidth=1)
+    ax.axvline(target, color=GRAY, linestyle="--", linewidth=1)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set(xlabel="coverage of the class", xlim=(low, 1.01))
 

@@ -555,13 +555,13 @@ class HuggingFaceModel(Model):
 
 
 def _torch_device(torch: Any, device: str | None) -> Any:
-    wish = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.zeros(1, device=wish).device
+        return torch.zeros(1, device=chosen).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = one_line(error).rstrip(".")
         raise InputError(
-            f"--device must be one that PyTorch can use here. Got {wish!r}: {reason}."
+            f"--device must be one that PyTorch can use here. Got {chosen!r}: {reason}."
         ) from error
 
 

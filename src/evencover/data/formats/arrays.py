@@ -25,8 +25,8 @@ from evencover.data.columns import (
     Keys,
     checked_names,
     found_key,
-    holds_logits,
     matrix_key,
+    names_logits,
 )
 from evencover.data.location import Location, identity_of, reading, size_of
 from evencover.data.source import (
@@ -144,7 +144,7 @@ class ArraysSource(Source):
             uses["class names"] = names_key
             others = set(arrays) - {self._key, label_key, id_key, names_key}
             left_out = {key: "not a name that is known" for key in arrays if key in others}
-            logits = holds_logits(self._key, arrays)
+            logits = names_logits(self._key, arrays)
         class_names = None
         if names is not None:
             stored = f"{NAMES_KEY!r} in {name}"
