@@ -59,7 +59,7 @@ class Taxonomy:
     def __init__(self, chains: Iterable[Sequence[str]], class_names: Sequence[str]) -> None:
         self.class_names = [str(name) for name in class_names]
         if len(set(self.class_names)) != len(self.class_names):
-            raise InputError("A taxonomy needs unique class names. Got a name twice.")
+            raise InputError("A taxonomy must have unique class names. Got a name twice.")
         self.parent = _parents(chains)
         is_group = set(self.parent.values())
         inner = next((name for name in self.class_names if name in is_group), None)
@@ -84,7 +84,9 @@ class Taxonomy:
         Skip empty cells, and a header: a first line without known names.
         """
         if class_names is None:
-            raise InputError("A taxonomy needs class names, and the data have none.")
+            raise InputError(
+                "A taxonomy must have class names. The data have none; pass class_names."
+            )
         path = Path(path)
         try:
             text = path.read_text("utf-8-sig")
@@ -116,7 +118,9 @@ class Taxonomy:
         if isinstance(taxonomy, str | os.PathLike):
             return cls.from_file(taxonomy, class_names)
         if class_names is None:
-            raise InputError("A taxonomy needs class names, and the data have none.")
+            raise InputError(
+                "A taxonomy must have class names. The data have none; pass class_names."
+            )
         chains, parents = taxonomy, by_class(taxonomy, "taxonomy")
         if parents is not None:
             chains = parents.items()

@@ -60,7 +60,7 @@ def test_the_page_shows_periods_classes_and_since_when(folder, data, watch):
 def test_the_second_writer_of_a_state_is_refused(folder, watch):
     """Else it would write over what the first has counted meanwhile."""
     with only_writer(folder / "watch.json"):
-        assert "must have one writer at a time" in refused(watch("test.npz"))
+        assert "Another process" in refused(watch("test.npz"))
     succeeded(watch("test.npz"))
     assert not list(folder.glob(".watch.json*"))
 

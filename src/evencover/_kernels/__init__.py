@@ -27,9 +27,8 @@ def _choose(wanted: str) -> ModuleType:
     except ImportError as error:
         if wanted == "c++":
             raise InputError(
-                "The environment variable EVENCOVER_KERNELS asks for the 'c++' kernels, but they "
-                f"were not built ({error}); reinstall evencover where there is a C++17 compiler, "
-                "or use 'numpy'."
+                "The environment variable EVENCOVER_KERNELS is 'c++', but the C++ kernels were not "
+                f"built ({error}); reinstall evencover with a C++17 compiler, or use 'numpy'."
             ) from error
         return reference
     return native

@@ -145,7 +145,7 @@ def only_writer(path: Path) -> Iterator[None]:
         raise InputError(f"Cannot write to '{path}': {reason}.") from error
     if descriptor is None:
         raise InputError(
-            f"'{path}' must have one writer at a time. Got another process that is writing to it."
+            f"Another process is writing to '{path}'. Wait for it, or choose another path."
         )
     try:
         yield
