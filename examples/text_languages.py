@@ -109,7 +109,7 @@ def split(table: Path, folder: Path) -> tuple[list[str], list[str], Path]:
 
 
 def train(texts: list[str], labels: list[str], folder: Path) -> None:
-    """Save the head as plain arrays."""
+    """Train the head and save it as plain arrays."""
     vectors = load_encoder().embed(texts)
     scale = 1 / vectors.std()
     model = LogisticRegression(max_iter=200).fit(vectors * scale, labels)
