@@ -1,1 +1,1 @@
-"""The benchmark behind `make bench`; see README.md beside this file."""
+"""The benchmark of `make bench`; see README.md in this folder."""

@@ -1,4 +1,4 @@
-"""The whole benchmark: ``python -m benchmarks``, or with ``--small`` a check of the harness."""
+"""Run the whole benchmark: ``python -m benchmarks``, or with ``--small`` a check of the harness."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchmarks.plan import ALPHA, FULL, SMALL, Plan
 
 
 def run(plan: Plan) -> dict[str, Any]:
-    """Everything that is measured, and the verdicts."""
+    """Measure everything, and compare with the bars."""
     results: dict[str, Any] = {
         "small": plan.n_rows < FULL.n_rows,
         "machine": describe_machine(),
@@ -45,7 +45,7 @@ def run(plan: Plan) -> dict[str, Any]:
 
 
 def draw(results_file: Path, target: Path, *, make_environment: bool) -> None:
-    """The plot, by whatever Python has matplotlib."""
+    """Draw the plot with a Python that has matplotlib."""
     try:
         has_matplotlib = importlib.util.find_spec("matplotlib") is not None
         if not (has_matplotlib or make_environment):
@@ -59,7 +59,7 @@ def draw(results_file: Path, target: Path, *, make_environment: bool) -> None:
 
 
 def main() -> int:
-    """Run, print, write; the exit code is 1 if somebody's sets differ where they must not."""
+    """Run, print, write; the exit code is 1 if sets differ that must agree."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--small", action="store_true", help="tiny arrays, no peers: for CI")
     parser.add_argument("--repetitions", type=int, help="fresh processes per contestant")

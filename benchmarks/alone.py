@@ -1,4 +1,4 @@
-"""evencover by itself on threads, rows and classes; and what people run by default."""
+"""Measure evencover alone by threads, rows and classes; and common defaults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _measure(arrays: data.Arrays, rows: int, threads: int, repeats: int) -> Reco
 
 
 def by_threads(plan: Plan, test: data.Arrays) -> list[Record]:
-    """Medians over fresh processes for each number of threads, in turn."""
+    """Take medians over fresh processes for each number of threads, in turn."""
     counts = range(1, n_cores() + 1) if n_cores() <= 4 else (1, 2, 4, n_cores())
     runs: dict[int, list[Record]] = {threads: [] for threads in counts}
     for repetition in range(plan.repetitions):
@@ -46,7 +46,7 @@ def _median(runs: list[Record]) -> Record:
         return {"error": runs[-1]["error"]}
     medians = {key: statistics.median(run[key] for run in good) for key in good[0]}
     for step in ("true_label_score", "calibrate", "predict"):
-        # Both were measured in one process, so their ratio is steadier than either.
+        # Both were measured in one process, so their ratio is more stable.
         medians[f"{step}_per_plain_read"] = statistics.median(
             run[f"{step}_seconds"] / run["plain_read_seconds"] for run in good
         )
@@ -54,7 +54,7 @@ def _median(runs: list[Record]) -> Record:
 
 
 def scaling(plan: Plan) -> dict[str, list[Record]]:
-    """Cost against the number of rows, and against the number of classes."""
+    """Measure cost by the number of rows, and by the number of classes."""
     result: dict[str, list[Record]] = {"rows": [], "classes": []}
     for axis, points in (("rows", plan.scaling_rows), ("classes", plan.scaling_classes)):
         for rows, classes in points:
@@ -67,7 +67,7 @@ def scaling(plan: Plan) -> dict[str, list[Record]]:
 
 
 def memory(plan: Plan, test: data.Arrays) -> Record:
-    """Peak memory for a file many times the size; the file is deleted afterwards."""
+    """Measure peak memory for a file many times the size; delete the file afterwards."""
     if plan.memory_times == 0:
         return {"error": "skipped on request"}
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def memory(plan: Plan, test: data.Arrays) -> Record:
 def everyday(
     plan: Plan, pythons: Mapping[str, Path | str], calibration: data.Arrays, test: data.Arrays
 ) -> Record:
-    """Measure what people run by default."""
+    """Measure common defaults."""
     return {
         "fits": [_fits(*shape, plan.repeats) for shape in plan.fit_shapes],
         "comparing": run_job(sys.executable, {"kind": "comparing", "n_splits": plan.n_splits}),
@@ -111,7 +111,7 @@ def _fits(rows: int, classes: int, repeats: int) -> Record:
 
 
 def _in_turn(pythons: Mapping[str, Path | str], job: Record, repetitions: int) -> dict[str, Record]:
-    """Median seconds of each contestant, and of how many times as long a peer took."""
+    """Take median seconds of each contestant, and the slowdown of the peer."""
     present = [OURSELVES, *(peer for peer in ONE_ROW_PEERS if peer in pythons)]
     runs: dict[str, list[Record]] = {name: [] for name in present}
     for repetition in range(repetitions):

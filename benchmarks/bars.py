@@ -1,4 +1,4 @@
-"""The bars that were set before anything was measured, and whether they are met."""
+"""Compare the results with bars that were set before measuring."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEPS = ("calibrate", "predict")
 
 
 class NotMeasuredError(Exception):
-    """There is no number to hold against the bar."""
+    """There is no number to compare with the bar."""
 
 
 def judge(results: Record) -> list[Record]:
@@ -32,7 +32,7 @@ def judge(results: Record) -> list[Record]:
 
 
 def _bars(results: Record) -> Iterator[tuple[str, str, float, Callable[..., Measured], tuple]]:
-    """Yield what is measured, "at least" or "at most", the limit, and what measures it."""
+    """Yield what is measured, "at least" or "at most", the limit, and the function."""
     least, most = "at least", "at most"
     for method, peer, limit in (("clustered", "torchcp", 60), ("standard", "mapie", 40)):
         name = {"torchcp": "TorchCP", "mapie": "MAPIE"}[peer]
@@ -80,7 +80,7 @@ def _checked(record: Record) -> Record:
 def _times_faster(
     results: Record, method: str, score: str, step: str, peers: tuple[str, ...]
 ) -> Measured:
-    """Find the smallest ratio over the peers that ran in full, and whose it is."""
+    """Find the smallest ratio over the peers that ran in full, and its peer."""
     found = [
         (record["ratio"][step], record["contestant"])
         for record in results["comparisons"]

@@ -11,13 +11,13 @@ MEAN, DEVIATION = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0
 
 
 def pixels(image: Any, side: int = SIDE) -> np.ndarray:
-    """The picture as float32, scaled as for ImageNet."""
+    """Convert the image to float32, scaled as for ImageNet."""
     small = np.asarray(image.resize((side, side)), dtype=np.float32) / 255
     return ((small - MEAN) / DEVIATION).transpose(2, 0, 1)
 
 
 class ResNet50:
-    """The paper's network; what it says does not matter here."""
+    """The paper's network with random weights."""
 
     inputs = "images"
     prepare = staticmethod(pixels)
@@ -37,7 +37,7 @@ class ResNet50:
 
 
 class Linear:
-    """One matrix, on small pictures."""
+    """One matrix, on small images."""
 
     inputs = "images"
 
@@ -53,5 +53,5 @@ class Linear:
 
 
 def letters(texts: list[str]) -> np.ndarray:
-    """Counts of letters as logits of 26 classes: work that takes no memory of its own."""
+    """Count letters as logits of 26 classes, which needs no memory."""
     return np.array([[text.count(each) for each in "abcdefghijklmnopqrstuvwxyz"] for text in texts])

@@ -1,9 +1,9 @@
-"""One worker process against two, and against threads: ``python -m benchmarks.cluster``.
+"""Compare one worker process with two, and with threads: ``python -m benchmarks.cluster``.
 
-A file of 2,000,000 x 500 float32 (4 GB), memory-mapped and in the system's cache, is calibrated,
-predicted and evaluated by: one thread of this process, a dask cluster of one worker process with
-one thread, one of two, and two threads. They take turns; ratios are medians over the turns. A plain
-read of the same file by one and by two processes tells what the machine's memory gives at best.
+A memory-mapped and cached file of 2,000,000 x 500 float32 (4 GB) is calibrated, predicted and
+evaluated by: one thread of this process, a dask cluster of one worker process with one thread, one
+of two, and two threads. They take turns; ratios are medians over the turns. A plain read of the
+file by one and by two processes shows the limit of the memory bandwidth.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _rows(n_rows: int, n_classes: int) -> data.Arrays:
 
 
 def measure(arrays: data.Arrays, score: str, repetitions: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of every job by every contestant, in turns."""
+    """Measure seconds of every job by every contestant, in turns."""
     import distributed
 
     from evencover.engine.dask import local_cluster
@@ -118,7 +118,7 @@ def _evaluate(predictor: Any, rows: Path, labels: np.ndarray, executor: Any) -> 
 
 
 def _plain_read(path: Path, n_processes: int) -> float:
-    """Seconds until all of the file has been looked at by so many processes, started before."""
+    """Measure seconds until running processes have read all of the file."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(n_processes) as pool:
         pool.map(_import_only, range(n_processes))
@@ -129,7 +129,7 @@ def _plain_read(path: Path, n_processes: int) -> float:
 
 
 def _import_only(_: int) -> None:
-    time.sleep(0.1)  # so that every process has started
+    time.sleep(0.1)  # all processes have started
 
 
 def _read(part: tuple[Path, int, int]) -> float:
@@ -140,7 +140,7 @@ def _read(part: tuple[Path, int, int]) -> float:
 
 
 def summary(seconds: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
-    """Ratios of each job and of all three together, and whether the bars are met."""
+    """Compute ratios of each job and of their sum, and compare them with the bars."""
     three = ("calibrate", "predict", "evaluate")
     together = {
         name: [sum(turn) for turn in zip(*(seconds[job][name] for job in three), strict=True)]
@@ -163,7 +163,7 @@ def summary(seconds: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
 
 
 def show(seconds: dict[str, dict[str, list[float]]], result: dict[str, Any], size: float) -> None:
-    """The table."""
+    """Print the table."""
     load = result["machine"]["load_before"]
     print(f"{result['rows']:,} x {result['classes']}, {size:.1f} GB, load {load}")
     for job, each in seconds.items():

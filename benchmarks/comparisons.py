@@ -1,4 +1,4 @@
-"""evencover and its peers in turn, in fresh processes: seconds, memory and agreement of sets."""
+"""Run evencover and its peers in turn, in fresh processes: seconds, memory and agreement."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from benchmarks.plan import (
     Plan,
 )
 
-# Peers calculate in float32: scores within its rounding of the threshold may fall on either side.
+# Peers calculate in float32: scores within rounding of the threshold may fall on either side.
 LARGEST_SHARE = 1e-3
 
 
 def interpreters(plan: Plan) -> dict[str, Path | str]:
-    """The Python of each contestant; for a peer that cannot be installed, "error: reason"."""
+    """Return the Python of each contestant, or "error: reason" if a peer cannot be installed."""
     found: dict[str, Path | str] = {OURSELVES: sys.executable, BASELINE: sys.executable}
     for peer in plan.peers:
         try:
@@ -38,7 +38,7 @@ def interpreters(plan: Plan) -> dict[str, Path | str]:
 
 
 def run_contestant(pythons: Mapping[str, Path | str], contestant: str, job: Record) -> Record:
-    """The result of one process."""
+    """Return the result of one process."""
     job = {"kind": "versus", "contestant": contestant, "alpha": ALPHA, **job}
     return run_job(pythons[contestant], job)
 
@@ -46,7 +46,7 @@ def run_contestant(pythons: Mapping[str, Path | str], contestant: str, job: Reco
 def compare_all(
     plan: Plan, pythons: Mapping[str, Path | str], calibration: Arrays, test: Arrays
 ) -> list[Record]:
-    """One record per contestant and comparison, with medians and all single runs."""
+    """Return one record per contestant and comparison, with medians and all single runs."""
     records = []
     for method, score, randomize, peers in COMPARISONS:
         job = {
@@ -62,7 +62,7 @@ def compare_all(
         for repetition in range(plan.repetitions):
             for peer in present:
                 failed = runs[peer] and "error" in runs[peer][-1]
-                if failed or (peer == "crepes" and repetition > 0):  # once is slow enough
+                if failed or (peer == "crepes" and repetition > 0):  # too slow to repeat
                     continue
                 print(f"{method} {score}: evencover and {peer}, {repetition + 1}", flush=True)
                 own = run_contestant(pythons, OURSELVES, job)
@@ -71,7 +71,7 @@ def compare_all(
                 runs[peer].append(theirs)
                 if "error" not in own and "error" not in theirs:
                     ratios[peer].append(_ratio(own, theirs))
-            if not present:  # a small run; our own part must work all the same
+            if not present:  # a small run; our own part must still work
                 runs[OURSELVES].append(run_contestant(pythons, OURSELVES, job))
         for name, each in runs.items():
             record = {"method": method, "score": score, "contestant": name, **_summary(each)}
@@ -86,14 +86,14 @@ def compare_all(
 
 
 def _reduced(plan: Plan, peer: str, method: str) -> Record:
-    """crepes compares each score with all calibration scores one by one: far too slow in full."""
+    """Limit crepes, which compares each score with all calibration scores: too slow in full."""
     if peer != "crepes":
         return {}
     return {"test_rows": plan.crepes_rows[method], "extrapolate_to": plan.n_rows}
 
 
 def _ratio(own: Record, theirs: Record) -> Record:
-    """How many times as long the peer took, from two runs one after the other."""
+    """Return the slowdown of the peer, from two consecutive runs."""
     steps = ("calibrate", "predict")
     pair = {step: theirs[f"{step}_seconds"] / own[f"{step}_seconds"] for step in steps}
     pair["total"] = _total(theirs) / _total(own)
@@ -124,7 +124,7 @@ def _summary(runs: list[Record]) -> Record:
 def check_all(
     plan: Plan, pythons: Mapping[str, Path | str], calibration: Arrays, test: Arrays
 ) -> list[Record]:
-    """For each peer and method without randomness: how many of its memberships differ from ours."""
+    """Count, for each peer and method without randomness, memberships that differ from ours."""
     records = []
     with tempfile.TemporaryDirectory() as folder:
         for method, score, peers in AGREEMENTS:
@@ -160,7 +160,7 @@ def check_all(
 
 
 def difference(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> Record:
-    """Memberships in which two files of sets differ, over the rows that both have."""
+    """Count memberships in which two files of sets differ, over their common rows."""
     n_rows = min(len(ours["sizes"]), len(theirs["sizes"]))
     mine, other = _keys(ours, n_rows), _keys(theirs, n_rows)
     differing = len(np.setxor1d(mine, other, assume_unique=True))
@@ -181,7 +181,7 @@ def difference(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray])
 
 
 def _keys(sets: Mapping[str, np.ndarray], n_rows: int) -> np.ndarray:
-    """One number per (row, class) that is in."""
+    """Encode each member as one number per (row, class)."""
     sizes = sets["sizes"][:n_rows]
     rows = np.repeat(np.arange(n_rows, dtype=np.int64), sizes)
     return (rows << 32) + sets["indices"][: len(rows)]

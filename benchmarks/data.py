@@ -1,8 +1,8 @@
-"""Simulated outputs of a many-class model, made once from a seed and shared by all contestants.
+"""Simulated outputs of a many-class model, created once from a seed for all contestants.
 
-Classes differ in frequency, in difficulty and in how overconfident the model is about them, and
-have nine lookalikes each, so that STANDARD, CLASSWISE and CLUSTERED have different work to do.
-With 1000 classes, APS sets at alpha = 0.1 average about 35 to 40 classes.
+Classes differ in frequency, in difficulty and in the model's overconfidence, and have nine similar
+classes each, so that STANDARD, CLASSWISE and CLUSTERED have different work to do. With 1000
+classes, APS sets at alpha = 0.1 average about 35 to 40 classes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.harness import BLOCK_ELEMENTS, CACHE
 
-VERSION = 1  # part of the file names: count up when `simulate` changes
+VERSION = 1  # part of the file names: increase when `simulate` changes
 FAMILY = 10
 
 
@@ -31,7 +31,7 @@ class Arrays:
 
 
 def make(n_rows: int, n_classes: int, seed: int) -> Arrays:
-    """The files of that many rows; rows of different seeds come from one and the same model."""
+    """Return files of this many rows; different seeds sample the same model."""
     folder = CACHE / "data"
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"v{VERSION}_{n_rows}x{n_classes}_seed{seed}"
@@ -63,7 +63,7 @@ def _write(arrays: Arrays, n_rows: int, n_classes: int, seed: int) -> None:
 def simulate(
     n_rows: int, n_classes: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and labels; the label is drawn from what the model should have said."""
+    """Return probabilities, and labels drawn from the correct distribution."""
     model = np.random.default_rng(n_classes)  # the same classes in every block and seed
     frequency = model.lognormal(0.0, 0.4, n_classes)
     ease = model.uniform(5.0, 12.0, n_classes).astype(np.float32)
@@ -73,7 +73,7 @@ def simulate(
     logits = rng.standard_normal((n_rows, n_classes), dtype=np.float32) * np.float32(2.5)
     logits[np.arange(n_rows), home] += ease[home]
     family = np.arange(n_classes) // FAMILY
-    # More classes have more mass in the tail; this keeps the sets' share of the classes the same.
+    # More classes have more mass in the tail; this keeps the relative set size the same.
     bonus = np.float32(3.0 + np.log(n_classes / 1000))
     logits += bonus * (family[None, :] == family[home][:, None])
     truth = np.cumsum(_softmax(logits * honesty[home][:, None]), axis=1, dtype=np.float64)
@@ -87,7 +87,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def repeat_to_file(arrays: Arrays, times: int, target: Path) -> Arrays:
-    """The same rows several times over in one large file, written in blocks."""
+    """Repeat the rows in one large file, written in blocks."""
     rows = np.load(arrays.probabilities, mmap_mode="r")
     labels = np.load(arrays.labels)
     large = Arrays(target, target.with_name(target.stem + "_labels.npy"))

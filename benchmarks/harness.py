@@ -1,6 +1,6 @@
-"""Places, processes, environments, memory and the machine: what every benchmark needs.
+"""Paths, processes, environments, memory and machine of every benchmark.
 
-Imports nothing but the standard library and NumPy: peers' environments have no evencover.
+Imports only the standard library and NumPy: peers' environments have no evencover.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def describe_machine() -> Record:
         "cpu": _find("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
         "cores": n_cores(),
         "memory_gigabytes": round(memory / 1e9, 1),
-        # What else the machine was doing: over 1 the times are not to be trusted.
+        # Load of the machine: above 1, times are unreliable.
         "load_before": round(os.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -81,10 +81,10 @@ class CannotInstallError(Exception):
 
 
 def python_of(peer: str) -> Path:
-    """Return the interpreter of the peer's environment; make the environment if need be.
+    """Return the interpreter of the peer's environment; create the environment if missing.
 
-    The pins in peers/<peer>.txt are complete and installed without dependencies, so that no run
-    can pull in newer versions, nor torch its CUDA libraries.
+    The pins in peers/<peer>.txt are complete and installed without dependencies, which prevents
+    newer versions and CUDA libraries.
     """
     folder = CACHE / peer
     requirements = PEERS / f"{peer}.txt"
@@ -126,7 +126,7 @@ def run_job(python: Path | str, job: Record) -> Record:
             )
         except subprocess.TimeoutExpired:
             return {"error": f"took longer than {TIME_LIMIT} s"}
-        if done.returncode < 0:  # 9 is what running out of memory looks like
+        if done.returncode < 0:  # 9: usually out of memory
             return {"error": f"ended by signal {-done.returncode}"}
         if done.returncode > 0:
             return {"error": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
@@ -158,7 +158,7 @@ def median_ratio(these: list[float], those: list[float]) -> float:
 
 
 def row_blocks(rows: np.ndarray) -> Iterator[slice]:
-    """Cut rows into slices of about 16 MB of float32, the size that evencover reads in."""
+    """Split rows into slices of about 16 MB of float32, as evencover reads them."""
     step = max(1, BLOCK_ELEMENTS // rows.shape[1])
     return (slice(start, start + step) for start in range(0, len(rows), step))
 
@@ -171,7 +171,7 @@ def on_blocks(
 
 
 def plain_read(rows: np.ndarray, pool: ThreadPoolExecutor | None) -> float:
-    """Find the largest number: the yardstick, since nothing that reads all can be much faster."""
+    """Find the largest number: the reference, since every kernel must read all rows."""
     return max(on_blocks(lambda block: float(rows[block].max()), rows, pool))
 
 
@@ -181,8 +181,8 @@ def plain_read(rows: np.ndarray, pool: ThreadPoolExecutor | None) -> float:
 class PeakMemory:
     """Peak resident memory inside the `with` block, over that at its start, in bytes.
 
-    On Linux the kernel's high-water mark (VmHWM) is reset at the start, so that the peak of
-    imports and loading cannot hide that of the work; elsewhere it is ru_maxrss.
+    On Linux the kernel's high-water mark (VmHWM) is reset at the start, to exclude imports and
+    loading; elsewhere it is ru_maxrss.
     """
 
     over_start: int
@@ -206,8 +206,8 @@ class PeakMemory:
 class PeakPrivateMemory:
     """Peak of the process's private memory (Linux's RssAnon), over that at the start, in bytes.
 
-    Pages of a memory-mapped file count as resident, but are a cache of the system. A thread
-    samples every millisecond; None where the system does not report it.
+    Pages of a memory-mapped file are resident, but are a cache of the system. A thread samples
+    every millisecond; None if the system does not report it.
     """
 
     over_start: int | None

@@ -1,7 +1,7 @@
 """Time ``import evencover`` next to ``import numpy``: ``python -m benchmarks.import_time``.
 
-Medians over fresh processes, taken in turn and timed inside the process, so that starting Python
-does not count. tests/cli/test_imports.py checks which packages are loaded.
+Medians over fresh processes, in turn, timed inside the process to exclude Python's startup.
+tests/cli/test_imports.py checks which packages are loaded.
 """
 
 from __future__ import annotations

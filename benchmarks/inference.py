@@ -1,12 +1,11 @@
-"""``evencover infer`` beside a plain loop, and its memory: ``python -m benchmarks.inference``.
+"""Compare ``evencover infer`` with a plain loop: ``python -m benchmarks.inference``.
 
-Speed: the same pictures through the same model three ways, taking turns in one process. *Ready* is
-the model alone on batches that are in memory already; *plain* is the loop that one would write,
-which reads, prepares and runs one batch after the other; *infer* reads, prepares, runs, checks and
-writes. Its rate must be at least 90% of that of the plain loop; the share of *ready* says what
-reading and writing cost at all.
+Speed: the same images through the same model three ways, taking turns in one process. *Ready* is
+the model alone on batches in memory; *plain* is a simple loop, which reads, prepares and runs one
+batch after the other; *infer* reads, prepares, runs, checks and writes. Its rate must be at least
+90% of that of the plain loop. The ratio to *ready* shows the overhead of reading and writing.
 
-Memory: the peak of processes of their own that infer few and many texts, over that of imports.
+Memory: the peak of separate processes that infer few and many texts, over that of imports.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ print(peak.over_start)
 
 
 def write_pictures(folder: Path, n_pictures: int) -> list[Path]:
-    """JPEG files of the size of ImageNet's, with smooth patterns and noise."""
+    """Write JPEG files of ImageNet's size, with smooth patterns and noise."""
     rng = np.random.default_rng(0)
     folder.mkdir()
     for number in range(n_pictures):
@@ -71,7 +70,7 @@ def _prepared(model: Model, paths: list[Path]) -> Any:
 
 
 def measure_speed(target: str, n_pictures: int, repeats: int, folder: Path) -> dict[str, Any]:
-    """Median seconds of each way, and the shares."""
+    """Return median seconds of each way, and the ratios."""
     paths = write_pictures(folder / "pictures", n_pictures)
     model = open_model(target)
     batches = [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
@@ -104,7 +103,7 @@ def _run_infer(model: Model, folder: Path) -> None:
 
 
 def measure_memory(sizes: tuple[int, ...], folder: Path) -> dict[str, Any]:
-    """Peak memory of a process for each number of texts."""
+    """Measure peak memory of a process for each number of texts."""
     peaks = {}
     for n_texts in sizes:
         path = folder / f"{n_texts}.csv"
@@ -122,7 +121,7 @@ def measure_memory(sizes: tuple[int, ...], folder: Path) -> dict[str, Any]:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The tables, and on what they were measured."""
+    """Format the tables, and the machine."""
     m, speed, memory = results["machine"], results["speed"], results["memory"]
     verdict = {True: "yes", False: "**no**"}
     rates = [f"{speed['pictures'] / each:.1f}" for each in speed["seconds"].values()]

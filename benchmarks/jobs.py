@@ -1,4 +1,4 @@
-"""What runs in fresh processes: ``python -m benchmarks.jobs job.json result.json``.
+"""Jobs that run in fresh processes: ``python -m benchmarks.jobs job.json result.json``.
 
 Each job is a function of this module, dictionary in and out.
 """
@@ -44,7 +44,7 @@ def make_contestant(name: str, *parameters: Any, randomize: bool) -> Any:
 
 
 def warm_up(contestant: Any) -> None:
-    """Run it once on little data, so that lazy imports and thread pools are not timed.
+    """Run once on little data, so that lazy imports and thread pools are not timed.
 
     Few classes with many rows each, so that clustering happens too.
     """
@@ -193,7 +193,7 @@ def comparing(job: Record) -> Record:
 
 
 def one_row(job: Record) -> Record:
-    """Time the set of one row at a time, as a service asks for it."""
+    """Time the set of one row at a time, as in a service."""
     parameters = (job["contestant"], "standard", job["score"], job["alpha"])
     contestant = make_contestant(*parameters, randomize=True)
     rows, labels = load(job["calibration"])
@@ -246,7 +246,7 @@ def selections(job: Record) -> Record:
 
 
 def main(job_file: str, result_file: str) -> None:
-    warnings.simplefilter("ignore")  # small calibration classes are warned of; not what we measure
+    warnings.simplefilter("ignore")  # warnings about small classes are expected
     job = json.loads(Path(job_file).read_text())
     Path(result_file).write_text(json.dumps(globals()[job["kind"]](job)))
 

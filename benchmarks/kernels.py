@@ -1,4 +1,4 @@
-"""Time of each kernel against one plain read: ``python -m benchmarks.kernels``.
+"""Time each kernel relative to one plain read: ``python -m benchmarks.kernels``.
 
 Prints nanoseconds per element and the ratio to the read (NumPy's float32 maximum over the same row
 blocks, measured in turn with the kernel), on one thread and on two.
@@ -22,7 +22,7 @@ from evencover.scores import APS, RAPS, Score, Softmax
 
 
 def simulate(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Softmax outputs whose APS sets hold some 30 of 1000 classes, and labels drawn from them."""
+    """Simulate softmax outputs whose APS sets have some 30 of 1000 classes, and labels."""
     rng = np.random.default_rng(0)
     rows = np.empty((n_rows, n_classes), dtype=np.float32)
     labels = np.empty(n_rows, dtype=np.int64)
@@ -37,7 +37,7 @@ def simulate(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(function: Callable[[slice], Any], rows: np.ndarray, threads: int, cpu_time: bool) -> float:
-    """Seconds for one pass over all blocks."""
+    """Measure seconds for one pass over all blocks."""
     clock = time.process_time if cpu_time else time.perf_counter
     start = clock()
     with ThreadPoolExecutor(threads) as pool:
@@ -51,7 +51,7 @@ def in_turn(
     threads: int,
     options: argparse.Namespace,
 ) -> tuple[float, float]:
-    """Best nanoseconds per element of the kernel and of the plain read."""
+    """Return best nanoseconds per element of the kernel and of the plain read."""
     kernel, read = np.inf, np.inf
     for _ in range(options.repeats):
         read = min(read, run(lambda block: rows[block].max(), rows, threads, options.cpu_time))
@@ -60,7 +60,7 @@ def in_turn(
 
 
 def draws_of(score: Score, block: slice) -> Draws:
-    """A coin for every row, and a uniform where the score uses one."""
+    """Draw for every row, and a uniform if the score uses one."""
     return Draws(
         0,
         RandomStream.SCORE if score.is_random else None,
@@ -70,7 +70,7 @@ def draws_of(score: Score, block: slice) -> Draws:
 
 
 def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], Any]]:
-    """The kernels with thresholds of the methods, learnt from the same rows."""
+    """Return the kernels with thresholds of the methods, fitted on the same rows."""
     n, k = rows.shape
     cluster_of_class = np.random.default_rng(1).integers(0, 8, size=k)
     half = rows[: n // 5].astype(np.float16).repeat(5, axis=0)
@@ -78,7 +78,7 @@ def jobs(rows: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[slice], An
     sources = {"rows": rows, "half": half, "logits": logits}
 
     def job(kernel: Any, score: Score, *more: Any, source: str = "rows", **options: Any) -> Any:
-        """The kernel on a block; labels are those of the block."""
+        """Run the kernel on a block with its labels."""
 
         def work(block: slice) -> Any:
             given = (score.kernel, sources[source][block], draws_of(score, block))

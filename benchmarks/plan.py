@@ -1,4 +1,4 @@
-"""How much is run: the full benchmark, and a small one that only checks the harness."""
+"""Sizes of the full benchmark, and of a small one that only checks the harness."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ OURSELVES = "evencover"
 BASELINE = "numpy_sort"  # runs in our own environment
 PEERS = ("torchcp", "mapie", "puncc", "crepes")
 
-# Who is compared with evencover in what. The third entry says whether APS is randomised (the
-# default of every package that offers it).
+# Comparisons with evencover. The third entry is whether APS is randomized (the default of every
+# package that offers it).
 COMPARISONS: tuple[tuple[str, str, bool, tuple[str, ...]], ...] = (
     ("clustered", "aps", True, ("torchcp",)),
     ("standard", "aps", True, ("mapie", "puncc", "torchcp", BASELINE)),
@@ -18,10 +18,10 @@ COMPARISONS: tuple[tuple[str, str, bool, tuple[str, ...]], ...] = (
     ("classwise", "softmax", False, ("puncc", "torchcp", "crepes", BASELINE)),
 )
 
-# Read in the peers' source; coverage and average size in the table show what they come to.
+# From the peers' source code; the table shows the resulting coverage and average size.
 KNOWN_DIFFERENCES = {
     ("clustered", "aps", "torchcp"): (
-        "classes too rare to cluster are in every set; a uniform per class, so sets have holes"
+        "classes too rare to cluster are always included; a uniform per class, so sets have holes"
     ),
     ("standard", "aps", "torchcp"): "a uniform per class at prediction, so sets have holes",
     ("standard", "aps", "numpy_sort"): "other random numbers",
@@ -29,7 +29,7 @@ KNOWN_DIFFERENCES = {
     ("standard", "aps", "puncc"): "other random numbers",
 }
 
-# Where definitions agree, so must the sets. What a peer does not offer is reported as such.
+# If definitions agree, sets must be equal. Methods that a peer lacks are reported.
 AGREEMENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("standard", "softmax", ("mapie", "puncc", "torchcp", "crepes", BASELINE)),
     ("classwise", "softmax", ("puncc", "torchcp", "crepes", BASELINE)),

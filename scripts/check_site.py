@@ -1,8 +1,8 @@
-"""Every link of a built site leads somewhere: pages, anchors, pictures, downloads.
+"""Check all links of a built site: pages, anchors, images, downloads.
 
     python scripts/check_site.py docs/_build
 
-Only what is within the site is looked at; nothing is fetched.
+Only links within the site are checked; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Page(HTMLParser):
-    """The anchors that a page has, and where its links lead."""
+    """The anchors and link targets of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Page(HTMLParser):
         self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        """Collect what a tag names and where it points."""
+        """Collect anchors and targets of a tag."""
         for name, value in attributes:
             if value is None:
                 continue
@@ -34,7 +34,7 @@ class Page(HTMLParser):
 
 
 def broken_links(site: Path) -> list[str]:
-    """Each as "page: link"."""
+    """Return broken links as "page: link"."""
     pages = {path.resolve(): Page(path) for path in sorted(site.rglob("*.html"))}
     broken = []
     for path, page in pages.items():
@@ -52,7 +52,7 @@ def broken_links(site: Path) -> list[str]:
 
 
 def main() -> None:
-    """List what is broken, and fail if anything is."""
+    """Print broken links; fail if there are any."""
     site = Path(sys.argv[1])
     broken = broken_links(site)
     print("\n".join(broken) or f"no broken link in {len(list(site.rglob('*.html')))} pages")

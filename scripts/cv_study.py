@@ -2,10 +2,10 @@
 
     python scripts/cv_study.py languages FILE.npz ... [--repetitions 5]
 
-Each file holds `probs` and `labels`; "languages" is the bundled data set. The recorded model's
-log-probabilities are the features of a second model (linear discriminant analysis with shrinkage),
-which is what is fitted, cross-validated and calibrated here. Half of the rows, drawn anew each
-time, are set aside to test on; both ways see the same other half.
+Each file contains `probs` and `labels`; "languages" is the bundled data set. The recorded model's
+log-probabilities are features of a second model (linear discriminant analysis with shrinkage),
+which is fitted, cross-validated and calibrated. A random half of the rows is the test set; both
+variants use the other half.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_ROWS = 12_000
 
 
 def data(name: str) -> tuple[Any, Any]:
-    """Log-probabilities and labels."""
+    """Return log-probabilities and labels."""
     if name == "languages":
         found = load_languages()
         rows, labels = found.probabilities, found.labels
@@ -38,11 +38,11 @@ def data(name: str) -> tuple[Any, Any]:
 def compared(
     rows: Any, labels: Any, method: str, seed: int, n_features: int
 ) -> list[CoverageReport]:
-    """The holdout and the folds on one split."""
+    """Compare holdout and cross-validation on one split."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))[:MOST_ROWS]
     training, test = np.array_split(order, 2)
-    # Most log-probabilities of hundreds of classes say the same: random combinations will do.
+    # Log-probabilities of hundreds of classes are redundant: use random combinations.
     mix = rng.normal(size=(rows.shape[1], n_features)) / np.sqrt(rows.shape[1])
     features = rows @ mix if rows.shape[1] > n_features else rows
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)
@@ -56,7 +56,7 @@ def compared(
 
 
 def main() -> None:
-    """One line per data set and method."""
+    """Print one line per data set and method."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="+")
     parser.add_argument("--methods", default="classwise,pooled")

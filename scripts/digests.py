@@ -1,9 +1,9 @@
-"""Digests of thresholds, sets and p-values in some 700 cases, to see that a refactoring keeps them.
+"""Digests of thresholds, sets and p-values in some 700 cases, to verify a refactoring.
 
     python scripts/digests.py --write FILE.json   # before
     python scripts/digests.py --check FILE.json   # after; names every case that differs
 
-Run the check with both kernels (EVENCOVER_KERNELS=numpy). POOLED is left out: its fit uses SciPy's
+Run the check with both kernels (EVENCOVER_KERNELS=numpy). POOLED is excluded: its fit uses SciPy's
 normal distribution, whose last bits may change between versions.
 """
 
@@ -42,7 +42,7 @@ SCORES: list[Any] = [
     "saps",
     "pas",
 ]
-# The kind of input: type of the numbers, logits or not, ids or not.
+# Input format: type of the numbers, logits or not, ids or not.
 INPUTS = [(np.float16, False, False), (np.float32, False, True), (np.float64, True, True)]
 
 
@@ -61,7 +61,7 @@ def data(seed: int, n_rows: int, dtype: Any, logits: bool) -> tuple[Any, Any]:
 
 
 def digest(case: tuple[Any, ...]) -> str:
-    """Fit, predict, and hash all that comes out."""
+    """Fit, predict, and hash all results."""
     (method, own), score, alpha, exact, (dtype, logits, with_ids) = case
     rows, labels = data(1, 700, dtype, logits)
     new, _ = data(2, 150, dtype, logits)

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def measure(method: Any) -> CoverageReport:
-    """Measure per-class coverage over many splits, which averages sampling noise out."""
+    """Measure per-class coverage over many splits, to average out sampling noise."""
     rows, labels, _ = load_languages()
     reports = []
     for seed in range(N_SPLITS):
@@ -63,8 +63,8 @@ def draw(found: dict[str, CoverageReport], ink: str, *, tall: bool) -> Any:
         coverage = 100 * np.sort(report.class_coverage)
         away = coverage < 80
         x = np.arange(len(coverage))
-        for colour, shown in ((BLUE, x >= away.sum() - 1), (ORANGE, away)):
-            ax.fill_between(x, coverage, where=shown, color=colour, linewidth=0)
+        for color, shown in ((BLUE, x >= away.sum() - 1), (ORANGE, away)):
+            ax.fill_between(x, coverage, where=shown, color=color, linewidth=0)
         ax.axhline(90, color=ink, linestyle="--", linewidth=1)
         ax.set(title=titles[method], xlim=(-1, len(x)), ylim=(0, 100), xticks=[])
         ax.set_xlabel(

@@ -1,4 +1,4 @@
-"""The picture of the report page: STANDARD on the bundled languages, as a browser shows it.
+"""Take the screenshot of the report: STANDARD on the bundled languages.
 
 python scripts/draw_report.py          writes docs/images/report.png; needs Chromium
 """
@@ -19,7 +19,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "images" / "report.png"
 
 
 def main() -> None:
-    """Write the page, and photograph its first screen."""
+    """Write the report and take a screenshot of its first screen."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         sys.exit("Chromium is needed.")

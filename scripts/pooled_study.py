@@ -2,11 +2,11 @@
 
     python scripts/pooled_study.py --development FILE.npz ... --held-out FILE.npz ... -o FOLDER
 
-The bundled languages and the simulated data sets are always included. Files hold `probs` and
-`labels`: *development* files had a part in making the method, *held-out* files had none. Each data
+The bundled languages and the simulated data sets are always included. Files contain `probs` and
+`labels`. *Development* files were used to develop the method, *held-out* files were not. Each data
 set is calibrated with 10, 20 and 50 examples per class, and with a long tail: its own if its class
-sizes differ widely, else class sizes that fall geometrically from 50 to 1. With ``--before CSV``
-the results of an earlier version are compared setting by setting.
+sizes differ widely, else class sizes that decrease geometrically from 50 to 1. With ``--before
+CSV``, compare with an earlier version setting by setting.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evencover import FuzzyPredictor, InterpolatedPredictor, compare
-from evencover.data import TWINS, load_languages, twin
+from evencover.data import SIMULATED, load_languages, load_simulated
 
 SIZES = (10, 20, 50)
 OTHERS = ("standard", "classwise", "clustered")
 METHODS = (*OTHERS, "pooled")
-# What was proposed for long tails; each with the softmax score, and two methods with PAS.
+# Methods proposed for long tails, each with the softmax score, and two with PAS.
 LONG_TAIL = (
     *METHODS,
     InterpolatedPredictor(tau=0.9),
@@ -36,12 +36,12 @@ LONG_TAIL = (
     "macro",
 )
 WITH_PAS = ("standard", "pooled")
-SIMULATED_ROWS = 200_000  # enough to test on; the data sets themselves have up to 1.3 million
+SIMULATED_ROWS = 200_000  # enough for testing; the data sets have up to 1.3 million
 METRICS = ("true_gap", "cost", "avg_size", "marginal_coverage")
 
 
 class Setting(NamedTuple):
-    """A kind of data, the data set, examples per class, and the score."""
+    """The type of data, the data set, examples per class, and the score."""
 
     kind: str
     data: str
@@ -61,9 +61,9 @@ def from_file(path: Path) -> tuple[Any, Any]:
 
 
 def simulated(name: str) -> tuple[Any, Any]:
-    """Return the first rows of a simulated data set; they come in random order."""
+    """Return the first rows of a simulated data set, which are in random order."""
     rows, labels, n_rows = [], [], 0
-    for block in twin(name).blocks():
+    for block in load_simulated(name).blocks():
         rows.append(np.array(block.rows))
         labels.append(np.asarray(block.labels))
         n_rows += len(block.rows)
@@ -79,7 +79,7 @@ def languages() -> tuple[Any, Any]:
 
 
 def long_tail(n_classes: int, most: int, seed: int = 0) -> Any:
-    """Draw class sizes that fall geometrically from `most` to 1; classes in random order."""
+    """Draw class sizes that decrease geometrically from `most` to 1; classes in random order."""
     share = np.random.default_rng(seed).permutation(np.linspace(0, 1, n_classes))
     return np.maximum(1, np.round(most ** (1 - share))).astype(int)
 
@@ -91,7 +91,7 @@ def has_long_tail(labels: Any) -> bool:
 
 
 def plans(labels: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name each way to draw calibration rows, with the arguments that do it."""
+    """Yield each sampling of calibration rows, with its arguments."""
     counts = np.bincount(labels)
     if has_long_tail(labels):
         for size in SIZES:
@@ -119,7 +119,7 @@ def run(sets: dict[tuple[str, str], Loader], n_splits: int) -> Results:
 
 
 def ratio(cells: list[dict[str, Row]], other: str, metric: str) -> float:
-    """Return the geometric mean of POOLED's metric over another's; a gap counts 0.5 at least."""
+    """Return the geometric mean of POOLED's metric over another's; gaps are at least 0.5."""
     least = 0.5 if metric == "true_gap" else 0.0
     pooled, others = (
         np.maximum([cell[method][metric] for cell in cells], least) for method in ("pooled", other)
@@ -137,7 +137,7 @@ def wins(cells: list[dict[str, Row]], metric: str) -> int:
 
 
 def summary(results: Results) -> str:
-    """Write one line per kind of data: how POOLED compares."""
+    """Write one line per type of data: how POOLED compares."""
     lines = [
         "| data | settings | TrueGap: STANDARD | CLASSWISE | CLUSTERED | cost: STANDARD "
         "| CLASSWISE | CLUSTERED | lowest cost | lowest TrueGap | coverage |",
@@ -245,7 +245,7 @@ def pareto(sets: dict[tuple[str, str], Loader], n_splits: int, folder: Path) -> 
 
 
 def short_name(method: str, score: str) -> str:
-    """Return the method with the parameter that tells it apart, and PAS where it is the score."""
+    """Return the method with its distinguishing parameter, and PAS if it is the score."""
     name = method.removesuffix(")").replace("InterpolatedPredictor(", "interpolated ")
     name = name.replace("Predictor(", "").replace("Predictor", "").lower()
     if name == "interpolated ":
@@ -267,7 +267,7 @@ def main() -> None:
         sets["development", path.stem] = lambda path=path: from_file(path)
     for path in options.held_out:
         sets["held-out", path.stem] = lambda path=path: from_file(path)
-    for name in TWINS:
+    for name in SIMULATED:
         sets["simulated", name] = lambda name=name: simulated(name)
     options.output.mkdir(parents=True, exist_ok=True)
     results = run(sets, options.n_splits)

@@ -1,9 +1,9 @@
-"""What a stranger does with an installed wheel: the commands and the Python of README.
+"""Test an installed wheel with the commands and the Python code of README.
 
     python try_wheel.py --readme README.md --kernels native
 
-Works in an empty folder, with the package that this Python finds; a failure is an error. Needs the
-extras that README needs (``evencover[all]``).
+Works in an empty folder, with the package that this Python imports; exits on failure. Requires the
+extras that README uses (``evencover[all]``).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ KERNELS = {"native": "c++", "numpy": "numpy"}
 
 
 def main() -> None:
-    """Run everything, and say what was run on."""
+    """Run everything, and print the environment."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--readme", type=Path, required=True)
     parser.add_argument("--kernels", choices=KERNELS, help="which kernels must be in use")
-    parser.add_argument("--without", default="", help="a command whose packages are not to be had")
+    parser.add_argument("--without", default="", help="a command to skip")
     wanted = parser.parse_args()
     readme = wanted.readme.read_text("utf-8")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         check_installation(wanted.kernels)
         run_readme(readme, wanted.without)
-        os.chdir("/")  # Windows keeps a folder that somebody stands in
+        os.chdir("/")  # Windows cannot remove the working directory
 
 
 def check_installation(kernels: str | None) -> None:
-    """The package is an installed one, and has the kernels that are wanted."""
+    """Check that the package is installed and uses the expected kernels."""
     import evencover
     from evencover import _kernels
 
@@ -52,7 +52,7 @@ def check_installation(kernels: str | None) -> None:
 
 
 def run_readme(readme: str, without: str) -> None:
-    """Its commands, one after the other, and then its Python, on rows of the bundled data."""
+    """Run README's commands, then its Python code, on the bundled data."""
     import numpy as np
 
     from evencover.data import load_languages

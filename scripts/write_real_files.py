@@ -1,12 +1,12 @@
-"""Small files as other tools write them: what tests/data/real_files holds, made anew.
+"""Write small files with other tools, for tests/data/real_files.
 
     python scripts/write_real_files.py cleanlab transformers torch scikit-learn -o FOLDER
     python scripts/write_real_files.py autogluon lm-eval lighteval -o FOLDER
     TIMM_INFERENCE=inference.py python scripts/write_real_files.py timm -o FOLDER
 
-Each tool fits a toy model on toy data (or asks a tiny language model with random weights) and
-writes the file itself. The tools are no dependencies of evencover: install those that you ask for,
-best in an environment of their own. Nothing is downloaded.
+Each tool fits a toy model on toy data (or evaluates a tiny language model with random weights) and
+writes the file itself. The tools are not dependencies of evencover: install those you need,
+preferably in a separate environment. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ N_TRAIN, N_TEST = 120, 24
 
 
 def trees() -> tuple[Any, Any, Any, Any]:
-    """Two measurements of trees and their kinds: to train on, and held out."""
+    """Simulate two measurements of trees and their species: training and held-out data."""
     random = np.random.default_rng(7)
     labels = random.permutation(np.arange(N_TRAIN + N_TEST) % len(CLASSES))
-    centres = np.array([[0, 0], [2, 0], [0, 2], [2, 2]])
-    features = (centres[labels] + random.normal(size=(len(labels), 2))).astype(np.float32)
+    centers = np.array([[0, 0], [2, 0], [0, 2], [2, 2]])
+    features = (centers[labels] + random.normal(size=(len(labels), 2))).astype(np.float32)
     return features[:N_TRAIN], labels[:N_TRAIN], features[N_TRAIN:], labels[N_TRAIN:]
 
 
 def tree_frames() -> tuple[Any, Any]:
-    """The same as frames with the kinds in words, numbered on as where one table was cut in two."""
+    """Return the data as frames with species names and consecutive row numbers."""
     import pandas as pd
 
     frames = []
@@ -53,7 +53,7 @@ def tree_frames() -> tuple[Any, Any]:
 
 
 def cleanlab(folder: Path) -> None:
-    """Out-of-sample probabilities as its own cross-validation gives them."""
+    """Compute out-of-sample probabilities by its cross-validation."""
     from cleanlab.count import estimate_confident_joint_and_cv_pred_proba
     from sklearn.linear_model import LogisticRegression
 
@@ -67,7 +67,7 @@ def cleanlab(folder: Path) -> None:
 
 
 def scikit_learn(folder: Path) -> None:
-    """`predict_proba` in a frame, with the index of the test rows and the true kind beside it."""
+    """Write `predict_proba` as a frame, with the index and true species of the test rows."""
     import pandas as pd
     from sklearn.linear_model import LogisticRegression
 
@@ -85,7 +85,7 @@ def scikit_learn(folder: Path) -> None:
 
 
 def autogluon(folder: Path) -> None:
-    """The frame of a TabularPredictor: the index of the test rows, and a column per kind."""
+    """Write the frame of a TabularPredictor: the index, and a column per species."""
     from autogluon.tabular import TabularPredictor
 
     train, test = tree_frames()
@@ -101,7 +101,7 @@ def autogluon(folder: Path) -> None:
 
 
 def trainer_output() -> Any:
-    """What `Trainer.predict` gives for a tiny BERT with random weights."""
+    """Run `Trainer.predict` of a tiny BERT with random weights."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
@@ -126,7 +126,7 @@ def trainer_output() -> Any:
 
 
 def transformers(folder: Path) -> None:
-    """Logits and labels of a Trainer, as arrays."""
+    """Write logits and labels of a Trainer as arrays."""
     output = trainer_output()
     np.savez(
         folder / "transformers.npz", predictions=output.predictions, label_ids=output.label_ids
@@ -134,7 +134,7 @@ def transformers(folder: Path) -> None:
 
 
 def torch_files(folder: Path) -> None:
-    """Logits and labels of a linear layer, as `torch.save` keeps them."""
+    """Write logits and labels of a linear layer with `torch.save`."""
     import torch
 
     torch.manual_seed(0)
@@ -148,7 +148,7 @@ def torch_files(folder: Path) -> None:
 
 
 def timm(folder: Path) -> None:
-    """Results of inference.py for a tiny network with random weights and pictures of one colour.
+    """Run inference.py for a tiny network with random weights on single-color images.
 
     The script is in timm's repository, not in its package: TIMM_INFERENCE is its path.
     """
@@ -164,9 +164,9 @@ def timm(folder: Path) -> None:
         torch.nn.init.normal_(network.head.weight)
         torch.save(network.state_dict(), where / "weights.pth")
         for place, ((height, girth), y) in enumerate(zip(features, labels, strict=True)):
-            colour = tuple(int(np.clip((value + 3) * 30, 0, 255)) for value in (height, girth, y))
+            color = tuple(int(np.clip((value + 3) * 30, 0, 255)) for value in (height, girth, y))
             (where / "pictures" / CLASSES[y]).mkdir(parents=True, exist_ok=True)
-            picture = Image.new("RGB", (32, 32), colour)
+            picture = Image.new("RGB", (32, 32), color)
             picture.save(where / "pictures" / CLASSES[y] / f"{place:02}.png")
         for name, options in TIMM_OPTIONS.items():
             command = [sys.executable, os.environ["TIMM_INFERENCE"], where / "pictures"]
@@ -175,7 +175,7 @@ def timm(folder: Path) -> None:
             command += ["--no-console-results", "--results-dir", folder.resolve()]
             command += ["--results-file", name, "--results-format", "csv", "parquet"]
             offline([*command, *options], where)
-    kinds = sorted(CLASSES[y] for y in labels)  # folders are read in the order of their names
+    kinds = sorted(CLASSES[y] for y in labels)  # folders are read by name
     (folder / "timm_labels.txt").write_text("".join(f"{CLASSES.index(k)}\n" for k in kinds))
 
 
@@ -190,7 +190,7 @@ TIMM_OPTIONS = {
 
 
 def language_model(folder: Path) -> Path:
-    """A tiny GPT-2 with random weights and a tokenizer of single bytes."""
+    """Create a tiny GPT-2 with random weights and a tokenizer of single bytes."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -218,7 +218,7 @@ def language_model(folder: Path) -> Path:
 
 
 def questions() -> list[dict[str, Any]]:
-    """A few questions with the four kinds as choices."""
+    """Return a few questions with the four species as choices."""
     _, _, features, labels = trees()
     return [
         {"question": f"Tree, {h:.1f} high, {g:.1f} thick:", "choices": CLASSES, "answer": y}
@@ -227,7 +227,7 @@ def questions() -> list[dict[str, Any]]:
 
 
 def write_lines(path: Path, records: Iterable[Any]) -> None:
-    """JSON, one object per line."""
+    """Write JSON, one object per line."""
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
@@ -247,7 +247,7 @@ metric_list:
 
 
 def lm_eval(folder: Path) -> None:
-    """Samples of three tasks: answers by number, answers in words, and with mutual information."""
+    """Write samples of three tasks: answers by number, in words, and with mutual information."""
     with tempfile.TemporaryDirectory() as scratch:
         where = Path(scratch)
         model = language_model(where)
@@ -272,9 +272,9 @@ def lm_eval(folder: Path) -> None:
 
 
 def lighteval(folder: Path) -> None:
-    """Details of one multiple-choice task.
+    """Write details of one multiple-choice task.
 
-    As its pipeline does it, but for the list of tasks, which downloads files when it is loaded.
+    Follows its pipeline, without the list of tasks, which downloads files.
     """
     os.environ |= {"HF_HUB_OFFLINE": "1"}
     from lighteval.logging.evaluation_tracker import EvaluationTracker
@@ -308,9 +308,9 @@ def lighteval(folder: Path) -> None:
 
 
 def flat_lighteval(folder: Path) -> None:
-    """Details as until 0.10, from its own logger: answers of several tokens, and of one.
+    """Write details in the format until 0.10, with answers of several tokens, and of one.
 
-    The log-likelihoods are made up; the model's part of 0.10 needs older libraries.
+    The log-likelihoods are invented; the model part of 0.10 requires older libraries.
     """
     from types import SimpleNamespace
 
@@ -345,7 +345,7 @@ def flat_lighteval(folder: Path) -> None:
 
 
 def offline(command: list[Any], where: Path) -> None:
-    """Run a tool that must not ask a server, with its caches where they are thrown away."""
+    """Run a tool offline, with temporary caches."""
     kept = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(where / "cache")}
     subprocess.run([str(part) for part in command], cwd=where, env=os.environ | kept, check=True)
 
@@ -364,7 +364,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 
 def main() -> None:
-    """Write the files of the tools that are asked for."""
+    """Write the files of the given tools."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("tools", nargs="+", choices=list(WRITERS))
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the files")

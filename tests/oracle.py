@@ -37,7 +37,7 @@ def row_content(row):
 
 @lru_cache(maxsize=4096)  # of bytes: 0 and -0 differ; tests ask for the same rows again and again
 def content_of_doubles(row):
-    """Products of neighbouring columns' float32 bits, shifted by the column, and what is left."""
+    """Products of neighboring columns' float32 bits, shifted by the column, and what is left."""
     words, rest = [], 0
     for column, value in enumerate(np.frombuffer(row).tolist()):
         near = float(np.float32(value))
@@ -75,7 +75,7 @@ def decreasing_order(row):
 
 
 def score_row(name, row, u=1.0, penalty=0.01, k_reg=5):
-    """Every class's score in one row. Not randomised is u = 1: the class's whole own mass."""
+    """Every class's score in one row. Not randomized is u = 1: the class's whole own mass."""
     row = [float(p) for p in row]
     if name == "softmax":
         return [1.0 - p for p in row]

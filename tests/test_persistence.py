@@ -200,7 +200,7 @@ def test_a_later_format_is_refused_and_says_who_reads_it(data, path):
 def test_a_format_that_is_no_version_is_refused(data, path, stated):
     save(fitted(data, "standard"), path)
     tamper(path, lambda _, about: about.update(format=stated))
-    assert_refused(path, "which format")
+    assert_refused(path, "format version")
 
 
 # Altered models ---------------------------------------------------------------------------------

@@ -66,8 +66,11 @@ def test_uniforms_are_philox_of_seed_use_and_id(seed, ids, use):
 
 
 def test_uses_keep_their_numbers():
-    """They are part of the file format: a saved model must draw the same coins for ever."""
-    names = "SCORE EXACT SPLIT DATA FOLDS TWIN_CLASSES TWIN_ROWS CALIBRATION_SCORE REPEATED_IDS"
+    """They are part of the file format: a saved model must draw the same numbers."""
+    names = (
+        "SCORE EXACT SPLIT DATA FOLDS SIMULATED_CLASSES SIMULATED_ROWS CALIBRATION_SCORE "
+        "REPEATED_IDS"
+    )
     expected = {name: number for number, name in enumerate(names.split(), start=1)}
     assert expected.items() <= {use.name: use.value for use in RandomStream}.items()
 

@@ -1,4 +1,4 @@
-"""What the harness asks of every implementation."""
+"""The interface of every implementation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sets(NamedTuple):
         return cls(np.array([len(part) for part in parts]), np.concatenate(parts))
 
     def coverage(self, labels: np.ndarray) -> float:
-        """Share of the rows whose set holds their label."""
+        """Fraction of rows whose set contains their label."""
         return int((self.indices == np.repeat(labels, self.sizes)).sum()) / len(labels)
 
 
@@ -40,7 +40,7 @@ class ContestantBase(ABC):
     method : "standard", "classwise" or "clustered".
     score : "softmax" or "aps".
     alpha : miscoverage level.
-    randomize : whether APS draws a uniform; False asks for the variant without one.
+    randomize : whether APS draws a uniform.
     """
 
     def __init__(self, method: str, score: str, alpha: float, *, randomize: bool) -> None:
@@ -50,7 +50,7 @@ class ContestantBase(ABC):
 
     @abstractmethod
     def set_up(self) -> None:
-        """Make the objects; raise UnsupportedError where there are none."""
+        """Create the objects; raise UnsupportedError if there are none."""
 
     @staticmethod
     @abstractmethod
@@ -58,21 +58,21 @@ class ContestantBase(ABC):
         """Version of the package."""
 
     def prepare(self, array: np.ndarray) -> Any:
-        """The array as the package wants it, such as a tensor; must not copy."""
+        """Convert the array to the package's type, such as a tensor; must not copy."""
         return array
 
     @abstractmethod
     def calibrate(self, probabilities: Any, labels: Any) -> None:
-        """Learn the thresholds."""
+        """Fit the thresholds."""
 
     @abstractmethod
     def predict(self, probabilities: Any) -> Any:
-        """The sets, in whatever form the package returns them."""
+        """Predict the sets in the package's type."""
 
     @abstractmethod
     def sets(self, predicted: Any) -> Sets:
-        """What `predict` returned, as plain arrays."""
+        """Convert the result of `predict` to plain arrays."""
 
     def thresholds(self, n_classes: int) -> np.ndarray | None:
-        """The threshold of each class (K,), if the package shows it."""
+        """Return the threshold of each class (K,), if available."""
         return None

@@ -1,4 +1,4 @@
-"""crepes, around a stand-in model that returns its input: rows are probabilities already."""
+"""crepes, with a stand-in model that returns its input: rows are probabilities already."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Contestant(ContestantBase):
         self.classifier.calibrate(probabilities, labels, class_cond=self.method == "classwise")
 
     def predict(self, probabilities: np.ndarray) -> Any:
-        # Without smoothing: the faster of its two variants. It keeps p >= 1 - confidence where the
-        # definition is p > alpha, which matters to classes with alpha (n + 1) a whole number.
+        # Without smoothing: the faster of its two variants. It keeps p >= 1 - confidence instead of
+        # p > alpha, which matters to classes with alpha (n + 1) an integer.
         confidence = 1 - self.alpha - 1e-9
         return self.classifier.predict_set(
             probabilities, labels=False, confidence=confidence, smoothing=False

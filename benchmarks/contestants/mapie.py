@@ -1,4 +1,4 @@
-"""MAPIE, around a stand-in model that returns its input: rows are probabilities already."""
+"""MAPIE, with a stand-in model that returns its input: rows are probabilities already."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Contestant(ContestantBase):
         if self.method != "standard":
             raise UnsupportedError(self.method)
         if self.score == "aps" and not self.randomize:
-            raise UnsupportedError("APS whose calibration scores are not randomised")
+            raise UnsupportedError("APS whose calibration scores are not randomized")
 
     @staticmethod
     def version() -> str:
@@ -63,6 +63,6 @@ class Contestant(ContestantBase):
         return Sets.from_mask(mask[:, :, 0])
 
     def thresholds(self, n_classes: int) -> np.ndarray:
-        # Learnt only when it predicts.
+        # Fitted only when it predicts.
         quantiles = self.classifier._mapie_classifier.conformity_score_function_.quantiles_
         return np.full(n_classes, float(np.ravel(quantiles)[0]))

@@ -1,7 +1,6 @@
-"""A plain but careful NumPy version: sorts every row, in blocks that fit the cache.
+"""A careful NumPy version that sorts every row, in blocks that fit the cache.
 
-Not a package but what a good engineer would write in an afternoon. float64 sums, exact ranks, and
-sets straight to row-wise class indices.
+Not a package: the baseline. float64 sums, exact ranks, and sets as row-wise class indices.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Contestant(ContestantBase):
 
 
 def _sorted_mass(p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Classes by decreasing probability, their probabilities, and the mass before each."""
+    """Sort classes by decreasing probability; return order, probabilities and mass before."""
     order = np.argsort(-p, axis=1)
     own = np.take_along_axis(p, order, axis=1).astype(np.float64)
     before = np.cumsum(own, axis=1)

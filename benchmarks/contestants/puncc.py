@@ -1,4 +1,4 @@
-"""puncc, around a stand-in model that returns its input: rows are probabilities already."""
+"""puncc, with a stand-in model that returns its input: rows are probabilities already."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Contestant(ContestantBase):
             self.predictor = APS(IdPredictor(), train=False, rand=True)
         elif (self.method, self.score) == ("standard", "aps"):
             raise UnsupportedError(
-                "its APS without randomisation keeps one class more, by definition"
+                "its APS without randomization keeps one class more, by definition"
             )
         else:
             raise UnsupportedError(f"{self.method} with {self.score}")

@@ -14,7 +14,7 @@ from benchmarks.contestants.base import ContestantBase, Sets, UnsupportedError
 
 
 class _StandIn(ModuleType):
-    """A module with every name one asks for."""
+    """A module with every attribute."""
 
     __path__: list[str] = []  # noqa: RUF012
 
@@ -24,8 +24,8 @@ class _StandIn(ModuleType):
         return type(name, (), {})
 
 
-# `import torchcp` imports its language-model, graph and training parts, and with them gigabytes
-# of packages that nothing measured here touches.
+# `import torchcp` imports its language-model, graph and training parts with gigabytes of packages,
+# none of which is measured.
 for _name in (
     "torchsort",
     "transformers",

@@ -1,4 +1,4 @@
-"""The same sets from crepes and from evencover. Needs crepes: pip install crepes."""
+"""Compute the same sets with crepes and with evencover. Needs crepes: pip install crepes."""
 
 import numpy as np
 from sklearn.datasets import load_digits

@@ -1,4 +1,4 @@
-"""The same sets from MAPIE and from evencover. Needs MAPIE: pip install mapie."""
+"""Compute the same sets with MAPIE and with evencover. Needs MAPIE: pip install mapie."""
 
 import numpy as np
 from sklearn.datasets import load_digits

@@ -1,4 +1,4 @@
-"""The same sets from TorchCP and from evencover. Needs TorchCP: pip install torchcp."""
+"""Compute the same sets with TorchCP and with evencover. Needs TorchCP: pip install torchcp."""
 
 import numpy as np
 import torch

@@ -1,10 +1,10 @@
-"""All layers of a pre-trained ResNet-50, fine-tuned on a share of a folder, as in the paper.
+"""Fine-tune all layers of a pretrained ResNet-50 on a fraction of a folder, as in the paper.
 
     python examples/paper/fine_tune.py IMAGES/ -o cifar/ --preset cifar-100
     evencover infer cifar/model cifar/held_out.csv -o cifar/scores
 
-The folder has one sub-folder per class. The other images are listed in held_out.csv: neither
-trained on nor looked at, for calibration and test. After an interruption the same command goes on.
+The folder has one subfolder per class. held_out.csv lists the held-out images, for calibration and
+test. After an interruption, the same command continues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transformers import AutoImageProcessor, AutoModelForImageClassification
 
 
 class Preset(NamedTuple):
-    """What the paper's appendix says of a data set: share to train on, epochs, part of names."""
+    """Settings of a data set in the paper's appendix: training fraction, epochs, part of names."""
 
     share: float
     epochs: int
@@ -40,7 +40,7 @@ MOMENTUM, DECAY = 0.9, 1e-4
 
 
 def load_model(name: str, names: list[str]) -> Any:
-    """The pre-trained model with a new last layer of as many classes."""
+    """Load the pretrained model with a new last layer."""
     return AutoModelForImageClassification.from_pretrained(
         name,
         num_labels=len(names),
@@ -57,7 +57,7 @@ def train(
     processor: Any,
     options: argparse.Namespace,
 ) -> None:
-    """SGD with momentum, the rate falling to nothing along a cosine; kept every so many steps."""
+    """Train by SGD with momentum and a cosine learning rate; save checkpoints."""
     device = torch.device(options.device)
     model.to(device).train()
     optimizer = torch.optim.SGD(
@@ -96,18 +96,18 @@ def _keep(path: Path, model: Any, optimizer: Any, rate: Any, done: int) -> None:
 
 
 def _resume(path: Path, model: Any, optimizer: Any, rate: Any, device: Any) -> int:
-    """Take up what is there; how many steps are done."""
+    """Load a checkpoint, if any; return the number of completed steps."""
     if not path.is_file():
         return 0
     state = torch.load(path, map_location=device, weights_only=True)
     for name, part in {"model": model, "optimizer": optimizer, "rate": rate}.items():
         part.load_state_dict(state[name])
-    print(f"going on after step {state['done']}")
+    print(f"continuing after step {state['done']}")
     return int(state["done"])
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Split, train, and write the model as a folder that transformers reads."""
+    """Split, train, and save the model in the format of transformers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Folders of images: which are to train on, which are held out, and how they become tensors."""
+"""Split folders of images into training and held-out data, and convert them to tensors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ ENDINGS = (".jpeg", ".jpg", ".png", ".webp")
 
 
 class Picture(NamedTuple):
-    """Where a picture is, and the name of its class."""
+    """Path and class name of an image."""
 
     path: Path
     label: str
 
 
 def list_pictures(folder: Path, part: int | None = None) -> list[Picture]:
-    """All pictures below the sub-folders of a folder, by name.
+    """List all images below the subfolders of a folder, by name.
 
-    A class is a sub-folder, or a part of its name between underscores: iNaturalist 2021 calls them
-    number_kingdom_phylum_class_order_family_genus_species, so that part 5 is the family.
+    A class is a subfolder, or a part of its name between underscores. iNaturalist 2021 names them
+    number_kingdom_phylum_class_order_family_genus_species: part 5 is the family.
     """
     found = []
     for sub in sorted(each for each in folder.iterdir() if each.is_dir()):
@@ -35,14 +35,14 @@ def list_pictures(folder: Path, part: int | None = None) -> list[Picture]:
         files = sorted(each for each in sub.rglob("*") if each.suffix.lower() in ENDINGS)
         found += [Picture(path, label) for path in files]
     if not found:
-        raise SystemExit(f"'{folder}' must hold one sub-folder of pictures per class.")
+        raise SystemExit(f"'{folder}' must have one subfolder of images per class.")
     return found
 
 
 def split(
     pictures: Sequence[Picture], folder: Path, share: float
 ) -> tuple[list[Picture], list[Picture]]:
-    """About this share of the pictures, and the rest; a picture's side follows from its path."""
+    """Split the images into about this fraction and the rest, by a hash of the path."""
 
     def draw(picture: Picture) -> float:
         name = picture.path.relative_to(folder).as_posix().encode()
@@ -53,7 +53,7 @@ def split(
 
 
 def write_table(path: Path, pictures: Sequence[Picture]) -> None:
-    """The table that ``evencover infer`` reads."""
+    """Write the table that ``evencover infer`` reads."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["path", "label"])
@@ -61,10 +61,10 @@ def write_table(path: Path, pictures: Sequence[Picture]) -> None:
 
 
 class Pictures(Dataset):
-    """Pictures with the index of their class, as a processor of transformers prepares them.
+    """Images with class indices, prepared by a processor of transformers.
 
-    With a seed they are cut out at random and mirrored first, in a way that follows from the seed
-    and the picture's number, so that an interrupted training goes on with the same pictures.
+    With a seed, images are cropped and flipped randomly. The seed and the index determine the crop,
+    so an interrupted training continues with the same images.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Pictures(Dataset):
 
 
 def cut_at_random(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """A part of the picture (30% to 100% of it), perhaps mirrored."""
+    """Crop 30% to 100% of the image, and flip it half of the time."""
     share, shape = rng.uniform(0.3, 1.0), np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3)))
     width = min(image.width, max(1, round((share * image.width * image.height * shape) ** 0.5)))
     height = min(image.height, max(1, round((share * image.width * image.height / shape) ** 0.5)))

@@ -1,13 +1,12 @@
-"""A linear head on frozen self-supervised features, as the paper made its classifier of ImageNet.
+"""Train a linear head on frozen self-supervised features, as the paper does for ImageNet.
 
     python examples/paper/linear_probe.py IMAGES/ -o imagenet/ --encoder facebook/dinov2-base
 
-writes imagenet/scores: the logits of all images that the head was not trained on. New images go
-through encoder and head with
+writes imagenet/scores: the logits of all held-out images. Run encoder and head on new images with
 
     PROBE=imagenet evencover infer examples/paper/linear_probe.py:Probe NEW/ -o scores/
 
-Features are computed once and kept; after an interruption the same command goes on.
+Features are computed once and saved; after an interruption, the same command continues.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ PART_ROWS = 4096
 
 
 class Encoder:
-    """A frozen model of transformers: pictures to one vector each."""
+    """A frozen model of transformers: images to one vector each."""
 
     def __init__(self, name: str, device: str) -> None:
         self.device = torch.device(device)
@@ -42,7 +41,7 @@ class Encoder:
 
     @torch.inference_mode()
     def __call__(self, images: list[Image.Image]) -> np.ndarray:
-        """What the model pools, or the mean over its places."""
+        """Return the model's pooled output, or the mean over positions."""
         prepared = self.processor(images=images, return_tensors="pt").to(self.device)
         outputs = self.model(**prepared)
         pooled = getattr(outputs, "pooler_output", None)
@@ -52,7 +51,7 @@ class Encoder:
 
 
 def extract(pictures: list[Picture], encoder: Encoder, folder: Path, batch_size: int) -> np.ndarray:
-    """Features of all pictures, kept as they are made."""
+    """Compute and save the features of all images."""
     path, count = folder / "features.npy", folder / "n_features.txt"
     done = int(count.read_text()) if path.is_file() and count.is_file() else 0
     features = np.load(path, mmap_mode="r+") if done else None
@@ -74,7 +73,7 @@ def extract(pictures: list[Picture], encoder: Encoder, folder: Path, batch_size:
 
 
 def train_head(features: np.ndarray, labels: np.ndarray, n_classes: int, epochs: int) -> nn.Linear:
-    """One linear layer, on features of mean 0 and deviation 1, by Adam with a falling rate."""
+    """Train one linear layer on standardized features, by Adam with a decreasing rate."""
     torch.manual_seed(0)
     inputs = torch.from_numpy(np.asarray(features, dtype=np.float32))
     mean, deviation = inputs.mean(0), inputs.std(0).clamp_min(1e-6)
@@ -91,7 +90,7 @@ def train_head(features: np.ndarray, labels: np.ndarray, n_classes: int, epochs:
             loss.backward()
             optimizer.step()
             rate.step()
-    with torch.no_grad():  # the scaling becomes a part of the layer
+    with torch.no_grad():  # fold the scaling into the layer
         head.weight /= deviation
         head.bias -= head.weight @ mean
     return head
@@ -111,7 +110,7 @@ class Probe:
         self.head = load_file(folder / HEAD)
 
     def __call__(self, images: list[Image.Image]) -> torch.Tensor:
-        """Logits of a batch."""
+        """Compute logits of a batch."""
         features = torch.from_numpy(self.encoder(images).astype(np.float16)).float()
         return features @ self.head["weight"].T + self.head["bias"]
 
@@ -120,7 +119,7 @@ def write_scores(
     folder: Path, head: nn.Linear, features: Any, chosen: np.ndarray, labels: np.ndarray,
     pictures: list[Picture], about: dict[str, Any],
 ) -> None:  # fmt: skip
-    """The score file of the images that the head has not seen, as ``evencover infer`` writes it."""
+    """Write the scores of held-out images, in the format of ``evencover infer``."""
     folder.mkdir(exist_ok=True)
     model = {"name": "linear probe", "identity": about["encoder"]}
     names = about["class_names"]
@@ -136,7 +135,7 @@ def write_scores(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Features, head, scores."""
+    """Compute features, train the head, write scores."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

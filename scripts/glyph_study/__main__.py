@@ -1,12 +1,12 @@
-"""Which of about 1000 characters is this glyph? A real image study, from fonts to a table.
+"""Classify glyphs of about 1000 characters: a real image study, from fonts to a table.
 
     python scripts/glyph_study -o FOLDER                all of it; under 90 minutes on two cores
     python scripts/glyph_study -o FOLDER --small        the same in a few minutes, to see it work
     python scripts/glyph_study -o FOLDER --docs docs    and write the documentation's page from it
 
-Needs torch, the extras `images` and `plot`, apt and dpkg-deb (Debian or Ubuntu) for the fonts, and
-npm for the text in which characters are counted. Every step is kept in the folder: after an
-interruption the same command goes on where it was.
+Requires torch, the extras `images` and `plot`, apt and dpkg-deb (Debian or Ubuntu) for the fonts,
+and npm for the text in which characters are counted. Every step is saved in the folder: after an
+interruption, the same command continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from page import write_page
 
 
 class Size(NamedTuple):
-    """How large a study is: characters, pictures of each, and epochs."""
+    """Size of a study: characters, images per character, and epochs."""
 
     n_characters: int | None
     n_training: int
@@ -50,12 +50,12 @@ def main() -> None:
     tables = study.step("fonts", lambda: steps.gather_fonts(folder))
     characters = steps.choose_characters(folder, tables, size.n_characters)
     study.step("pictures", lambda: steps.draw_all(folder, tables, characters, size))
-    study.step("training", lambda: steps.train_network(folder, characters, size, study.tell))
+    study.step("training", lambda: steps.train_network(folder, characters, size, study.log))
     study.step("inference", lambda: steps.run_inference(folder))
     study.step("long tail", lambda: steps.cut_long_tail(folder, characters))
     study.step("grid", lambda: steps.run_grids(folder, size.n_avg))
     write_page(folder, options.docs)
-    study.tell(f"{folder / 'research' / 'glyphs.md'} has the tables and pictures")
+    study.log(f"{folder / 'research' / 'glyphs.md'} has the tables and pictures")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""About a thousand characters: Latin, Greek, Cyrillic, Kana, CJK and symbols."""
+"""Select about a thousand characters: Latin, Greek, Cyrillic, Kana, CJK and symbols."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ FEWEST_PACKAGES = {"training": 4, "held out": 3}  # that must have a character
 
 
 def _letters(first: int, last: int) -> str:
-    """The letters of a range, without those that only combine."""
+    """Return the letters of a range, without combining ones."""
     return "".join(
         chr(code) for code in range(first, last + 1) if unicodedata.category(chr(code))[0] == "L"
     )
 
 
 def _common_cjk(n: int) -> str:
-    """Ideographs that Japan, China and Taiwan all had in their first standards, evenly spread.
+    """Return ideographs of the first standards of Japan, China and Taiwan, evenly spaced.
 
-    Taiwan's first plane holds frequent characters only, in the order of their strokes.
+    Taiwan's first plane has only frequent characters, by stroke count.
     """
     found = []
     for code in range(0x4E00, 0x9FA6):
@@ -33,7 +33,7 @@ def _common_cjk(n: int) -> str:
             japanese = character.encode("shift_jis")
         except UnicodeEncodeError:
             continue
-        # The first levels of the three: 5401, 3755 and 2965 characters in frequent use.
+        # The first levels of the three: 5401, 3755 and 2965 frequent characters.
         if big5 < b"\xc6\x7f" and simplified < b"\xd8\xa1" and japanese < b"\x98\x9f":
             found.append((big5, character))
     ordered = [character for _, character in sorted(found)]
@@ -56,14 +56,14 @@ CANDIDATES = "".join(dict.fromkeys("".join(SCRIPTS.values())))
 
 
 def script_of(character: str) -> str:
-    """The script, or kind, of a character."""
+    """Return the script, or type, of a character."""
     return next(name for name, members in SCRIPTS.items() if character in members)
 
 
 def drawable(
     training: Mapping[str, Sequence[Any]], held_out: Mapping[str, Sequence[Any]]
 ) -> list[str]:
-    """Characters that enough packages have on both sides, in the order of the candidates."""
+    """Return characters that enough packages have on both sides, in the order of the candidates."""
 
     def has_enough(table: Mapping[str, Sequence[Any]], character: str, side: str) -> bool:
         return len({font.package for font in table[character]}) >= FEWEST_PACKAGES[side]

@@ -1,4 +1,4 @@
-"""Glyphs as small pictures: a character in a font, a little turned, sheared, moved and noisy."""
+"""Draw glyphs as small images, slightly rotated, sheared, shifted and noisy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CANVAS = 72
 
 
 def draw(character: str, fonts: Sequence[Font], folder: Path, key: Sequence[int]) -> Any:
-    """(SIDE, SIDE) bytes and the font; all choices follow from the key.
+    """Draw (SIDE, SIDE) bytes; return them and the font. The key determines all choices.
 
     Packages are equally likely, and so are the fonts of a package.
     """
@@ -28,7 +28,7 @@ def draw(character: str, fonts: Sequence[Font], folder: Path, key: Sequence[int]
 
 
 def _large(character: str, font: Any) -> Any:
-    """The glyph in the middle of a large canvas, as high and low as it stands on a line."""
+    """Draw the glyph in the middle of a large canvas, at its height on the baseline."""
     from PIL import Image, ImageDraw
 
     canvas = Image.new("L", (CANVAS, CANVAS))
@@ -55,7 +55,7 @@ def _distorted(canvas: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def as_png(pixels: np.ndarray) -> bytes:
-    """The bytes of a picture file."""
+    """Encode an image file."""
     from PIL import Image
 
     with io.BytesIO() as buffer:

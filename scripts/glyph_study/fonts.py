@@ -1,6 +1,6 @@
-"""Open fonts from Debian's packages: those to train on, and others to be tested on.
+"""Download open fonts from Debian's packages, for training and testing.
 
-Packages are fetched with apt and unpacked into a folder of the study; nothing is installed.
+Packages are downloaded with apt and unpacked into the study's folder; nothing is installed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 PACKAGES = tomllib.loads((Path(__file__).parent / "packages.toml").read_text("utf-8"))
 TRAINING, HELD_OUT = PACKAGES["training"], PACKAGES["held_out"]
 MOST_FILES = 4  # of one package: its weights and slants
-POINTS = 48  # glyphs are drawn large and made small
+POINTS = 48  # glyphs are drawn large and downscaled
 ENDINGS = (".ttf", ".otf", ".ttc")
 
 
 class Font(NamedTuple):
-    """A font file, and which of the fonts in it."""
+    """A font file, and the index of the font in it."""
 
     package: str
     file: str
@@ -30,7 +30,7 @@ class Font(NamedTuple):
 
 
 def fetch(packages: list[str], folder: Path) -> None:
-    """Fetch and unpack what is not there yet."""
+    """Download and unpack missing packages."""
     folder.mkdir(parents=True, exist_ok=True)
     for package in packages:
         to = folder / package
@@ -46,7 +46,7 @@ def fetch(packages: list[str], folder: Path) -> None:
 
 
 def fonts_of(package: str, folder: Path) -> list[Font]:
-    """A few fonts of a package, evenly spread over its files in the order of their names."""
+    """Select a few fonts of a package, evenly spaced by file name."""
     files = sorted(
         path
         for path in (folder / package).rglob("*")
@@ -58,14 +58,14 @@ def fonts_of(package: str, folder: Path) -> list[Font]:
 
 @cache
 def opened(path: str, index: int) -> Any:
-    """A font that is ready to draw with."""
+    """Load a font for drawing."""
     from PIL import ImageFont
 
     return ImageFont.truetype(path, POINTS, index=index)
 
 
 def has_glyphs(font: Font, characters: str, folder: Path) -> str:
-    """The characters that a font can draw, and draws as more than nothing."""
+    """Return the characters that a font draws as nonempty glyphs."""
     from fontTools.ttLib import TTFont, TTLibError
 
     path = str(folder / font.file)
@@ -81,12 +81,12 @@ def has_glyphs(font: Font, characters: str, folder: Path) -> str:
 def _draws(font: Any, character: str) -> bool:
     try:
         return bool(font.getmask(character).getbbox())
-    except OSError:  # a broken program in the font
+    except OSError:  # an invalid program in the font
         return False
 
 
 def glyph_table(packages: list[str], characters: str, folder: Path) -> dict[str, list[Font]]:
-    """The fonts of each character; remembered in a file, since it takes a while."""
+    """Return the fonts of each character, cached in a file."""
     memory = folder / f"glyphs-{len(packages)}-{len(characters)}.json"
     if not memory.is_file():
         found = []

@@ -1,4 +1,4 @@
-"""A small residual network, and the same as a model for `evencover infer`."""
+"""A small residual network, and its wrapper for `evencover infer`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHTS, CLASSES = "network.safetensors", "characters.json"
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut."""
+    """Two convolutions and a shortcut."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -34,12 +34,12 @@ class Block(nn.Module):
         self.shortcut = nn.Identity() if same else nn.Conv2d(n_in, n_out, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
+        """Add both paths."""
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
 class Network(nn.Sequential):
-    """From a picture of 32 x 32 to a logit per character."""
+    """Map an image of 32 x 32 to a logit per character."""
 
     def __init__(self, n_classes: int) -> None:
         blocks = [Block(WIDTHS[0], WIDTHS[0], 1)]
@@ -56,13 +56,13 @@ class Network(nn.Sequential):
 
 
 def as_input(pixels: np.ndarray) -> Tensor:
-    """Bytes (n, SIDE, SIDE) as the network takes them."""
+    """Convert bytes (n, SIDE, SIDE) to the network's input."""
     numbers = torch.from_numpy(np.ascontiguousarray(pixels)).float()[:, None].div_(128).sub_(0.5)
     return numbers.contiguous(memory_format=torch.channels_last)
 
 
 class Classifier:
-    """What `evencover infer network.py:Classifier` runs; GLYPH_STUDY is the study's folder."""
+    """The model of `evencover infer network.py:Classifier`; GLYPH_STUDY is the study's folder."""
 
     inputs = "images"
 
@@ -77,10 +77,10 @@ class Classifier:
         self.identity = hashlib.blake2b((folder / WEIGHTS).read_bytes()).hexdigest()
 
     def prepare(self, image: Any) -> np.ndarray:
-        """A picture as grey bytes."""
+        """Convert an image to gray bytes."""
         return np.asarray(image.convert("L"))
 
     @torch.inference_mode()
     def __call__(self, pictures: list[np.ndarray]) -> Tensor:
-        """Logits of a batch."""
+        """Compute logits of a batch."""
         return self.network(as_input(np.stack(pictures)))

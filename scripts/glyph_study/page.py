@@ -1,4 +1,4 @@
-"""The page of the documentation, with every number taken from the results."""
+"""Write the page of the documentation, with every number taken from the results."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _long_tail(results: Results, path: Path) -> str:
 
 
 def _orderings(results: Results, sizes: list[int]) -> str:
-    """Which of the paper's findings hold here, one by one, from the means over the splits."""
+    """List which of the paper's findings hold here, from the means over the splits."""
     mean = {
         (row["score"], row["method"], row["n_avg"]): row
         for row in results.summary()
@@ -180,7 +180,7 @@ def _by_script(names: list[str], coverage: np.ndarray) -> str:
 
 
 def _other_fonts(folder: Path) -> str:
-    """Coverage where calibration and test rows share no font, beside a random split."""
+    """Compare coverage with disjoint fonts and with a random split."""
     source = as_source(folder / "scores")
     assert source.ids is not None
     packages = np.array([str(each).partition("/")[0] for each in source.ids])

@@ -1,4 +1,4 @@
-"""The pictures of the study: those to train on as one array, the held-out ones as a table."""
+"""Create the images of the study: an array for training, and a table of held-out images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fonts import Font
 
 
 class Task(NamedTuple):
-    """All pictures of one character."""
+    """All images of one character."""
 
     label: int
     character: str
@@ -27,7 +27,7 @@ class Task(NamedTuple):
 
 
 def _drawn(task: Task, folder: Path, png: bool) -> tuple[Task, list[str], list[bytes]]:
-    """Pictures, as files or as plain bytes, and what each is called: its font and number."""
+    """Draw images, as files or as bytes, with names: font and number."""
     names, content = [], []
     for number in range(task.n_pictures):
         key = [task.seed, ord(task.character), number]
@@ -45,7 +45,7 @@ def _all(
 
 
 def write_training(path: Path, tasks: Sequence[Task], folder: Path) -> None:
-    """One array of bytes, n pictures of each character after the other."""
+    """Write one array of bytes, n images of each character."""
     if path.is_file():
         return
     temporary = path.with_name(f".{path.name}")
@@ -61,7 +61,7 @@ def write_training(path: Path, tasks: Sequence[Task], folder: Path) -> None:
 
 
 def write_held_out(path: Path, tasks: Sequence[Task], folder: Path) -> None:
-    """A table of pictures with label and id, in an order that mixes the characters."""
+    """Write a table of images with label and id, in mixed order."""
     if path.is_file():
         return
     temporary = path.with_name(f".{path.name}")

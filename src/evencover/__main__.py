@@ -1,4 +1,4 @@
-"""Lets ``python -m evencover`` run the commands."""
+"""Run the commands with ``python -m evencover``."""
 
 from evencover.cli import main
 

@@ -1,4 +1,4 @@
-"""Array types for annotations; arrays, tensors and Arrow objects as NumPy arrays."""
+"""Array types for annotations; conversion of arrays, tensors and Arrow objects to NumPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def import_pyarrow() -> Any:
 def matrix_from_arrow(values: Any, name: str = "the input", start: int = 0) -> Array:
     """Convert an Arrow table, record batch or (chunked) array to NumPy; lists become rows.
 
-    Messages call it `name` and count its rows from `start`.
+    Messages use `name` and count rows from `start`.
     """
     pa = import_pyarrow()
     if isinstance(values, pa.Table | pa.RecordBatch):
@@ -65,22 +65,20 @@ def rows_of(columns: list[Array]) -> Array:
     shape, kind = (len(columns), len(columns[0])), np.result_type(*columns)
     if 0 in shape or kind.hasobject:
         return np.stack(columns).T
-    # Arrow has the memory of earlier columns ready; NumPy would ask the system, page by page.
+    # Arrow reuses the memory of earlier columns; NumPy would allocate it page by page.
     memory = import_pyarrow().allocate_buffer(shape[0] * shape[1] * kind.itemsize)
     return np.stack(columns, out=np.frombuffer(memory, kind).reshape(shape)).T
 
 
 def saved_index(schema: Any) -> str | None:
-    """Return the name of the one column in which pandas stored an index, if it stored one."""
+    """Return the name of the column in which pandas stored a one-level index, if any."""
     index = _index(schema)
     return index if isinstance(index, str) else None
 
 
 def saved_range(schema: Any, n_rows: int | None) -> Array | None:
-    """Return the index that pandas stored as a range, if it has as many values as there are rows.
-
-    A stored number of rows is not trusted: the range must not ask for more memory than the rows.
-    """
+    """Return the index that pandas stored as a range, if its length equals the number of rows."""
+    # The stored length is untrusted: it could exhaust memory.
     index = _index(schema)
     if not isinstance(index, dict) or index.get("kind") != "range":
         return None
@@ -89,14 +87,14 @@ def saved_range(schema: Any, n_rows: int | None) -> Array | None:
 
 
 def _index(schema: Any) -> Any:
-    """Return what pandas wrote of an index with one level: a column, or a range."""
+    """Return the metadata of a pandas index with one level: a column, or a range."""
     about = schema.pandas_metadata
     columns = about.get("index_columns") if isinstance(about, dict) else None
     return columns[0] if isinstance(columns, list) and len(columns) == 1 else None
 
 
 def is_list(kind: Any) -> bool:
-    """Check for one of Arrow's types of lists."""
+    """Check for an Arrow list type."""
     types = import_pyarrow().types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
@@ -104,7 +102,7 @@ def is_list(kind: Any) -> bool:
 def arrow_kind(
     kind: Any,
 ) -> Literal["float", "integer", "flag", "text", "list", "integer list", "text list", "other"]:
-    """Return the kind of a column, as `evencover.data.columns` names it."""
+    """Return the kind of a column (see `evencover.data.columns`)."""
     types = import_pyarrow().types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -124,13 +122,13 @@ def arrow_kind(
 def to_numpy(values: Any, name: str = "The array") -> Array:
     """Convert a NumPy, torch, pandas, polars or Arrow object to NumPy, uncopied if possible.
 
-    Messages call it `name`. Masked entries are an error.
+    Messages use `name`. Raise for masked entries.
     """
     masked = _first_masked(values)
     if masked is not None:
         raise InputError(
-            f"{name} must have a value in every entry. Got a masked one in row {masked}; leave "
-            "such rows out."
+            f"{name} must have a value in every entry. Got a masked one in row {masked}; drop "
+            "such rows."
         )
     if isinstance(values, np.ndarray):
         return np.asarray(values) if hasattr(values, "mask") else values
@@ -141,10 +139,10 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
         return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)
     nullable = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
     if nullable is not None and hasattr(values, "isna") and not values.isna().any():
-        return np.asarray(values.to_numpy(nullable))  # older versions of pandas make objects of it
+        return np.asarray(values.to_numpy(nullable))  # older versions of pandas return objects
     try:
         array = np.asarray(values)
-        # NumPy's text drops zeros at the end: "a" and "a\0" would be the same.
+        # NumPy text drops trailing zeros: "a" and "a\0" would be equal.
         is_cut = array.dtype.kind == "U" and any(str(v).endswith("\0") for v in values)
         return np.array(values, dtype=object) if is_cut else array
     except ValueError:
@@ -155,7 +153,7 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
 
 
 def _first_masked(values: Any) -> int | None:
-    """Return the first row with a masked entry, if any; `numpy.ma` itself is slow to import."""
+    """Return the first row with a masked entry, if any, without importing `numpy.ma`."""
     if isinstance(values, list | tuple):
         arrays = ((row, v) for row, v in enumerate(values) if isinstance(v, np.ndarray))
         return next((row for row, each in arrays if _first_masked(each) is not None), None)

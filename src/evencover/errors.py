@@ -9,11 +9,11 @@ from unicodedata import category
 
 
 class InputError(ValueError):
-    """Bad input; the message names the parameter, the rule, what was found, and the remedy."""
+    """Invalid input; the message names the parameter, the rule, the value found and the fix."""
 
 
 class FileError(InputError):
-    """A file that is missing or has changed, here or on a worker."""
+    """A file is missing or has changed, here or on a worker."""
 
 
 class NotFittedError(InputError, AttributeError):
@@ -30,7 +30,7 @@ def needs(what: str, library: str, extra: str) -> InputError:
 
 
 def one_line(error: Exception, most: int = 200) -> str:
-    """Return the message of an error in one line: libraries quote whole files."""
+    """Shorten the message of an error to one line."""
     text = printable(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= most else f"{text[:most]} ..."
 
@@ -60,9 +60,9 @@ def printable(text: str) -> str:
     )
 
 
-def warn_caller(sentence: str) -> None:
+def warn_caller(message: str) -> None:
     """Warn at the line that called into the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("evencover"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(sentence, EvencoverWarning, stacklevel=level)
+    warnings.warn(message, EvencoverWarning, stacklevel=level)

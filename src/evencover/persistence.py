@@ -1,6 +1,6 @@
-"""save() and load(): safetensors with JSON metadata; loading runs no code.
+"""Save and load predictors as safetensors with JSON metadata; loading runs no code.
 
-Each method declares what there is to save and check (`BasePredictor.state`).
+Each method declares its state (`BasePredictor.state`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evencover.arrays import Array
 from evencover.data.formats.arrays import safetensors_metadata
 from evencover.data.location import as_location, existing_file, reading
 from evencover.errors import InputError, NotFittedError, one_line
-from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.atomic import atomic_path, reject_existing
 from evencover.predictors import BasePredictor, predictor_class
 from evencover.predictors.state import BY_CLASS, checksum, content_of, damage
 from evencover.quantiles import Thresholds
@@ -26,7 +26,7 @@ _KEY = "evencover"
 
 
 def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a calibrated predictor to a file; an existing one is kept unless `force` is given."""
+    """Write a calibrated predictor to a file; overwrite only with `force`."""
     if not isinstance(predictor, BasePredictor):
         remedy = "; save its 'predictor_'" if hasattr(predictor, "predictor_") else ""
         raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
@@ -36,7 +36,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         )
     from safetensors.numpy import save as to_bytes
 
-    path = refuse_existing(path, force=force)
+    path = reject_existing(path, force=force)
     about, arrays = content_of(predictor)
     about = {"format": FORMAT, "version": evencover.__version__, **about}
     about["checksum"] = checksum(about, arrays)
@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str]) -> BasePredictor:
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
-    """Return whether `save` wrote a file; safetensors may also contain data."""
+    """Return whether `save` wrote the file; safetensors may also contain data."""
     location = as_location(path)
     if location.suffix.lower() != ".safetensors":
         return False
@@ -93,13 +93,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         if text is None:
             raise InputError(f"Cannot read '{path}': it was not written by evencover.")
         about = json.loads(text)
-        _refuse_newer(path, about)
+        _reject_newer(path, about)
         return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-def _refuse_newer(path: Path, about: Any) -> None:
+def _reject_newer(path: Path, about: Any) -> None:
     if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] < 1:
-        raise InputError(f"Cannot read '{path}': it does not say which format it has.")
+        raise InputError(f"Cannot read '{path}': its format version is missing.")
     if about["format"] > FORMAT:
         writer = about.get("version", "of a later version")
         raise InputError(

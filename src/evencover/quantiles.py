@@ -1,7 +1,7 @@
-"""The conformal rank and quantile, per group, and the randomized pair for exact coverage.
+"""Compute conformal ranks and quantiles per group, and the randomized pair for exact coverage.
 
-Ranks, never levels: k = ceil((n + 1)(1 - alpha)) in exact rational arithmetic, then the k-th
-smallest score. A quantile at a float level is off by one rank now and then (n = 564, alpha = 0.1).
+Ranks are exact: k = ceil((n + 1)(1 - alpha)) in rational arithmetic, then the k-th smallest score.
+A quantile at a float level can be off by one rank (n = 564, alpha = 0.1).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from evencover.errors import InputError
 from evencover.randomness import RandomStream, uniforms
 from evencover.validation import align_classes, by_class
 
-MOST_DIGITS = 400  # of a number that is given as text; a float has fewer
-MOST_SHOWN = 3  # values of alpha that a text lists
-DEFAULT = "default"  # stands for all classes that an alpha by class does not name
+MOST_DIGITS = 400  # maximum digits of a number given as text; a float has fewer
+MOST_SHOWN = 3  # maximum values of alpha in a text
+DEFAULT = "default"  # key of the classes that an alpha by class does not name
 
 Alpha = float | str | Fraction | Decimal
 
@@ -32,9 +32,9 @@ Alpha = float | str | Fraction | Decimal
 def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -> Fraction:
     """Return the number in (0, 1) that the user meant by `value`, as a fraction.
 
-    A short decimal is taken as written. A float with all its digits in use is what is left of an
-    expression such as 1/3 or 1 - 0.9, so the simple fraction within its rounding error is meant.
-    `owner` and `name` say in the message whose parameter it is.
+    A short decimal is taken as written. A float that uses all its digits comes from an expression
+    such as 1/3 or 1 - 0.9. It becomes the simplest fraction within its rounding error. Messages use
+    `owner` and `name`.
 
     >>> exact_fraction(0.059), exact_fraction(1 / 3), exact_fraction(1 - 0.9)
     (Fraction(59, 1000), Fraction(1, 3), Fraction(1, 10))
@@ -47,7 +47,7 @@ def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -
         if isinstance(value, numbers.Rational) or (is_text and "/" in value):
             number = Fraction(value)
         elif (is_text or isinstance(value, Decimal)) and 0 < float(value) <= 1:
-            number = Fraction(value)  # a float first: the fraction of 1e-999999999 takes for ever
+            number = Fraction(value)  # a float first: the fraction of 1e-999999999 is too slow
         elif isinstance(value, numbers.Real):
             number = _meant_by_float(value)  # type: ignore[arg-type]
     except (ValueError, OverflowError, ZeroDivisionError):
@@ -59,7 +59,7 @@ def exact_fraction(value: Any, owner: str = "the method", name: str = "alpha") -
     return number
 
 
-@lru_cache(maxsize=64, typed=True)  # every fit asks several times for the same alpha
+@lru_cache(maxsize=64, typed=True)  # every fit reads the same alpha several times
 def _meant_by_float(value: Any) -> Fraction:
     decimal = Fraction(str(value))  # str of a NumPy float32 0.1 is 0.1, as the user wrote it
     if len(str(value).partition(".")[2].lstrip("0")) <= 15:
@@ -69,7 +69,7 @@ def _meant_by_float(value: Any) -> Fraction:
 
 
 def conformal_rank(n: int, alpha: Alpha) -> int:
-    """k = ceil((n + 1)(1 - alpha)); the threshold is the k-th smallest of n scores.
+    """Compute k = ceil((n + 1)(1 - alpha)); the threshold is the k-th smallest of n scores.
 
     >>> conformal_rank(9, 0.1), conformal_rank(8, 0.1), conformal_rank(564, 0.1)
     (9, 9, 509)
@@ -85,8 +85,8 @@ def _rank(n: Any, up: Any, down: Any) -> Any:
 class ClassAlpha(NamedTuple):
     """The target miscoverage of each class.
 
-    ``values`` are the distinct ones, ascending; ``of_class`` (K,) is the index of each class's own.
-    ``one`` is the only value, where there is only one.
+    ``values`` are the distinct values, ascending; ``of_class`` (K,) maps each class to its value.
+    ``one`` is the value if all classes share it.
     """
 
     values: FloatArray
@@ -101,7 +101,7 @@ class ClassAlpha(NamedTuple):
         n_classes: int,
         owner: str = "the method",
     ) -> ClassAlpha:
-        """Read one number for all classes, or one per class: see `align_classes`.
+        """Read one number for all classes, or one per class (see `align_classes`).
 
         >>> ClassAlpha.of({"bee": 0.01, "default": 0.1}, ["ant", "bee"], 2).floats.tolist()
         [0.1, 0.01]
@@ -128,7 +128,7 @@ class ClassAlpha(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Whether all classes have the same."""
+        """Whether all classes have the same value."""
         return self.one is not None
 
     @property
@@ -138,7 +138,7 @@ class ClassAlpha(NamedTuple):
 
     @property
     def typical(self) -> Fraction:
-        """The median over classes; the lower one of two."""
+        """The lower median over classes."""
         middle = np.partition(self.of_class, (len(self.of_class) - 1) // 2)
         return self.exact(int(middle[(len(self.of_class) - 1) // 2]))
 
@@ -147,7 +147,7 @@ class ClassAlpha(NamedTuple):
         return exact_fraction(self.values[place].item()) if self.one is None else self.one
 
     def __str__(self) -> str:
-        """Show the value, or the values from most to least common with their numbers of classes."""
+        """Format the value, or the most common values with their numbers of classes."""
         shown = [f"{value:g}" for value in self.values.tolist()]
         if self.is_one:
             return shown[0]
@@ -161,7 +161,7 @@ class ClassAlpha(NamedTuple):
 
 
 def is_per_class(alpha: Any) -> bool:
-    """Whether alpha is given by class, not as one number for all."""
+    """Check whether alpha is given by class."""
     if isinstance(alpha, ClassAlpha):
         return not alpha.is_one
     return not isinstance(alpha, str | numbers.Number | Decimal)
@@ -183,7 +183,7 @@ def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> f
 def conformal_ranks(
     counts: Array, alpha: Alpha | ClassAlpha, confidence: Alpha | None = None
 ) -> IntArray:
-    """`conformal_rank` of every count; with a `confidence`, `confident_rank`.
+    """Compute `conformal_rank` of every count, or `confident_rank` with a `confidence`.
 
     A `ClassAlpha` has one entry per count.
     """
@@ -199,22 +199,22 @@ def conformal_ranks(
         return np.asarray(_rank(counts.astype(np.int64 if fits else object), up, down), np.int64)
     real = (counts + 1.0) * (1 - own.floats)
     ranks = np.ceil(real).astype(np.int64)
-    for place in np.flatnonzero(np.abs(real - np.rint(real)) < 1e-6):  # what floats cannot tell
+    for place in np.flatnonzero(np.abs(real - np.rint(real)) < 1e-6):  # not decided in floats
         level = 1 - own.exact(own.of_class[place])
         ranks[place] = _rank(int(counts[place]), *level.as_integer_ratio())
     return ranks
 
 
-# ---- ranks for this calibration, not only on average over calibrations -------------------------
+# ---- ranks with a confidence over calibration sets ---------------------------------------------
 
 
 def confident_rank(n: int, alpha: Alpha, confidence: Alpha) -> int:
     """Find the smallest rank that covers 1 - alpha with probability `confidence`.
 
-    Given the n calibration scores, the k-th smallest covers Beta(k, n + 1 - k) of new rows if
-    scores are distinct, and more if they are not (Vovk 2012). So k is the smallest rank with
-    P(Beta(k, n + 1 - k) < 1 - alpha) = P(Binomial(n, 1 - alpha) >= k) <= 1 - confidence; it is
-    n + 1, which is no score, if n is below `least_rows`.
+    Given n calibration scores, the k-th smallest covers Beta(k, n + 1 - k) of new examples if
+    scores are distinct, and more if not (Vovk 2012). So k is the smallest rank with P(Beta(k, n + 1
+    - k) < 1 - alpha) = P(Binomial(n, 1 - alpha) >= k) <= 1 - confidence. It is n + 1, a threshold
+    of +inf, if n is below `least_rows`.
 
     >>> confident_rank(22, 0.1, 0.9), confident_rank(21, 0.1, 0.9), confident_rank(1000, 0.1, 0.9)
     (22, 22, 913)
@@ -223,7 +223,7 @@ def confident_rank(n: int, alpha: Alpha, confidence: Alpha) -> int:
 
 
 def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
-    """How many scores a finite threshold takes: n with (1 - alpha)^n <= 1 - confidence.
+    """Return the fewest scores for a finite threshold: n with (1 - alpha)^n <= 1 - confidence.
 
     Without a confidence it is the smallest n whose `conformal_rank` is at most n.
 
@@ -233,14 +233,14 @@ def least_rows(alpha: Alpha, confidence: Alpha | None = None) -> int:
     level = 1 - exact_fraction(alpha)
     if confidence is None:
         return ceil(1 / (1 - level) - 1)
-    doubt = 1 - exact_fraction(confidence, name="confidence")
-    n = max(1, floor(log(doubt) / log(level)))
-    n -= n > 1 and level ** (n - 1) <= doubt
-    return n if level**n <= doubt else n + 1
+    delta = 1 - exact_fraction(confidence, name="confidence")
+    n = max(1, floor(log(delta) / log(level)))
+    n -= n > 1 and level ** (n - 1) <= delta
+    return n if level**n <= delta else n + 1
 
 
-def _confident_ranks(counts: IntArray, alpha: ClassAlpha, doubt: Fraction) -> IntArray:
-    """By halves for all counts at once: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
+def _confident_ranks(counts: IntArray, alpha: ClassAlpha, delta: Fraction) -> IntArray:
+    """Bisect all counts together: the tail falls from 1 at rank 0 to 0 at rank n + 1."""
     pairs, inverse = np.unique(
         np.stack([counts.ravel(), alpha.of_class.ravel()]), axis=1, return_inverse=True
     )
@@ -248,34 +248,34 @@ def _confident_ranks(counts: IntArray, alpha: ClassAlpha, doubt: Fraction) -> In
     low, high = np.zeros_like(n), n + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
-        within = _tails_within(n, middle, alpha._replace(of_class=own), doubt)
+        within = _tails_within(n, middle, alpha._replace(of_class=own), delta)
         low, high = np.where(within, low, middle), np.where(within, middle, high)
     return high[inverse.reshape(counts.shape)]
 
 
-def _tails_within(counts: IntArray, ranks: IntArray, alpha: ClassAlpha, doubt: Fraction) -> Array:
-    """Whether P(Binomial(n, level) >= k) <= doubt; what floats cannot tell is counted exactly."""
+def _tails_within(counts: IntArray, ranks: IntArray, alpha: ClassAlpha, delta: Fraction) -> Array:
+    """Check P(Binomial(n, level) >= k) <= delta, exactly where floats cannot decide."""
     from scipy.special import betainc
 
     inside = (ranks >= 1) & (ranks <= counts)
     k, n = np.where(inside, ranks, 1), np.where(inside, counts, 1)
     tails = betainc(k.astype(float), n - k + 1.0, 1 - alpha.floats)
     tails = np.where(inside, tails, np.where(ranks < 1, 1.0, 0.0))
-    within: Array = tails <= float(doubt)
-    for place in np.flatnonzero(inside & (np.abs(tails - float(doubt)) <= 1e-9 * float(doubt))):
+    within: Array = tails <= float(delta)
+    for place in np.flatnonzero(inside & (np.abs(tails - float(delta)) <= 1e-9 * float(delta))):
         level = 1 - alpha.exact(alpha.of_class[place])
-        within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, doubt)
+        within[place] = _tail_within(int(counts[place]), int(ranks[place]), level, delta)
     return within
 
 
-def _tail_within(n: int, k: int, level: Fraction, doubt: Fraction) -> bool:
-    """Compare the tail of one count exactly, in integers."""
+def _tail_within(n: int, k: int, level: Fraction, delta: Fraction) -> bool:
+    """Compare the tail of one count in exact integers."""
     hit, miss = level.numerator, level.denominator - level.numerator
     term = total = hit**n
     for j in range(n, k, -1):
         term = term * j * miss // ((n - j + 1) * hit)
         total += term
-    return total * doubt.denominator <= doubt.numerator * level.denominator**n
+    return total * delta.denominator <= delta.numerator * level.denominator**n
 
 
 def conformal_quantile(scores: Any, alpha: Alpha) -> float:
@@ -290,7 +290,7 @@ def conformal_quantile(scores: Any, alpha: Alpha) -> float:
 
 
 def group_quantiles(scores: Any, groups: Any, n_groups: int, alpha: Alpha) -> FloatArray:
-    """`conformal_quantile` of each group 0..n_groups-1; rows of group -1 belong to none.
+    """Compute `conformal_quantile` of each group 0..n_groups-1, ignoring rows of group -1.
 
     >>> group_quantiles([0.1, 0.2, 0.3, 0.9], [0, 0, 1, -1], n_groups=3, alpha=0.5)
     array([0.2, 0.3, inf])
@@ -303,8 +303,8 @@ def randomized_group_quantiles(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Compute the pair of thresholds, and the upper one's probability, for coverage 1 - alpha.
 
-    The paper's auxiliary randomisation: rank k overshoots by b, rank k - 1 undershoots by c, and
-    choosing rank k with probability c / (b + c) hits the level. Rank 0 is -inf.
+    Auxiliary randomization of Ding et al. (2023). Rank k overshoots by b and rank k - 1 undershoots
+    by c. Choosing rank k with probability c / (b + c) gives exact coverage. Rank 0 is -inf.
     """
     grouped = GroupedScores.sort(*_grouped(scores, groups, n_groups), n_groups)
     upper, lower, probability, _ = grouped.thresholds(alpha, exact=True)
@@ -313,7 +313,7 @@ def randomized_group_quantiles(
 
 
 def by_group(groups: IntArray, n_groups: int) -> IntArray:
-    """Return the stable order by group, -1 first; NumPy sorts short integers by radix."""
+    """Sort by group, -1 first and stably; NumPy sorts short integers by radix."""
     short = groups.astype(np.uint16) + np.uint16(1)  # -1 becomes 0
     return np.argsort(short if n_groups < 2**16 else groups, kind="stable")
 
@@ -326,7 +326,7 @@ class GroupedScores(NamedTuple):
 
     @classmethod
     def sort(cls, scores: FloatArray, groups: IntArray, n_groups: int) -> GroupedScores:
-        """Arrange scores by group; rows of group -1 are left out."""
+        """Sort scores within groups, leaving out group -1."""
         if n_groups == 1:
             return cls.one(np.sort(scores[groups == 0]))
         order = np.argsort(scores)
@@ -336,7 +336,7 @@ class GroupedScores(NamedTuple):
 
     @classmethod
     def one(cls, scores: FloatArray) -> GroupedScores:
-        """Take scores that are sorted as one group."""
+        """Wrap sorted scores as one group."""
         return cls(scores, np.array([0, len(scores)]))
 
     @property
@@ -373,7 +373,7 @@ class GroupedScores(NamedTuple):
         *,
         groups: IntArray | None = None,
     ) -> Thresholds:
-        """Compute one threshold per group, with a confidence or not; or the randomized pair.
+        """Compute one threshold per group, or the randomized pair.
 
         `groups` (J,) are the groups of J classes, each of which has its own `alpha`.
         """
@@ -396,10 +396,10 @@ class GroupedScores(NamedTuple):
         return break_ties(upper, lower, chance, shares[0], shares[1], random_state)
 
     def tie_shares(self, groups: IntArray, ranks: IntArray) -> FloatArray | None:
-        """Probability that a new tied score is at most the ranks[..., i]-th smallest of groups[i].
+        """Return P(a new tied score is at most the ranks[..., i]-th smallest of groups[i]).
 
-        Of E equal scores and a new one in random order, the new one comes before the j-th of them
-        with probability j / (E + 1). None without ties in any group.
+        If E scores and a new one are equal and in random order, the new one precedes the j-th with
+        probability j / (E + 1). Return None if no group has ties.
         """
         is_first = np.append(True, self.scores[1:] != self.scores[:-1])
         is_first[self.offsets[:-1][self.counts > 0]] = True
@@ -420,13 +420,13 @@ def break_ties(
     lower_share: FloatArray,
     random_state: int,
 ) -> Thresholds:
-    """Randomize thresholds that new scores can tie with: the one rule for ties.
+    """Randomize thresholds that new scores can tie with.
 
-    A new score ties with the calibration scores equal to it, and the order within a tie is random.
-    It then is at most `upper` (used with probability `chance`) with probability `upper_share` if it
-    ties with it, and likewise for `lower`. Where both thresholds are one value the row's draw
-    decides; where they differ, one draw per group includes or excludes each tie for all rows, so
-    that a pair of thresholds still is enough. Either way the coverage is that of distinct scores.
+    The order within a tie is random. A new score that ties with `upper` (used with probability
+    `chance`) is within it with probability `upper_share`, and likewise for `lower`. If both
+    thresholds are equal, the row's draw decides. If they differ, one draw per group includes or
+    excludes each tie for all rows, which keeps a pair of thresholds sufficient. Coverage equals
+    that of distinct scores.
     """
     draw = uniforms(random_state, RandomStream.THRESHOLD_TIES, np.arange(len(upper)))
     same = upper == lower
@@ -438,18 +438,18 @@ def break_ties(
 
 
 def _just_below(values: FloatArray) -> FloatArray:
-    """Return the next smaller floats; infinite ones stay."""
+    """Return the next smaller floats; infinite values stay."""
     return np.where(np.isfinite(values), np.nextafter(values, -np.inf), values)
 
 
 def calibration_scores(scores: Any) -> FloatArray:
-    """Scores as float64; NaN has no place in an order."""
+    """Convert scores to float64; reject NaN."""
     values = to_numpy(scores).astype(np.float64, copy=False)
     if values.ndim != 1:
         raise InputError(f"'scores' must have one dimension. Got shape {values.shape} instead.")
     if np.isnan(values).any():
         raise InputError(
-            f"'scores' must not hold NaN. Got NaN at {int(np.isnan(values).argmax())}."
+            f"'scores' must not contain NaN. Got NaN at {int(np.isnan(values).argmax())}."
         )
     return values
 

@@ -1,7 +1,7 @@
-"""Every random number, as a function of (random_state, stream, row key).
+"""Derive every random number from (random_state, stream, row key).
 
-Nothing here has a state: a row gets the same number in any block, thread or machine. Its key is the
-user's id, or else a mix of its content and its index (`_kernels.row_keys`).
+Random numbers are stateless: a row gets the same number in any block, thread or machine. The key is
+the user's id, or a mix of the row's content and index (`_kernels.row_keys`).
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from evencover.arrays import Array, FloatArray, to_numpy
 from evencover.errors import InputError
 from evencover.validation import whole_number
 
-_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,19}")  # as Python and NumPy print an integer
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,19}")  # an integer as Python and NumPy print it
 
 
 class RandomStream(IntEnum):
-    """What a random number is for; the numbers are part of the file format, never reuse one."""
+    """The purpose of a random number. Values are part of the file format; never reuse one."""
 
-    SCORE = 1  # the uniform of APS and RAPS, for rows whose sets are wanted
-    EXACT = 2  # the draw of the exact-coverage variant
-    SPLIT = 3  # which calibration rows find clusters and which calibrate
-    DATA = 4  # splits of a data set into calibration and test rows
-    FOLDS = 5  # which fold a calibration row belongs to
-    TWIN_CLASSES = 6  # the classes of a simulated twin: their centres and difficulties
-    TWIN_ROWS = 7  # the rows of a simulated twin
-    CALIBRATION_SCORE = 8  # the uniform of APS and RAPS, for calibration rows
-    REPEATED_IDS = 9  # which of the rows with the same id comes first
-    TEMPERATURE = 10  # which calibration rows a temperature is fitted to
+    SCORE = 1  # the uniform of APS and RAPS when predicting
+    EXACT = 2  # the randomization draw for exact coverage
+    SPLIT = 3  # the partition of calibration rows into clustering and calibration
+    DATA = 4  # splits of a data set into calibration and test sets
+    FOLDS = 5  # the fold of each calibration row
+    SIMULATED_CLASSES = 6  # centers and difficulties of simulated classes
+    SIMULATED_ROWS = 7  # rows of simulated data
+    CALIBRATION_SCORE = 8  # the uniform of APS and RAPS when calibrating
+    REPEATED_IDS = 9  # the order of rows with the same id
+    TEMPERATURE = 10  # the rows that a temperature is fitted to
     TIES = 11  # the order of calibration rows with equal scores
-    THRESHOLD_TIES = 12  # whether scores that equal a randomized threshold are within it
+    THRESHOLD_TIES = 12  # whether scores equal to a randomized threshold are within it
 
 
 def check_random_state(value: Any, owner: str) -> int:
-    """Check a seed, an integer of 64 bits."""
+    """Check a 64-bit integer seed."""
     return whole_number(value, "random_state", owner, 0, 2**64 - 1)
 
 
@@ -49,9 +49,9 @@ def uniforms(random_state: int, use: RandomStream, ids: Array) -> FloatArray:
 
 
 def random_order(random_state: int, use: RandomStream, ids: Array) -> Array:
-    """Permute the rows by their ids only, however they are arranged.
+    """Permute the rows by their ids, independently of their order.
 
-    Rows with the same id are in the random order of their places in the input.
+    Rows with the same id are ordered randomly by index.
     """
     key = _kernels.random_bits(int(random_state), int(use), ids)
     order = np.argsort(key)
@@ -64,9 +64,10 @@ def random_order(random_state: int, use: RandomStream, ids: Array) -> Array:
 
 
 def row_ids(ids: Any, n_rows: int) -> Array:
-    """Turn the user's ids into 64-bit keys: integers as they are, text hashed (BLAKE2b).
+    """Convert ids to 64-bit keys: integers as they are, text hashed (BLAKE2b).
 
-    The decimal text of an integer has the key of the integer: files store ids in either type.
+    The decimal text of an integer has the key of the integer, because files store ids in either
+    type.
 
     >>> row_ids([17], 1) == row_ids(["17"], 1), row_ids(["17"], 1) == row_ids(["017"], 1)
     (array([ True]), array([False]))
@@ -84,7 +85,7 @@ def row_ids(ids: Any, n_rows: int) -> Array:
             return np.array([_key(text) for text in texts], dtype=np.uint64)
         except UnicodeEncodeError as error:  # half of a character
             raise InputError(
-                f"'ids' must be text that UTF-8 can hold. Got {error.object[error.start]!r}."
+                f"'ids' must be text that UTF-8 can encode. Got {error.object[error.start]!r}."
             ) from None
     raise InputError(f"'ids' must be integers or text. Got {values.dtype}.")
 
@@ -96,5 +97,5 @@ def _key(text: str) -> int:
 
 
 def places(start: int, stop: int) -> Array:
-    """Return each row's place in the whole input."""
+    """Return each row's index in the whole input."""
     return np.arange(start, stop, dtype=np.uint64)

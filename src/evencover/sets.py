@@ -1,4 +1,4 @@
-"""PredictionSets: the sets of all rows, stored row by row as class indices (CSR)."""
+"""PredictionSets: the sets of all rows as class indices in CSR layout."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from evencover.validation import import_pandas, label_indices, whole_number
 class PredictionSets:
     """One set of classes per row.
 
-    Row i holds the classes ``indices[indptr[i]:indptr[i + 1]]``. Predictors list the most probable
-    class first, ties by class index.
+    Row i contains the classes ``indices[indptr[i]:indptr[i + 1]]``. Predictors list classes by
+    decreasing probability, ties by class index.
 
     Parameters
     ----------
     indptr
-        (N + 1,) where each row's classes begin and end.
+        (N + 1,) boundaries of each row's classes in `indices`.
     indices
-        Class indices of all rows, one row after the other.
+        Class indices of all rows, concatenated.
     n_classes
         The number of classes K.
     class_names
         One name per class, optional.
     index
-        (N,) labels of the rows in `to_pandas`, optional.
+        (N,) row labels in `to_pandas`, optional.
 
     >>> sets = PredictionSets.from_mask([[True, False, True], [False, False, False]])
     >>> len(sets), sets.sizes.tolist(), sets[0].tolist(), sets.to_lists()
@@ -72,7 +72,7 @@ class PredictionSets:
     def from_csr(
         cls, indptr: IntArray, indices: Array, n_classes: int, names: Sequence[str] | None = None
     ) -> PredictionSets:
-        """Make sets from where each row's classes begin and end, without checks."""
+        """Make sets from row boundaries, without checks."""
         sets = object.__new__(cls)
         sets.__dict__.update(indptr=indptr, indices=indices, n_classes=n_classes, class_names=names)
         return sets
@@ -91,7 +91,7 @@ class PredictionSets:
 
     @classmethod
     def concatenate(cls, parts: Iterable[PredictionSets]) -> PredictionSets:
-        """Join the rows of all parts, one part after the other."""
+        """Concatenate the rows of all parts."""
         parts = list(parts)
         return cls.from_sizes(
             np.concatenate([part.sizes for part in parts]),
@@ -169,7 +169,7 @@ class PredictionSets:
         return np.diff(self.indptr)
 
     def contains(self, labels: Any) -> Array:
-        """Test whether each row's set contains that row's label, an index or a class name (N,).
+        """Check whether each row's set contains its label, an index or a class name (N,).
 
         >>> PredictionSets.from_mask([[True, False], [True, False]]).contains([0, 1])
         array([ True, False])
@@ -177,14 +177,14 @@ class PredictionSets:
         return self.have(label_indices(labels, self.class_names, self.n_classes, len(self)))
 
     def have(self, labels: IntArray) -> Array:
-        """Test the same for class indices that have been checked."""
+        """Check membership of class indices that are already validated."""
         hits = np.flatnonzero(self.indices == np.repeat(labels, self.sizes))
         found = np.zeros(len(self), dtype=bool)
         found[np.searchsorted(self.indptr, hits, side="right") - 1] = True
         return found
 
     def top(self, n: int) -> PredictionSets:
-        """Keep the first n classes of each set, the most probable; coverage falls accordingly.
+        """Keep the n most probable classes of each set; coverage falls accordingly.
 
         >>> PredictionSets.from_mask([[True, False, True], [False, True, False]]).top(1).to_lists()
         [[0], [1]]
@@ -212,7 +212,7 @@ class PredictionSets:
     def to_arrow(self) -> Any:
         """Build an Arrow table with one row per set; needs pyarrow.
 
-        Columns ``set``, a list of class names, or of indices if there are no names, and ``size``.
+        The columns are ``set``, a list of class names (or indices), and ``size``.
         """
         pa = import_pyarrow()
         classes = pa.array(self.indices, pa.int32())
@@ -224,7 +224,7 @@ class PredictionSets:
     def to_pandas(self) -> Any:
         """Build a pandas data frame with the columns of `to_arrow`.
 
-        It has the index of the frame that the sets were predicted from.
+        Its index is that of the frame used for prediction.
         """
         return import_pandas("to_pandas").DataFrame(self._columns(), index=self.index)
 
@@ -243,7 +243,7 @@ class PredictionSets:
         return {"set": self.to_lists(names=self.class_names is not None), "size": self.sizes}
 
     def indexed_like(self, rows: Any) -> PredictionSets:
-        """Return the same sets with the index of a pandas frame; of anything else, themselves."""
+        """Return the sets with the index of a pandas frame, if `rows` is one."""
         if type(rows).__module__.split(".")[0] != "pandas":
             return self
         return replace(self, index=rows.index)
@@ -253,7 +253,7 @@ SHOWN_ROWS, SHOWN_CLASSES = 10, 8  # of a notebook's table
 
 
 def _shown(members: list[Any]) -> str:
-    """Show some classes of a set as HTML, separated by dots because names may have commas."""
+    """Format some classes of a set as HTML; dots separate them because names may have commas."""
     text = " · ".join(map(str, members[:SHOWN_CLASSES]))
     more = len(members) - SHOWN_CLASSES
     return escape(text) + (f" · {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Hierarchies of classes, and sets in their words: "3 warblers, all owls"."""
+"""Hierarchies of classes, and descriptions of sets: "3 warblers, all owls"."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
     @property
     def text(self) -> str:
-        """A class by its name, a node as "3 warblers" or "all owls"."""
+        """The name of a class; of a node, "3 warblers" or "all owls"."""
         if self.n_classes == 1:
             return self.name
         return f"{'all' if self.n_members == self.n_classes else self.n_members} {self.name}"
@@ -40,11 +40,10 @@ class Taxonomy:
     Parameters
     ----------
     chains
-        Names from narrow to wide, one chain after the other: a class, its group, the group's group
-        and so on. Chains may begin anywhere, so pairs (child, parent) will do as well. A node has
-        one parent.
+        Names from narrow to wide: a class, its group, the group's parent and so on. Chains may
+        start at any node, so (child, parent) pairs work too. Each node has one parent.
     class_names
-        The classes, in the order of their indices; each must be in the tree, or stands alone.
+        The classes in the order of their indices. A class outside the hierarchy stands alone.
 
     >>> birds = Taxonomy(
     ...     [("barn owl", "owls"), ("tawny owl", "owls"), ("blackcap", "warblers"),
@@ -60,7 +59,7 @@ class Taxonomy:
     def __init__(self, chains: Iterable[Sequence[str]], class_names: Sequence[str]) -> None:
         self.class_names = [str(name) for name in class_names]
         if len(set(self.class_names)) != len(self.class_names):
-            raise InputError("A taxonomy needs classes whose names differ. Got a name twice.")
+            raise InputError("A taxonomy must have unique class names. Got a name twice.")
         self.parent = _parents(chains)
         is_group = set(self.parent.values())
         inner = next((name for name in self.class_names if name in is_group), None)
@@ -80,12 +79,14 @@ class Taxonomy:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], class_names: Sequence[str] | None) -> Taxonomy:
-        """Read a text table (.csv, .tsv): in each line a class, then its groups, narrow to wide.
+        """Read a .csv or .tsv file: each line has a class, then its groups from narrow to wide.
 
-        Empty cells are skipped. A first line that names no class is taken for a header.
+        Skip empty cells, and a header: a first line without known names.
         """
         if class_names is None:
-            raise InputError("A taxonomy needs class names, and the data have none.")
+            raise InputError(
+                "A taxonomy must have class names. The data have none; pass class_names."
+            )
         path = Path(path)
         try:
             text = path.read_text("utf-8-sig")
@@ -117,7 +118,9 @@ class Taxonomy:
         if isinstance(taxonomy, str | os.PathLike):
             return cls.from_file(taxonomy, class_names)
         if class_names is None:
-            raise InputError("A taxonomy needs class names, and the data have none.")
+            raise InputError(
+                "A taxonomy must have class names. The data have none; pass class_names."
+            )
         chains, parents = taxonomy, by_class(taxonomy, "taxonomy")
         if parents is not None:
             chains = parents.items()
@@ -129,10 +132,9 @@ class Taxonomy:
     def parts(self, classes: Iterable[int], most: int = MOST_PARTS) -> list[Part]:
         """Find the smallest nodes that cover a set of classes, at most `most` of them.
 
-        Begins with the widest nodes and goes down wherever not all classes of a node are in the
-        set, the widest first, as long as there are at most `most` parts. A node with a single
-        member is replaced by the class. If even the widest nodes are too many, those with the most
-        members are kept, and the last part counts the "others".
+        Start with the widest nodes. Split nodes whose classes are not all in the set, the widest
+        first, up to `most` parts. Replace a node with one member by the class. If there are too
+        many nodes at the top, keep those with the most members; the last part counts the "others".
         """
         members = sorted({int(index) for index in classes})
         open_parts = self._below(members, 0)
@@ -174,7 +176,7 @@ class Taxonomy:
         return f"<Taxonomy of {len(self.class_names)} classes, {content.hexdigest()}>"
 
     def _below(self, members: list[int], depth: int) -> list[tuple[int, list[int]]]:
-        """Group members by the node that they share at this depth, in the order of the classes."""
+        """Group members by their node at this depth, in class order."""
         groups: dict[str, list[int]] = {}
         for index in members:
             groups.setdefault(self._node(depth, index), []).append(index)

@@ -1,4 +1,4 @@
-"""Threads of this process: how many to use, and work done on them in order."""
+"""Number of threads, and ordered maps on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _is_single_threaded: ContextVar[bool] = ContextVar("is_single_threaded", default
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Start no threads inside: other tasks share the cores."""
+    """Start no threads inside this context."""
     before = _is_single_threaded.set(True)
     try:
         yield
@@ -32,13 +32,13 @@ def n_threads() -> int:
     """Return EVENCOVER_THREADS, or the number of cores this process may run on."""
     if _is_single_threaded.get():
         return 1
-    wish = os.environ.get("EVENCOVER_THREADS")
-    if wish is None:
+    setting = os.environ.get("EVENCOVER_THREADS")
+    if setting is None:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
-    if not wish.isdecimal() or int(wish) < 1:
-        raise InputError(f"EVENCOVER_THREADS must be an integer of at least 1. Got {wish!r}.")
-    return int(wish)
+    if not setting.isdecimal() or int(setting) < 1:
+        raise InputError(f"EVENCOVER_THREADS must be an integer of at least 1. Got {setting!r}.")
+    return int(setting)
 
 
 def map_on_threads(
@@ -86,7 +86,7 @@ def map_ordered(
                 yield from first_few()
         while pending:
             yield from first_few()
-    finally:  # the reader or the consumer failed: do not start what nobody will use
+    finally:  # after an error, do not start work without a consumer
         for future in pending:
             future.cancel()
 

@@ -1,7 +1,4 @@
-"""Checks of rows, labels, values per class and parameters, each with one error message.
-
-A message names the parameter, the rule, what was found, and the remedy.
-"""
+"""Check rows, labels, values per class and parameters; raise InputError with a fix."""
 
 from __future__ import annotations
 
@@ -18,11 +15,10 @@ import numpy as np
 from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError, listed
 
-# How far a row of probabilities may be from summing to 1: rounding of the stored type, no more.
-# float32 that was bfloat16 is as coarse as two bytes are.
+# Tolerance of the sum of a row of probabilities, by the bytes of its type.
 SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-3}
 _WHOLE = re.compile(r"-?[0-9]+")
-# What a table with one row per class may call the column of classes.
+# Names of the column of classes in a table with one row per class.
 CLASS_KEYS = (
     *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
     "__index_level_0__",  # of pandas
@@ -34,8 +30,8 @@ FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 def is_near_one(off: FloatArray, rows: Array) -> Array:
     """Check whether rounding of the stored type explains how far each row's sum is `off` 1 (n,).
 
-    Each row decides for itself whether it was bfloat16 (float32 that uses only its upper half), so
-    that every block, part and kernel accepts or rejects it alike.
+    Rows are checked for bfloat16 (float32 that uses only its upper half) one by one. The result
+    does not depend on blocks, partitions or kernels.
     """
     near = off <= SUM_TOLERANCE[rows.dtype.itemsize]
     unsure = np.flatnonzero(~near & (off <= SUM_TOLERANCE[2])) if rows.dtype == np.float32 else ()
@@ -47,11 +43,11 @@ def is_near_one(off: FloatArray, rows: Array) -> Array:
 def are_probabilities(rows: Array) -> bool:
     """Check whether the first rows (n, K), at most 16, all pass as probabilities.
 
-    Logits do so by chance where they are few: fewer than 8 numbers must sum to 1 within 1e-6, and
-    a single row of two classes decides nothing.
+    A few logits can pass by chance. Fewer than 8 numbers must therefore sum to 1 within 1e-6, and a
+    single row of two classes is never enough.
     """
     some = rows[:16]
-    # Two numbers tell most logits at 0.2 us; all of them take 2 us.
+    # Two numbers identify most logits in 0.2 us; all of them take 2 us.
     if some.size < 3 or not (0 <= some[0, 0] <= 1 and 0 <= some[-1, -1] <= 1):
         return False
     if not (some.min() >= 0 and some.max() <= 1):
@@ -61,7 +57,7 @@ def are_probabilities(rows: Array) -> bool:
 
 
 def parse_json(text: bytes | str, owner: str) -> Any:
-    """Parse JSON; raise InputError if an object has the same key twice. Messages say `owner`."""
+    """Parse JSON from `owner`; raise InputError if an object has the same key twice."""
     return json.loads(text, object_pairs_hook=partial(unique_keys, owner))
 
 
@@ -70,17 +66,17 @@ def unique_keys(owner: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise InputError(f"Every key of {owner} must be there once. Got {twice!r} twice.")
+        raise InputError(f"Every name in {owner} must be unique. Got {twice!r} twice.")
     return found
 
 
 def are_json_numbers(values: Iterable[Any]) -> bool:
-    """Check that all values from JSON are numbers; true and false are none."""
+    """Check that all values from JSON are numbers; booleans are not."""
     return {int, float}.issuperset(map(type, values))
 
 
 def matrix_shape(shape: Sequence[int], name: str) -> tuple[int, int]:
-    """Check that rows of this shape are (N, K), K >= 2; messages call them `name`."""
+    """Check that a shape is (N, K), K >= 2."""
     if len(shape) != 2:
         raise InputError(
             f"{name} must be a matrix with one row per example and one column per class. "
@@ -106,7 +102,7 @@ def score_rows(values: Any, name: str = "probabilities") -> Array:
         return rows.astype(rows.dtype.newbyteorder("="))
     if rows.dtype.kind in "biuf":  # "f" is long double here
         return rows.astype(np.float64)
-    raise InputError(f"'{name}' must hold real numbers. Got the type {rows.dtype} instead.")
+    raise InputError(f"'{name}' must contain real numbers. Got the type {rows.dtype} instead.")
 
 
 def class_labels(
@@ -118,7 +114,7 @@ def class_labels(
 ) -> IntArray:
     """Check that `values` are class indices 0..K-1, one per row, and return them as int64.
 
-    Messages call them `name`, and a row by what `place` makes of its number.
+    Messages use `name`, and `place` to describe a row.
     """
     labels = to_numpy(values, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -126,7 +122,9 @@ def class_labels(
     if labels.ndim != 1:
         raise InputError(f"{name} must have one dimension. Got the shape {labels.shape}.")
     if n_rows is not None and len(labels) != n_rows:
-        raise InputError(f"{name} must fit the rows. Got {len(labels)} labels for {n_rows} rows.")
+        raise InputError(
+            f"{name} must have one entry per row. Got {len(labels)} labels for {n_rows} rows."
+        )
     if labels.dtype.kind not in "iu" and labels.size:
         raise InputError(
             f"{name} must be integers (class indices 0 to {n_classes - 1}). "
@@ -142,7 +140,7 @@ def class_labels(
 
 
 def list_of_labels(values: Any) -> Array:
-    """Return labels as an array with one entry per row, not one number for all."""
+    """Return labels as an array with one entry per row; raise for a scalar."""
     labels = to_numpy(values, "'labels'")
     if labels.ndim == 0:
         raise InputError(f"'labels' must have one entry per row. Got only {labels.item()!r}.")
@@ -162,9 +160,8 @@ def label_indices(
 ) -> IntArray:
     """Return labels, class indices or class names, as class indices.
 
-    Messages call them `name`, and a row by what `place` makes of its number. With
-    `numbers_are_names` the classes are called by whole numbers, and so are the labels. With
-    `allow_unknown`, names that are not among the classes become `n_classes`, unless all are.
+    Messages use `name`, and `place` to describe a row. With `numbers_are_names`, integer labels are
+    class names. With `allow_unknown`, unknown names become `n_classes`; raise if all are unknown.
 
     >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
     [1, 0]
@@ -189,7 +186,7 @@ def label_indices(
     if len(index_of_name) < len(class_names):
         first = next(i for i, each in enumerate(class_names) if index_of_name[each] != i)
         raise InputError(
-            "Every class must have a name of its own where labels are names. Got "
+            "Class names must be unique if labels are names. Got "
             f"{class_names[first]!r} for class {first} and class "
             f"{index_of_name[class_names[first]]}; rename one, or give labels as class indices."
         )
@@ -208,7 +205,7 @@ def label_indices(
 
 
 def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
-    """Tell which column of a table with one row per class has the classes, and which the values.
+    """Find the columns of classes and of values in a table with one row per class.
 
     >>> class_columns(["class", "prevalence"], "prevalence", "the file")
     ('class', 'prevalence')
@@ -224,10 +221,10 @@ def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]
 
 
 def by_class(values: Any, name: str) -> dict[str, Any] | None:
-    """Return {class: value} of what names its classes; None for a vector in the order of classes.
+    """Return {class: value} if the values name their classes; None for a vector.
 
-    Classes are named by a mapping, a pandas Series, a frame with a column of classes, and a list
-    of pairs. A Series whose index is 0, 1, 2, ... by default (RangeIndex) is a vector.
+    Mappings, pandas Series, frames with a column of classes, and lists of pairs name their classes.
+    A Series with a RangeIndex is a vector.
     """
     pairs: Any = None
     if hasattr(values, "columns"):
@@ -265,8 +262,8 @@ def align_classes(
 ) -> Array:
     """Return one value per class (K,), in the order of the classes.
 
-    Values that name their classes (see `by_class`) are aligned by class name, or by class index
-    where the classes have no names. Others are in the order of the classes.
+    Values that name their classes (see `by_class`) are aligned by class name, or by class index for
+    classes without names. Vectors are in the order of the classes.
 
     Parameters
     ----------
@@ -275,9 +272,9 @@ def align_classes(
     class_names, n_classes
         The classes.
     name
-        The parameter, for messages.
+        Name of the parameter.
     default
-        The key whose value holds for classes that are not named; None requires every class.
+        Key whose value applies to classes that are not named; None requires every class.
 
     >>> align_classes({"bee": 1, "ant": 3}, ["ant", "bee"], 2, "prevalence").tolist()
     [3, 1]
@@ -309,7 +306,7 @@ def align_classes(
 
 
 def _no_class(values: FloatArray) -> int | None:
-    """Return the column without which a row would be probabilities: a label or an index, likely."""
+    """Find the column without which the row sums to 1: likely a label or an index."""
     rest = values.sum() - values
     is_whole = (values == np.round(values)) & (values != 0)
     fits = is_whole & (np.abs(rest - 1) < SUM_TOLERANCE[4])
@@ -377,7 +374,7 @@ def real_number(
     """Check a finite real parameter against its range."""
     is_real = isinstance(value, int | float | np.integer | np.floating)
     is_valid = is_real and not isinstance(value, bool)
-    # Neither NaN nor an integer that no float holds.
+    # Reject NaN, and integers that overflow a float.
     is_valid = is_valid and bool(abs(value) <= LARGEST and value >= low)
     is_valid = is_valid and not (open_low and value == low)
     rule = f"a finite number {'above' if open_low else 'of at least'} {low:g}"
@@ -394,12 +391,12 @@ def flag(value: Any, name: str, owner: str) -> bool:
     return bool(value)
 
 
-# A check of a parameter's value, given its name and its owner's; it raises InputError.
+# Checks the value of a parameter, given its name and its owner's; raises InputError.
 Check = Callable[[Any, str, str], Any]
 
 
 def unless(values: tuple[Any, ...], check: Check) -> Check:
-    """Make a check that accepts these values, too."""
+    """Extend a check to accept these values."""
 
     def checked(value: Any, name: str, owner: str) -> None:
         if isinstance(value, str | float | None) and value in values:
@@ -417,7 +414,7 @@ OPEN_SHARE: Check = partial(real_number, low=0, high=1, open_low=True, open_high
 
 
 def one_of(*known: str) -> Check:
-    """Make a check of a parameter that is one of some names."""
+    """Make a check for a parameter that takes one of some names."""
 
     def checked(value: Any, name: str, owner: str) -> None:
         if value not in known:

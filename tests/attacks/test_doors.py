@@ -132,7 +132,7 @@ def write_any(folder, ending, rows, labels):
     return path
 
 
-CHANGED = "must stay as it was"
+CHANGED = "must not change"
 ENDINGS = ["npz", "safetensors", "h5", "zarr", "parquet", "arrow", "csv", "jsonl"]
 
 

@@ -46,14 +46,14 @@ LOOK = """() => {
     if (across > 2 && down > 2 && !one.contains(other))
       found.push(`on each other: ${one.innerText.slice(0, 30)}, ${other.innerText.slice(0, 30)}`);
   }));
-  const colour = text => text.match(/[\\d.]+/g).map(Number);
-  const light = text => colour(text).slice(0, 3).map(part => part / 255)
+  const color = text => text.match(/[\\d.]+/g).map(Number);
+  const light = text => color(text).slice(0, 3).map(part => part / 255)
     .map(part => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
     .reduce((sum, part, place) => sum + part * [0.2126, 0.7152, 0.0722][place], 0.05);
   const ground = element => {
     for (; element; element = element.parentElement) {
       const text = getComputedStyle(element).backgroundColor;
-      if ((colour(text)[3] ?? 1) > 0.5) return text;
+      if ((color(text)[3] ?? 1) > 0.5) return text;
     }
     return 'rgb(255, 255, 255)';
   };

@@ -75,7 +75,7 @@ def test_bad_options_of_calibrate(folder, run, arguments, words):
         (("predict", "model.safetensors", "new.npy", "-o", "a.csv", "--order", "x"), "--order"),
         (("predict", "model.safetensors", "new.npy", "-o", "a.csv", "--top", "0"), "'top'"),
         (("info", "none.npz"), "no such file"),
-        (("info", "readme.txt"), "its ending must be one of"),
+        (("info", "readme.txt"), "extension must be one of"),
         (("compare", "cal.npz", "--methods", "standrd"), "did you mean 'standard'"),
         (("compare", "cal.npz", "--scores", "softmax,"), "Unknown score ''"),
         (("compare", "cal.npz", "--n-splits", "1"), "'n_splits'"),

@@ -27,7 +27,7 @@ def test_a_stray_column_never_becomes_a_class(table, run):
         run("calibrate", "cal.csv", "--logits", "--labels-key", "truth", "-o", "m.safetensors")
     )
     assert f"300 rows of {K} classes" in done.out
-    assert "1 column of 'cal.csv' left out, taken for no class: '' (an index)" in done.err
+    assert "Ignored non-class columns of 'cal.csv': '' (an index)" in done.err
 
 
 def test_info_lists_what_is_used_and_left_out(table, run):

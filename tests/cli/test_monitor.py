@@ -193,5 +193,5 @@ def test_rows_that_updated_a_model_do_not_evaluate_or_monitor_it(run, model):
 def test_update_refuses_in_a_sentence(folder, run, model):
     assert "exists already" in refused(run("update", model, "test.npz", "-o", model))
     assert "needs labels" in refused(run("update", model, "new.npy", "-o", "m.safetensors"))
-    assert "ending" in refused(run("update", model, "test.npz", "-o", "m.npz"))
+    assert "extension" in refused(run("update", model, "test.npz", "-o", "m.npz"))
     assert not (folder / "m.safetensors").exists()

@@ -133,7 +133,7 @@ def test_a_worker_that_sees_another_file_is_named(client, tmp_path):
     np.save(tmp_path / "p.npy", np.full((50, 2), 0.5))
     source = as_source(tmp_path / "p.npy", np.arange(50) % 2)
     os.utime(tmp_path / "p.npy", ns=(1, 1))
-    with pytest.raises(InputError, match=r"must stay as it was .*worker tcp://127"):
+    with pytest.raises(InputError, match=r"must not change .*worker tcp://127"):
         StandardPredictor().fit(source, executor=client)
     (tmp_path / "p.npy").unlink()
     with pytest.raises(InputError, match=r"no such file .*worker tcp://127"):

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from evencover import InputError, StandardPredictor, predict_to_folder, save
 from evencover.cli import main
-from evencover.data import as_source, source, twin
+from evencover.data import as_source, load_simulated, source
 from evencover.data.fingerprint import MOST_KEPT
 from evencover.engine.dask import DaskWorkers
 from evencover.experiments import Grid, run
@@ -230,15 +230,15 @@ def test_the_study_gives_the_same_bytes_on_a_cluster(client, tmp_path, monkeypat
         exact=[False, True],
         repetitions=2,
     )
-    assert len(twin("cifar-100", scale=0.2).parts()) == 4
+    assert len(load_simulated("cifar-100", scale=0.2).parts()) == 4
     run(grid, tmp_path / "here")
     run(grid, tmp_path / "there", executor=client)
     for name in ("results.csv", "results.parquet"):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
-def test_a_twin_travels_in_parts(monkeypatch):
-    whole = twin("places365", scale=0.05, random_state=3)
+def test_simulated_data_travel_in_parts(monkeypatch):
+    whole = load_simulated("places365", scale=0.05, random_state=3)
     expected = whole.rows(0, whole.n_rows)
     monkeypatch.setattr(source, "PART_ELEMENTS", 1000 * whole.n_classes)
     parts = pickle.loads(pickle.dumps(whole.parts()))

@@ -65,7 +65,7 @@ def test_labels_in_one_file_or_beside_each_part(tmp_path):
         as_source(folder, tmp_path / "y-*.txt")
     (tmp_path / "y-2.txt").write_text("1\n")
     (tmp_path / "y-11.txt").write_text("1\n")
-    with pytest.raises(InputError, match="Got 4 files of labels for 3 parts"):
+    with pytest.raises(InputError, match="Got 4 files of labels for 3 files"):
         as_source(folder, tmp_path / "y-*.txt")
     (tmp_path / "y-2.txt").unlink()
     with pytest.raises(InputError, match=r"13 labels in '.*y-10.txt' for 1 rows in '.*part-2.npy'"):
@@ -119,7 +119,7 @@ def test_other_names_labels_or_kinds(tmp_path):
     with pytest.raises(InputError, match=r"logits in '.*part-2.npz', and probabilities in"):
         as_source(folder)
     np.save(folder / "part-3.npy", ROWS)
-    with pytest.raises(InputError, match=r"must be of one kind\. Got \.npy, \.npz"):
+    with pytest.raises(InputError, match=r"must have one format\. Got \.npy, \.npz"):
         as_source(folder)
 
 
@@ -139,12 +139,12 @@ def test_labels_for_all_parts_are_named_by_file_and_row(tmp_path):
 
 
 def test_nothing_to_read(tmp_path):
-    with pytest.raises(InputError, match="the folder holds no file that ends in"):
+    with pytest.raises(InputError, match="the folder has no file"):
         as_source(tmp_path)
-    with pytest.raises(InputError, match=r"none-\*.npy': the pattern matches no file"):
+    with pytest.raises(InputError, match=r"none-\*.npy': no file matches"):
         as_source(tmp_path / "none-*.npy")
     (tmp_path / "a.txt").write_text("1")
-    with pytest.raises(InputError, match=r"a\.txt': its ending must be one of"):
+    with pytest.raises(InputError, match=r"a\.txt': its extension must be one of"):
         as_source(tmp_path / "*.txt")
 
 

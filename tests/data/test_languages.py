@@ -5,15 +5,15 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from evencover.data.languages import Labelled, decode, encode, load_languages
+from evencover.data.languages import Labeled, decode, encode, load_languages
 
 
 @pytest.fixture(scope="module")
-def languages() -> Labelled:
+def languages() -> Labeled:
     return load_languages()
 
 
-def test_shapes_and_types_agree(languages: Labelled) -> None:
+def test_shapes_and_types_agree(languages: Labeled) -> None:
     n_rows, n_classes = languages.probabilities.shape
     assert n_classes > 450
     assert languages.labels.shape == (n_rows,)
@@ -22,7 +22,7 @@ def test_shapes_and_types_agree(languages: Labelled) -> None:
     assert languages.labels.dtype == np.int32
 
 
-def test_rows_are_probabilities_that_hardly_tie(languages: Labelled) -> None:
+def test_rows_are_probabilities_that_hardly_tie(languages: Labeled) -> None:
     rows = languages.probabilities
     assert rows.min() > 0
     np.testing.assert_allclose(rows.sum(axis=1, dtype=np.float64), 1, rtol=0, atol=1e-5)
@@ -30,14 +30,14 @@ def test_rows_are_probabilities_that_hardly_tie(languages: Labelled) -> None:
     assert (np.diff(np.sort(rows[:500], axis=1), axis=1) == 0).mean() < 1e-3
 
 
-def test_every_class_has_rows(languages: Labelled) -> None:
+def test_every_class_has_rows(languages: Labeled) -> None:
     assert languages.labels.min() == 0
     rows = np.bincount(languages.labels)
     assert len(rows) == len(languages.class_names)
     assert rows.min() >= 30
 
 
-def test_accuracy_is_moderate_and_differs_between_classes(languages: Labelled) -> None:
+def test_accuracy_is_moderate_and_differs_between_classes(languages: Labeled) -> None:
     correct = languages.probabilities.argmax(axis=1) == languages.labels
     assert 0.6 < correct.mean() < 0.8
     assert languages.probabilities.max(axis=1).mean() == pytest.approx(correct.mean(), abs=0.03)
@@ -45,19 +45,19 @@ def test_accuracy_is_moderate_and_differs_between_classes(languages: Labelled) -
     assert class_accuracy.std() > 0.15
 
 
-def test_rows_are_in_random_order(languages: Labelled) -> None:
+def test_rows_are_in_random_order(languages: Labeled) -> None:
     neighbours_agree = (np.diff(languages.labels) == 0).mean()
     assert neighbours_agree < 0.01  # 0.002 by chance, about 0.97 in class order
 
 
-def test_class_names_are_unique_and_readable(languages: Labelled) -> None:
+def test_class_names_are_unique_and_readable(languages: Labeled) -> None:
     names = languages.class_names.tolist()
     assert len(set(names)) == len(names)
     assert all(name == name.strip() and len(name) > 1 for name in names)
     assert {"English", "Swahili", "Tamil"} <= set(names)
 
 
-def test_loading_twice_gives_the_same_arrays_but_not_shared_ones(languages: Labelled) -> None:
+def test_loading_twice_gives_the_same_arrays_but_not_shared_ones(languages: Labeled) -> None:
     again = load_languages()
     for first, second in zip(languages, again, strict=True):
         np.testing.assert_array_equal(first, second)

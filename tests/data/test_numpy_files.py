@@ -117,7 +117,7 @@ def test_names_as_labels_may_wait_for_the_names_of_the_model(tmp_path):
 def test_files_that_are_something_else(tmp_path, ending, content):
     path = tmp_path / f"bad.{ending}"
     path.write_bytes(content)
-    assert_refused(path, "truncated or not of the kind its ending says")
+    assert_refused(path, "does not match its extension")
 
 
 def test_files_with_the_wrong_ending(tmp_path):
@@ -126,7 +126,7 @@ def test_files_with_the_wrong_ending(tmp_path):
     zipped, plain = (tmp_path / "p.npz").read_bytes(), (tmp_path / "p.npy").read_bytes()
     for name, content in {"a.npy": zipped, "a.npz": plain, "a.parquet": plain}.items():
         (tmp_path / name).write_bytes(content)
-        assert_refused(tmp_path / name, "not of the kind its ending says")
+        assert_refused(tmp_path / name, "does not match its extension")
     (tmp_path / "p.txt").write_bytes(plain)
     assert_refused(tmp_path / "p.txt", r"must be one of \.npy, \.npz.*Got '\.txt'")
     (tmp_path / "p").write_bytes(plain)
@@ -136,7 +136,7 @@ def test_files_with_the_wrong_ending(tmp_path):
 def test_files_that_are_not_there(tmp_path):
     assert_refused(tmp_path / "absent.npy", "no such file")
     (tmp_path / "folder.npy").mkdir()
-    assert_refused(tmp_path / "folder.npy", "the folder holds no file that ends in")
+    assert_refused(tmp_path / "folder.npy", "the folder has no file")
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

@@ -179,9 +179,9 @@ def test_json_lines(tmp_path, block_elements, layout):
     [
         ({"probs": [0.5, 0.5]}, "Got 4 in row 0 and 2 in row 9"),
         ({"probs": None}, "must have 'probs'. Got none in row 9"),
-        ({"probs": ["a", "b", "c", "d"]}, "'probs' .* must hold numbers.*Got 'a' in row 9"),
-        ({"probs": "n/a"}, "'probs' .* must hold numbers.*Got 'n/a' in row 9"),
-        ({"probs": [True, 0.0, 0.0, 0.0]}, "'probs' .* must hold numbers.*Got 'True' in row 9"),
+        ({"probs": ["a", "b", "c", "d"]}, "'probs' .* must contain numbers.*Got 'a' in row 9"),
+        ({"probs": "n/a"}, "'probs' .* must contain numbers.*Got 'n/a' in row 9"),
+        ({"probs": [True, 0.0, 0.0, 0.0]}, "'probs' .* must contain numbers.*Got 'True' in row 9"),
         ({"label": 4}, r"Got 4 in row 9 of '.*p\.jsonl'"),
     ],
 )
@@ -217,7 +217,7 @@ def test_a_cell_of_json_lines_that_is_no_number_is_named(tmp_path, row, cell):
         StandardPredictor().fit(path)
 
 
-@pytest.mark.filterwarnings("ignore:1 column of .* left out")
+@pytest.mark.filterwarnings("ignore:Ignored non-class columns")
 @pytest.mark.parametrize("is_null", [True, False])
 def test_a_class_that_only_later_rows_have_is_named(tmp_path, is_null):
     records = [dict(zip(NAMES, values, strict=True)) for values in ROWS.tolist() * 12]

@@ -180,7 +180,7 @@ def test_results_of_timm_with_all_classes(name, logits, ending):
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("name", ["timm_best", "timm_best_3", "timm_best_3_columns"])
 def test_results_of_timm_with_the_best_classes_are_refused(name, ending):
-    assert_refused(FOLDER / f"{name}.{ending}", r"the best classes of each row.*--topk 0")
+    assert_refused(FOLDER / f"{name}.{ending}", r"the top classes of each row.*--topk 0")
 
 
 @pytest.mark.parametrize("name", ["torch_pair.pt", "torch_dictionary.pt"])

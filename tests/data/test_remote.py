@@ -54,7 +54,7 @@ def test_folders_and_patterns_from_afar(tmp_path, upload):
     assert_holds(as_source(f"{address}/*.npz"))
     assert_holds(as_source(f"{address}/*.npz", f"{address}/*.npy"))
     assert column_from_file(f"{address}/*.npy").tolist() == LABELS.tolist()
-    with pytest.raises(InputError, match=r"must be of one kind\. Got \.npy, \.npz"):
+    with pytest.raises(InputError, match=r"must have one format\. Got \.npy, \.npz"):
         as_source(address)
 
 
@@ -73,7 +73,7 @@ def test_file_addresses_are_paths(tmp_path):
 def test_addresses_that_lead_nowhere():
     with pytest.raises(InputError, match=r"memory://bucket/absent\.npy': there is no such file"):
         as_source("memory://bucket/absent.npy")
-    with pytest.raises(InputError, match="matches no file"):
+    with pytest.raises(InputError, match="no file matches"):
         as_source("memory://bucket/absent*.npy")
     with pytest.raises(InputError, match=r"Cannot read 'nowhere://a\.npy'.*Protocol not known"):
         as_source("nowhere://a.npy")

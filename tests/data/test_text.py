@@ -105,7 +105,7 @@ def test_rows_are_counted_over_blocks(tmp_path, monkeypatch):
 
 def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "bad.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
-    assert_refused(tmp_path / "bad.csv", "truncated or not of the kind")
+    assert_refused(tmp_path / "bad.csv", "does not match its extension")
     (tmp_path / "bad.tsv").write_bytes(b'a\tb\n"0.5\t0.5\n')
     assert_refused(tmp_path / "bad.tsv", "Got 1 in row 0")
 

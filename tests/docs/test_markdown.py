@@ -17,7 +17,7 @@ from depth import IS_DEEP
 
 import evencover.data
 from evencover.cli import main
-from evencover.data import load_languages, twin
+from evencover.data import load_languages, load_simulated
 from evencover.predictors import PREDICTORS
 from evencover.scores import SCORES
 
@@ -114,7 +114,9 @@ def reader_with_patience(text, arrays, monkeypatch):
     """Simulated data have tens of thousands of rows; in the short form, a tenth of the classes."""
     if not IS_DEEP:
         monkeypatch.setattr(
-            evencover.data, "twin", lambda name, scale=1.0: twin(name, scale=scale / 10)
+            evencover.data,
+            "load_simulated",
+            lambda name, scale=1.0: load_simulated(name, scale=scale / 10),
         )
     return text, {}
 

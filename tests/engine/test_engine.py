@@ -155,7 +155,7 @@ def test_a_source_with_too_many_rows_is_read_to_its_end():
 def test_workers_that_die_are_told_in_one_sentence():
     with (
         ProcessPoolExecutor(1) as pool,
-        pytest.raises(InputError, match="workers kept dying"),
+        pytest.raises(InputError, match="workers died"),
     ):
         list(results_in_order(Workers(pool), os._exit, [1]))
 

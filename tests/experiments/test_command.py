@@ -10,7 +10,7 @@ from evencover.evaluation.metrics import shown_in
 
 GRID = """
 title = "A small study"
-datasets = [{twin = "cifar-100", scale = 0.1}]
+datasets = [{simulated = "cifar-100", scale = 0.1}]
 scores = ["softmax"]
 n_avg = [10, 20]
 repetitions = 2
@@ -29,7 +29,7 @@ def test_run_table_and_figures(study, capsys, tmp_path):
     main(["experiment", "table", str(study)])
     text = capsys.readouterr().out
     assert text.startswith("A small study")
-    assert "cifar-100 (twin)" in text
+    assert "cifar-100 (simulated)" in text
     main(["experiment", "table", str(study), "--format", "latex", "-o", str(tmp_path / "t.tex")])
     assert (tmp_path / "t.tex").read_text().startswith(r"\begin{table}")
     main(["experiment", "figures", str(study), "-o", str(tmp_path / "f"), "--format", "svg"])

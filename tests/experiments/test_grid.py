@@ -45,16 +45,16 @@ def test_the_paper_s_grid_is_the_paper_s():
                 ("['imagnet']", "'imagenet'"),
                 ("['gone.npz']", "gone.npz"),
                 ("['languages', 'languages']", "'languages' twice"),
-                ("[{twin = 'imagenet', rows = 3}]", "'rows'"),
-                ("[{name = 'x'}]", "'path' or 'twin'"),
-                ("[{twin = 'x'}]", "'x'"),
+                ("[{simulated = 'imagenet', rows = 3}]", "'rows'"),
+                ("[{name = 'x'}]", "'path' or 'simulated'"),
+                ("[{simulated = 'x'}]", "'x'"),
                 ("[3]", "int"),
             ]
         ),
         *(
             (f"datasets = ['languages']\n{line}", name)
             for line, name in [
-                ("colour = 1", "'colour'"),
+                ("color = 1", "'color'"),
                 ("methods = ['clusterd']", "'clustered'"),
                 ("methods = [{name = 'clustered', gama = 1}]", "'gama'"),
                 ("methods = [{name = 'clustered', alpha = 0.2}]", "'alpha'"),

@@ -1,4 +1,4 @@
-"""On small twins the published orderings appear. All is seeded: nothing here is left to chance."""
+"""On small simulated data the published orderings appear. Everything is seeded."""
 
 import pytest
 from depth import IS_DEEP, size
@@ -17,11 +17,11 @@ def study():
     repetitions = size(short=2, deep=10)
     grids = [
         Grid(
-            datasets=[{"twin": "imagenet", "scale": 0.2}], scores=["softmax", "aps"],
+            datasets=[{"simulated": "imagenet", "scale": 0.2}], scores=["softmax", "aps"],
             n_avg=N_AVG, repetitions=repetitions,
         ),
         Grid(
-            datasets=[{"twin": "inaturalist", "scale": 0.1}], scores=["softmax"],
+            datasets=[{"simulated": "inaturalist", "scale": 0.1}], scores=["softmax"],
             n_avg=[10, 20, 50] if IS_DEEP else [20], repetitions=repetitions,
         ),
     ]  # fmt: skip

@@ -142,7 +142,7 @@ def test_class_coverage_is_summed_over_the_repetitions(results, data):
         expected = covered / rows
     found = results.class_coverage("mine", "softmax", "standard", 10)
     np.testing.assert_array_equal(found, expected)
-    with pytest.raises(InputError, match="do not hold"):
+    with pytest.raises(InputError, match="do not include"):
         results.class_coverage("mine", "softmax", "standard", 99)
 
 

@@ -152,10 +152,10 @@ def test_html(table):
     assert '<small class="off">5.4 (0.0) ≠</small>' in text
 
 
-def test_twins_are_called_simulated():
+def test_simulated_data_are_marked():
     table = make_table(study(record(0, 5.0, 2.0, simulated=True)))
-    assert table.lines[0].dataset == "imagenet (twin)"
-    assert any("Twins are simulated" in note for note in table.notes)
+    assert table.lines[0].dataset == "imagenet (simulated)"
+    assert any("not a replication" in note for note in table.notes)
     assert table.lines[0].entries[0].text == "5.0 (–)"
 
 

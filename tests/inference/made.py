@@ -1,4 +1,4 @@
-"""Small made-up inputs and models: pictures of a colour, texts, linear models in NumPy."""
+"""Small made-up inputs and models: pictures of a color, texts, linear models in NumPy."""
 
 import csv
 import sys
@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 NAMES = ["blue", "green", "grey", "red"]
-COLOURS = np.array([[20, 30, 220], [30, 200, 40], [120, 125, 130], [210, 30, 20]])
+COLORS = np.array([[20, 30, 220], [30, 200, 40], [120, 125, 130], [210, 30, 20]])
 SIDE = 4
 
 # A model of pictures and one of texts, as a user would write them.
@@ -42,12 +42,12 @@ texts.class_names = pictures.class_names
 
 
 def picture(label, seed):
-    """A picture of about the colour of its class, of a size of its own."""
+    """A picture of about the color of its class, of a size of its own."""
     from PIL import Image
 
     rng = np.random.default_rng([label, seed])
     height, width = rng.integers(6, 12, 2)
-    pixels = COLOURS[label] + rng.integers(-20, 20, (height, width, 3))
+    pixels = COLORS[label] + rng.integers(-20, 20, (height, width, 3))
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 

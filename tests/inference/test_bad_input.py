@@ -131,11 +131,11 @@ def test_output_begun_with_another_model_or_other_data(run, folder):
     with (folder / "mine.py").open("a") as file:
         file.write("\n# other weights")
     assert_found(
-        "parts of another run: it had another model;", refused(run("mine.py:pictures", "data"))
+        "files of another run with another model;", refused(run("mine.py:pictures", "data"))
     )
     assert "12 rows" in succeeded(run("mine.py:pictures", "data", "--force")).out
     (folder / "data" / "red" / "002.png").unlink()
-    assert_found("it had another input;", refused(run("mine.py:pictures", "data")))
+    assert_found("with another input;", refused(run("mine.py:pictures", "data")))
     assert_found(
         "another way of storing numbers",
         refused(run("mine.py:pictures", "data", "--dtype", "float16")),

@@ -45,7 +45,7 @@ def test_unknown_labels_are_refused_with_their_names(tmp_path, made):
 
 def test_without_names_as_many_folders_are_taken_in_order(tmp_path, made):
     data, model = made
-    with pytest.warns(EvencoverWarning, match="names no classes: .* 4 classes"):
+    with pytest.warns(EvencoverWarning, match=r"names no classes\. .* 4 classes"):
         infer(f"{model}:nameless", data, tmp_path / "s")
     assert labels(tmp_path / "s") == [0, 0, 1, 1, 2, 2, 3, 3]
 

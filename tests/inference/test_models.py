@@ -376,7 +376,7 @@ def test_bad_onnx_models(tmp_path):
 def test_bad_hugging_face_models(tmp_path, text_model):
     write_texts(tmp_path / "t.csv", 3)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty': a part of it is missing"):
+    with pytest.raises(InputError, match="empty': a file is missing"):
         infer(tmp_path / "empty", tmp_path / "t.csv", tmp_path / "s")
     with pytest.raises(InputError, match=r"PyTorch can use here. Got 'warp'"):
         infer(text_model, tmp_path / "t.csv", tmp_path / "s", device="warp")
@@ -414,7 +414,7 @@ def test_the_code_of_a_model_is_not_run(tmp_path):
         check=False,
     )
     assert not (tmp_path / "ran").exists()
-    assert "its own code" in refused(Result(done.returncode, done.stdout, done.stderr))
+    assert "contains code" in refused(Result(done.returncode, done.stdout, done.stderr))
 
 
 def test_no_such_model_on_the_hub(tmp_path, monkeypatch):

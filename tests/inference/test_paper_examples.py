@@ -75,7 +75,7 @@ def test_fine_tune_infer_experiment(tmp_path, resnet, capsys):
     infer(to / "model", to / "held_out.csv", to / "scores")
     table = read(to / "scores")
     right = matrix(table).argmax(axis=1) == table.column("label").to_numpy()
-    assert right.mean() > 0.6  # colours are easy; chance is a quarter
+    assert right.mean() > 0.6  # colors are easy; chance is a quarter
     study(tmp_path, to / "scores")
     assert "made up" in capsys.readouterr().out
 

@@ -79,5 +79,5 @@ def _same_p_values(rng, given, options):
     scores = scores[np.lexsort((scores, groups))]
     offsets = np.searchsorted(groups, np.arange(5))
     group_of_class = rng.integers(-1, 4, size=rows.shape[1])
-    for each in (draws, draws._replace(coin_use=None)):
+    for each in (draws, draws._replace(exact_use=None)):
         same_bits("p_values", formula, rows, each, scores, offsets, group_of_class, **options)

@@ -71,7 +71,7 @@ def test_a_part_that_nobody_said_is_finished_is_missing(tmp_path):
 
 def test_the_second_writer_of_a_folder_is_refused(tmp_path):
     plan = planned(tmp_path / "sets")
-    with plan.writing(), pytest.raises(InputError, match="one writer"):
+    with plan.writing(), pytest.raises(InputError, match="Another process"):
         begin(plan)
     assert begin(plan) == PARTS
     assert [path.name for path in plan.folder.iterdir()] == [PLAN]

@@ -7,7 +7,7 @@ import pytest
 from set_files import ENDINGS, read_back
 
 from evencover import InputError, PredictionSets
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 from evencover.output.writers import write_csv, write_sets
 
 NAMES = ["a", 'quote "b", comma', "海", "line\nbreak", "€|\\"]
@@ -83,21 +83,21 @@ def test_a_failure_in_the_stream_leaves_nothing_behind(tmp_path, ending, n_writt
 
 @pytest.mark.parametrize("name", ["sets.txt", "sets", "sets.parquet.gz", "sets.npy"])
 def test_other_endings_are_refused(tmp_path, name):
-    with pytest.raises(InputError, match="ending"):
+    with pytest.raises(InputError, match="extension"):
         write_sets(tmp_path / name, [sets_of(LISTS)])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_outputs_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match="it is a folder"):
-        refuse_existing(tmp_path, force=True)
+        reject_existing(tmp_path, force=True)
     with pytest.raises(InputError, match=r"the folder '.*none' does not exist"):
-        refuse_existing(tmp_path / "none" / "sets.csv", force=True)
+        reject_existing(tmp_path / "none" / "sets.csv", force=True)
     (tmp_path / "file").write_text("precious")
     with pytest.raises(InputError, match="exists already"):
-        refuse_existing(tmp_path / "file", force=False)
-    assert refuse_existing(tmp_path / "file", force=True) == tmp_path / "file"
-    assert refuse_existing(str(tmp_path / "new"), force=False) == tmp_path / "new"
+        reject_existing(tmp_path / "file", force=False)
+    assert reject_existing(tmp_path / "file", force=True) == tmp_path / "file"
+    assert reject_existing(str(tmp_path / "new"), force=False) == tmp_path / "new"
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"])

@@ -85,13 +85,13 @@ def test_clusters_are_a_weighted_k_means_of_the_oracles_embedding(simulate, quie
     assert min(predictor.cluster_of_class_) == -1
 
     z, weights = np.array(z), np.array(weights)
-    centres = [
+    centers = [
         np.average(z[np.equal(assignment, m)], axis=0, weights=weights[np.equal(assignment, m)])
         for m in range(4)
     ]
-    distances = ((z[:, None] - np.array(centres)) ** 2).sum(axis=2)
+    distances = ((z[:, None] - np.array(centers)) ** 2).sum(axis=2)
     assert distances.argmin(axis=1).tolist() == assignment
-    assert np.all(np.diff([c.mean() for c in centres]) > 0)  # numbered from easy to hard
+    assert np.all(np.diff([c.mean() for c in centers]) > 0)  # numbered from easy to hard
 
     theirs = KMeans(4, random_state=0).fit(z, sample_weight=weights)
     found = oracle.weighted_inertia(z.tolist(), weights.tolist(), assignment)

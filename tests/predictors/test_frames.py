@@ -276,7 +276,7 @@ def test_an_index_that_does_not_match_is_refused(languages):
     StandardPredictor().fit(same, pd.Series(y, index=same.index))  # in the same order
 
 
-@pytest.mark.filterwarnings("ignore:.*taken for no class")
+@pytest.mark.filterwarnings("ignore:Ignored non-class columns")
 @pytest.mark.parametrize("name", [None, "patient"])
 def test_a_parquet_file_has_the_ids_that_its_frame_has(languages, tmp_path, name):
     """The index of a frame gives the same random numbers before and after it is saved."""

@@ -316,7 +316,7 @@ def test_bad_input_is_one_sentence(simulate, tmp_path):
     rows, labels = simulate(100, K, seed=1)
     fitted = StandardPredictor().fit(rows, labels)
     for path, how, words in (
-        ("sets.json", {}, "ending must be .onnx"),
+        ("sets.json", {}, "extension must be .onnx"),
         ("sets.onnx", {"dtype": "int8"}, "'dtype' must be one of"),
     ):
         with pytest.raises(InputError, match=words):

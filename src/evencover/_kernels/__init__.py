@@ -1,8 +1,8 @@
-"""What touches the N x K matrix: plain arrays in, plain arrays out, one row block at a time.
+"""Kernels over the N x K matrix: arrays in, arrays out, one row block at a time.
 
-The C++ kernels are used where they were built, the NumPy reference elsewhere; the results are the
-same bits. ``EVENCOVER_KERNELS=numpy`` or ``c++`` in the environment chooses one. A row that holds
-no probabilities ends a kernel with `BadRow`.
+The C++ kernels are used where available, else the NumPy reference. Their results are bit-identical.
+``EVENCOVER_KERNELS=numpy`` or ``c++`` in the environment selects one. Kernels raise `BadRow` for
+rows that are not probabilities.
 """
 
 import os
@@ -18,7 +18,7 @@ def _choose(wanted: str) -> ModuleType:
     if wanted not in ("", "numpy", "c++"):
         raise InputError(
             "The environment variable EVENCOVER_KERNELS must be 'numpy' or 'c++'. "
-            f"Got {wanted!r} instead; unset it to use the fastest there is."
+            f"Got {wanted!r} instead; unset it to use the fastest available."
         )
     if wanted == "numpy":
         return reference
@@ -27,9 +27,8 @@ def _choose(wanted: str) -> ModuleType:
     except ImportError as error:
         if wanted == "c++":
             raise InputError(
-                "The environment variable EVENCOVER_KERNELS asks for the 'c++' kernels, but they "
-                f"were not built ({error}); reinstall evencover where there is a C++17 compiler, "
-                "or use 'numpy'."
+                "The environment variable EVENCOVER_KERNELS is 'c++', but the C++ kernels were not "
+                f"built ({error}); reinstall evencover with a C++17 compiler, or use 'numpy'."
             ) from error
         return reference
     return native

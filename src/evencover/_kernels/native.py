@@ -1,6 +1,6 @@
-"""The kernels in C++: same signatures and same bits as `reference`, which defines them.
+"""C++ kernels: bit-identical to `reference`, with the same signatures.
 
-Three formulas are known here (`Formula`); all else runs on the reference.
+They implement three formulas (`Formula`); other formulas run on the reference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evencover.validation import SUM_TOLERANCE
 NAME = "c++"
 INSTRUCTION_SET: str = _native.instruction_sets()[0]
 
-p_values_of = reference.p_values_of  # it reads scores, not rows
+p_values_of = reference.p_values_of  # takes scores, not rows
 
 
 def random_bits(seed: int, use: int, ids: Array) -> Array:
@@ -50,7 +50,7 @@ def shortfalls(
 
 
 class _Given(NamedTuple):
-    """The C++ scorer, and the rows as it takes them."""
+    """Return the C++ scorer, and the rows in its layout."""
 
     scorer: Any
     rows: Array
@@ -62,7 +62,7 @@ class _Given(NamedTuple):
 
 
 def _in_cpp(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace the kernel of that name in `reference`, which still does formulas unknown to C++."""
+    """Replace the kernel of that name in `reference`, which remains the fallback."""
     fallback = getattr(reference, function.__name__)
 
     @wraps(fallback)
@@ -107,7 +107,7 @@ def p_values(given: _Given, *groups: Array) -> FloatArray:
 
 @_in_cpp
 def set_sizes(given: _Given, vectors: Sequence[Thresholds] | ThresholdTable) -> IntArray:
-    # A table has no ranks: vectors with limits on them are counted one by one.
+    # A table has no ranks: vectors with rank limits are counted one by one.
     own = list(vectors)
     plain = [place for place, each in enumerate(own) if each.rank_limit is None]
     if isinstance(vectors, ThresholdTable) and len(plain) == len(own):
@@ -157,7 +157,7 @@ def _ranks(masses_and_ranks: FloatArray) -> IntArray:
 
 
 def _with_keys(rows: Array, draws: Draws) -> Draws:
-    """The same draws with the keys found: the reference need not look for them."""
+    """Compute the row keys once, for use by the reference."""
     return draws._replace(ids=row_keys(rows, draws)) if draws.any else draws
 
 
@@ -183,7 +183,7 @@ def _scorer(formula: Formula, draws: Draws, logits: bool, temperature: float) ->
 
 
 def _adjacent_columns(rows: Array) -> Array:
-    """The rows as C++ reads them: any distance between rows, none between columns."""
+    """Return rows in the C++ layout: any row stride, contiguous columns."""
     width = rows.itemsize
     if rows.strides[1] == width and rows.strides[0] % width == 0 and rows.flags.aligned:
         return rows

@@ -1,4 +1,4 @@
-"""The kernels in NumPy: the definition of what each computes, to the last bit."""
+"""NumPy kernels: the bit-exact definition of every result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HALF = np.uint64(32)
 
 
 def random_bits(seed: int, use: int, ids: Array) -> Array:
-    """64 random bits per row: Philox4x32-10 of the counter (id, use) under the key `seed`."""
+    """Return 64 random bits per row: Philox4x32-10 of the counter (id, use), key `seed`."""
     ids = np.asarray(ids).astype(np.uint64, copy=False)
     a, b = ids & _LOW, ids >> _HALF
     c = np.full_like(ids, use)
@@ -71,25 +71,25 @@ def random_bits(seed: int, use: int, ids: Array) -> Array:
 
 
 def uniforms(seed: int, use: int, ids: Array) -> FloatArray:
-    """One uniform in [0, 1) per row, with 53 random bits."""
+    """Return one uniform in [0, 1) per row, with 53 random bits."""
     return to_unit_interval(random_bits(seed, use, ids))
 
 
 def to_unit_interval(bits: Array) -> FloatArray:
-    """Uniforms from 64 random bits each."""
+    """Convert 64 random bits to uniforms."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-# The content of a row: a step of its columns' words, and of what float32 leaves over of float64.
+# Constants of the content hash: steps of the columns' words, and of float64 remainders.
 _COLUMN_STEP = 0x9E3779B1
 _REST_STEP = 0x9E3779B97F4A7C15
 
 
 def row_contents(rows: Array) -> Array:
-    """The content of each row in 64 bits; float16, float32 and float64 of equal values agree.
+    """Hash each row's content to 64 bits; equal values of any float type have equal hashes.
 
-    The float32 bits of neighboring columns, shifted by the column, are multiplied in pairs, and
-    the products summed modulo 2**64 (as in NH, Black et al. 1999).
+    Multiply the float32 bits of neighboring columns, shifted by the column, in pairs. Sum the
+    products modulo 2**64 (as in NH, Black et al. 1999).
     """
     n_columns = rows.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -104,7 +104,7 @@ def row_contents(rows: Array) -> Array:
 
 
 def _rest_contents(rows: Array, near: Array) -> Array:
-    """What float32 leaves over of float64 rows: 0 where their values are float32."""
+    """Return the remainders of float64 rows beyond float32; 0 for float32 values."""
     with np.errstate(invalid="ignore"):
         rest = np.where(np.isfinite(near), rows - near, 0.0)
     factors = (2 * np.arange(rows.shape[1], dtype=np.uint64) + np.uint64(1)) * np.uint64(_REST_STEP)
@@ -112,14 +112,14 @@ def _rest_contents(rows: Array, near: Array) -> Array:
 
 
 def _mixed(x: Array) -> Array:
-    """SplitMix64's finalizer (Steele, Lea, Flood 2014)."""
+    """Apply SplitMix64's finalizer (Steele, Lea, Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 def row_keys(rows: Array, draws: Draws) -> Array:
-    """What the random numbers of each row are drawn for: its id, or its content and place."""
+    """Return the key of each row's random numbers: its id, or its content and index."""
     if draws.ids is not None:
         return draws.ids
     step = max(1, SLICE_ELEMENTS // rows.shape[1])
@@ -129,12 +129,12 @@ def row_keys(rows: Array, draws: Draws) -> Array:
 
 
 def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
-    """The uniform u of each row's score and the row's draw; 1 and 0 where there is no use."""
+    """Return each row's uniform u and randomization draw; 1 and 0 if unused."""
     u, draw = np.ones(len(rows)), np.zeros(len(rows))
     if draws.any:
         keys = row_keys(rows, draws)
         u = u if draws.score_use is None else uniforms(draws.seed, draws.score_use, keys)
-        draw = draw if draws.coin_use is None else uniforms(draws.seed, draws.coin_use, keys)
+        draw = draw if draws.exact_use is None else uniforms(draws.seed, draws.exact_use, keys)
     return u, draw
 
 
@@ -145,9 +145,9 @@ _FACTORIALS = [float(math.factorial(n)) for n in range(12, -1, -1)]
 
 
 def exp_nonpositive(x: FloatArray) -> FloatArray:
-    """exp(x) for x <= 0 from IEEE basic operations only.
+    """Compute exp(x) for x <= 0 from IEEE basic operations only.
 
-    Libraries' exp differ in the last bit, which would move scores between machines and kernels.
+    Libraries' exp differ in the last bit, which would change scores between machines and kernels.
     Cody-Waite reduction and a degree-13 Taylor polynomial: within 2 ulp; 0 below -700.
     """
     x = np.maximum(x, -701.0)
@@ -160,7 +160,7 @@ def exp_nonpositive(x: FloatArray) -> FloatArray:
 
 
 def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArray:
-    """The rows as float64 probabilities; `BadRow` if they are none.
+    """Return the rows as float64 probabilities; raise `BadRow` if they are not.
 
     Logits go through a stable softmax whose denominator is summed in fixed point.
     """
@@ -170,32 +170,34 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
         in_range = ((p >= 0) & (p <= 2)).all(axis=1)  # False for NaN
         with np.errstate(invalid="ignore", over="ignore"):
             total = fixed_point(p).sum(axis=1)
-            wraps = ~(p.sum(axis=1) < 2)  # 4097 ones are 1 again in 64 bits
+            wraps = ~(p.sum(axis=1) < 2)  # 4097 ones sum to 1 modulo 64 bits
             near = is_near_one(np.abs(total / FIXED_POINT - 1), rows)
-        _refuse(~(in_range & near) | wraps)
+        _reject_rows(~(in_range & near) | wraps)
         return p
     top = p.max(axis=1, keepdims=True)
-    _refuse(~np.isfinite(top[:, 0]))  # NaN and +inf spread to the maximum; -inf is a masked class
+    _reject_rows(
+        ~np.isfinite(top[:, 0])
+    )  # NaN and +inf spread to the maximum; -inf is a masked class
     e = exp_nonpositive((p - top) / temperature)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)
     return e / (total.astype(np.float64) / scale)[:, None]
 
 
-def _refuse(bad: Array) -> None:
+def _reject_rows(bad: Array) -> None:
     if bad.any():
         raise BadRow(int(bad.argmax()))
 
 
 def fixed_point(p: FloatArray) -> IntArray:
-    """Probabilities as whole multiples of 2**-52."""
+    """Convert probabilities to multiples of 2**-52."""
     return np.rint(p * FIXED_POINT).astype(np.int64)
 
 
 def label_position(p: FloatArray, labels: IntArray) -> tuple[FloatArray, IntArray]:
-    """Mass before each row's label in decreasing order of probability, and its 1-based rank.
+    """Return the mass before each row's label by decreasing probability, and its rank from 1.
 
-    One pass, no sort. Equal probabilities are ordered by class index.
+    One pass, no sort. Ties are ordered by class index.
     """
     own = p[np.arange(len(labels)), labels][:, None]
     columns = np.arange(p.shape[1])
@@ -205,7 +207,7 @@ def label_position(p: FloatArray, labels: IntArray) -> tuple[FloatArray, IntArra
 
 
 def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
-    """`label_position` for every class at once: (n, K) masses and ranks."""
+    """Compute `label_position` for every class: (n, K) masses and ranks."""
     order = np.argsort(-p, axis=1, kind="stable")
     mass = np.zeros(p.shape, dtype=np.int64)
     np.cumsum(np.take_along_axis(fixed_point(p), order, axis=1)[:, :-1], axis=1, out=mass[:, 1:])
@@ -217,12 +219,12 @@ def positions(p: FloatArray) -> tuple[FloatArray, IntArray]:
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-SLICE_ELEMENTS = 1 << 18  # 2 MB of float64: in the cache, and little memory on many threads
-PER_ROW = {"rows", "labels"}  # the arguments with one entry per row
+SLICE_ELEMENTS = 1 << 18  # 2 MB of float64: fits the cache, and limits memory on many threads
+PER_ROW = {"rows", "labels"}  # arguments with one entry per row
 
 
 def in_slices(kernel: Kernel) -> Kernel:
-    """A kernel that returns an array of rows, or several, run on slices of the rows."""
+    """Run a kernel on slices of the rows, and concatenate its arrays."""
     signature = inspect.signature(kernel)
 
     @wraps(kernel)
@@ -252,7 +254,7 @@ def in_slices(kernel: Kernel) -> Kernel:
 def true_label_scores(
     formula: Formula, rows: Array, draws: Draws, labels: IntArray, **options: Any
 ) -> FloatArray:
-    """Score of each row's own label (n,)."""
+    """Score each row's label (n,)."""
     p = probabilities(rows, **options)
     own = p[np.arange(len(labels)), labels]
     before, rank = label_position(p, labels) if formula.needs_order else (own, labels)
@@ -262,13 +264,13 @@ def true_label_scores(
 
 @in_slices
 def true_label_ranks(rows: Array, labels: IntArray, **options: Any) -> IntArray:
-    """Rank of each row's own label (n,), from 1."""
+    """Rank each row's label (n,), from 1."""
     return label_position(probabilities(rows, **options), labels)[1]
 
 
 @in_slices
 def score_matrix(formula: Formula, rows: Array, draws: Draws, **options: Any) -> FloatArray:
-    """Score of every class in every row (n, K)."""
+    """Score every class in every row (n, K)."""
     p = probabilities(rows, **options)
     before, rank = positions(p) if formula.needs_order else (p, np.empty(0, dtype=np.int64))
     top, classes = p.max(axis=1, keepdims=True), np.arange(p.shape[1])
@@ -278,7 +280,7 @@ def score_matrix(formula: Formula, rows: Array, draws: Draws, **options: Any) ->
 
 @in_slices
 def rank_matrix(rows: Array, **options: Any) -> IntArray:
-    """Rank of every class in every row (n, K), from 1."""
+    """Rank every class in every row (n, K), from 1."""
     return positions(probabilities(rows, **options))[1]
 
 
@@ -292,11 +294,10 @@ def prediction_sets(
     allow_empty: bool,
     **options: Any,
 ) -> tuple[IntArray, Array]:
-    """Set sizes (n,), and the classes of all sets one after the other (int32).
+    """Return set sizes (n,), and the classes of all sets, concatenated (int32).
 
-    `is_member` defines the sets. Without `allow_empty` an empty set is given the row's most
-    probable class, the first of equals. The most probable class of a set comes first; equal ones
-    are in the order of their indices.
+    `is_member` defines the sets. Without `allow_empty`, an empty set becomes the row's most
+    probable class. Classes are ordered by decreasing probability, ties by class index.
     """
     mask = _sets(formula, rows, draws, thresholds, allow_empty, **options)
     places, classes = np.nonzero(mask)
@@ -312,7 +313,7 @@ def _sets(
     allow_empty: bool,
     **options: Any,
 ) -> Array:
-    """Which classes are in each row's set (n, K)."""
+    """Return which classes are in each row's set (n, K)."""
     [mask] = _members(formula, rows, draws, [thresholds], **options)
     if not allow_empty:
         empty = np.flatnonzero(~mask.any(axis=1))
@@ -320,12 +321,12 @@ def _sets(
     return mask
 
 
-# Rows (n, K) and their ids, or None -> where each row's classes begin (n + 1,), and the classes.
+# Rows (n, K) and ids, or None -> boundaries of the rows' classes (n + 1,), and the classes.
 ReadySets = Callable[[Array, Array | None], tuple[IntArray, Array]]
 
 
 def ready_sets(formula: Formula, draws: Draws, thresholds: Thresholds, **options: Any) -> ReadySets:
-    """Prepare the `prediction_sets` of a few rows at a time; `draws` has no ids of its own."""
+    """Prepare `prediction_sets` for a few rows at a time; `draws` has no ids."""
 
     def sets(rows: Array, ids: Array | None) -> tuple[IntArray, Array]:
         own = draws if ids is None else draws._replace(ids=ids)
@@ -346,7 +347,7 @@ def set_coverage(
     allow_empty: bool,
     **options: Any,
 ) -> tuple[IntArray, Array, IntArray]:
-    """Set sizes, whether sets contain the rows' labels, and most probable classes, all (n,)."""
+    """Return set sizes, whether sets contain the labels, and most probable classes, all (n,)."""
     mask = _sets(formula, rows, draws, thresholds, allow_empty, **options)
     return mask.sum(axis=1), mask[np.arange(len(rows)), labels], rows.argmax(axis=1)
 
@@ -390,7 +391,7 @@ def p_values(
     group_of_class: IntArray,
     **options: Any,
 ) -> FloatArray:
-    """(1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
+    """Compute (1 - draw + #{group scores >= s}) / (n + 1) for every class (n, K).
 
     The sorted scores of group g are ``group_scores[group_offsets[g]:group_offsets[g + 1]]``;
     group -1 has none.
@@ -407,7 +408,7 @@ def p_values_of(
     group_of_class: IntArray,
     own_share: FloatArray,
 ) -> FloatArray:
-    """`p_values` from the scores (n, K); each row counts as `own_share` (n,) of one more."""
+    """Compute `p_values` from the scores (n, K); each row adds `own_share` (n,) to its count."""
     result = np.empty_like(scores)
     for group in np.unique(group_of_class):
         members = group_of_class == group
@@ -418,7 +419,7 @@ def p_values_of(
 
 
 def counts_within(ordered: FloatArray, classes: IntArray, values: FloatArray) -> IntArray:
-    """How many of the ascending values of ``classes[i]`` (K, M) are at most ``values[i]`` (n,)."""
+    """Count the ascending values of ``classes[i]`` (K, M) that are at most ``values[i]`` (n,)."""
     n = ordered.shape[1]
     low, high = np.zeros(len(values), dtype=np.int64), np.full(len(values), n)
     while (low < high).any():
@@ -431,9 +432,9 @@ def counts_within(ordered: FloatArray, classes: IntArray, values: FloatArray) ->
 def shortfalls(
     classes: IntArray, flags: Array, wanted: FloatArray, has: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """By class (K,), how many rows are flagged, and the sum over them of max(wanted - has, 0).
+    """Return the number of flagged rows by class (K,), and their sum of max(wanted - has, 0).
 
-    `wanted` (n,) is what each row wants of its class, `has` (K,) what the class has.
+    `wanted` (n,) is a requirement per row, `has` (K,) a value per class.
     """
     own = classes[flags]
     lacking = np.maximum(wanted[flags] - has[own], 0.0)

@@ -1,4 +1,4 @@
-"""What the kernels take: formulas, random numbers, thresholds."""
+"""Inputs of the kernels: formulas, random numbers, thresholds."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = [
 ]
 
 
-class BadRow(Exception):  # noqa: N818 - callers who know the file's name raise the error
-    """The first row that contains no probabilities (or logits)."""
+class BadRow(Exception):  # noqa: N818 - callers add the file name
+    """The first row that is not probabilities (or logits)."""
 
     def __init__(self, row: int) -> None:
         super().__init__(row)
@@ -30,22 +30,22 @@ class BadRow(Exception):  # noqa: N818 - callers who know the file's name raise 
 
 
 class Draws(NamedTuple):
-    """Streams of a uniform u for the score and a draw between two thresholds.
+    """Streams of each row's uniform u for the score, and of its randomization draw.
 
-    Without a stream, u is 1 and the draw 0. The key of a row is its id; without ids it is a mix of
-    the row's content and its index, ``first`` for the first row. By index alone, rows that arrive
-    one at a time would all share one number; by content alone, equal rows would.
+    Without a stream, u is 1 and the draw 0. The key of a row is its id, or a mix of the row's
+    content and its index, starting at ``first``. The index alone would give rows that arrive one at
+    a time the same number; the content alone would give it to equal rows.
     """
 
     seed: int = 0
     score_use: int | None = None
-    coin_use: int | None = None
+    exact_use: int | None = None
     ids: Array | None = None
     first: int = 0
 
     @property
     def any(self) -> bool:
-        return self.score_use is not None or self.coin_use is not None
+        return self.score_use is not None or self.exact_use is not None
 
     def of_rows(self, start: int, stop: int) -> Draws:
         ids = None if self.ids is None else self.ids[start:stop]
@@ -67,15 +67,15 @@ class Position(NamedTuple):
 
 
 class Formula(NamedTuple):
-    """A score as the kernels take it.
+    """The formula of a score.
 
-    The C++ kernels have three formulas of their own: 1 - p; with `needs_order`
-    before + u p + penalty max(0, rank - k_reg); and with `by_rank`, too, u top for the first class
-    and top + penalty (rank - 2 + u) for others. A formula that is none of these has no penalty,
-    and `function` is called on the NumPy reference.
+    The C++ kernels implement three formulas. They are 1 - p; with `needs_order`, before + u p +
+    penalty max(0, rank - k_reg); with `by_rank` as well, u top for the first class and top +
+    penalty (rank - 2 + u) for others. Other formulas have no penalty and run `function` on the
+    NumPy reference.
     """
 
-    needs_order: bool  # if not, `function` is given no mass before the class and no rank
+    needs_order: bool  # if False, `function` gets neither mass nor rank
     function: Callable[[Position], Any]
     penalty: float | None = None
     k_reg: int = 0
@@ -87,7 +87,7 @@ class Formula(NamedTuple):
 
 
 class Thresholds(NamedTuple):
-    """What a method gives: one threshold per class, or a randomized pair of them.
+    """Thresholds of a method: one per class, or a randomized pair.
 
     ``upper`` (K,) is the threshold. For exact coverage ``lower`` (K,) is used instead with
     probability ``1 - upper_probability`` (K,). With ``rank_limit`` (K,) a class must also have at
@@ -100,12 +100,12 @@ class Thresholds(NamedTuple):
     rank_limit: IntArray | None = None
 
     def of_classes(self, places: IntArray) -> Thresholds:
-        """Take the entries at some places: each class's group, or each row's label."""
+        """Select the entries at some indices: each class's group, or each row's label."""
         own: Any = [None if each is None else each[places] for each in self]
         return Thresholds(*own)
 
     def at_least(self, floor: FloatArray, rank_floor: FloatArray | None = None) -> Thresholds:
-        """Raise thresholds to `floor` (K,), and limits on the rank to `rank_floor` (K,)."""
+        """Raise thresholds to `floor` (K,), and rank limits to `rank_floor` (K,)."""
         lower = None if self.lower is None else np.maximum(self.lower, floor)
         ranks = self.rank_limit
         if ranks is not None and rank_floor is not None:
@@ -142,20 +142,20 @@ def is_member(
 
 
 MOST_VECTORS = 1 << 10  # three ranks per vector fit 16 bits; vectors of 1000 classes fit a cache
-N_TOP = 32  # the largest thresholds of each class that are listed
+N_TOP = 32  # number of largest thresholds kept per class
 
 
 class ThresholdTable:
-    """T vectors of thresholds (T at most `MOST_VECTORS`), prepared once for every block of rows.
+    """T vectors of thresholds (T at most `MOST_VECTORS`), prepared once for all row blocks.
 
     Attributes
     ----------
     vectors
-        The `Thresholds` themselves; ``len`` and iteration go to them.
+        The `Thresholds`; ``len`` and iteration use them.
     arrays
-        What the C++ kernel reads. Vectors with one threshold per class come first, then the
-        randomized pairs; ``vector_of`` (T,) maps to their places. +inf, which always includes its
-        class, has rank -1 and is counted apart.
+        Input of the C++ kernel. Vectors with one threshold per class come first, then the
+        randomized pairs; ``vector_of`` (T,) maps to their indices. +inf, which always includes its
+        class, has rank -1 and is counted separately.
     """
 
     def __init__(self, vectors: Sequence[Thresholds]) -> None:
@@ -195,23 +195,23 @@ class ThresholdTable:
 
     @classmethod
     def parts(cls, vectors: Sequence[Thresholds]) -> list[ThresholdTable]:
-        """As many tables as the vectors need."""
+        """Split the vectors into tables of at most `MOST_VECTORS`."""
         starts = range(0, len(vectors), MOST_VECTORS)
         return [cls(vectors[start : start + MOST_VECTORS]) for start in starts]
 
 
 def _by_class(vectors: Sequence[FloatArray | None], n_classes: int) -> FloatArray:
-    """(K, number of vectors)"""
+    """Stack vectors as (K, number of vectors)."""
     columns = [np.asarray(vector, dtype=np.float64) for vector in vectors]
     return np.stack(columns, axis=1) if columns else np.empty((n_classes, 0))
 
 
 def _ranks(values: FloatArray) -> Array:
-    """How many values of the same row are less; -1 for -inf, which nothing reaches."""
+    """Count the smaller values of the same row; -1 for -inf, which no score reaches."""
     order = np.argsort(values, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
     place = np.broadcast_to(np.arange(values.shape[1]), values.shape).copy()
-    place[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0  # equal values: the first one's place
+    place[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0  # ties: the first index
     ranks = np.empty(values.shape, dtype=np.int16)
     np.put_along_axis(ranks, order, np.maximum.accumulate(place, axis=1).astype(np.int16), axis=1)
     ranks[values == -np.inf] = -1
@@ -219,41 +219,41 @@ def _ranks(values: FloatArray) -> Array:
 
 
 def _top(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
-    """The largest limits of each class, the vectors they belong to, and for which draws."""
+    """Return the largest thresholds of each class, their vectors, and their ranges of draws."""
     n_pairs = chances.shape[1]
     order = np.argsort(-limits, axis=1)[:, :N_TOP]
     slot = np.concatenate([np.arange(n_plain), n_plain + np.tile(np.arange(n_pairs), 2)])
     plain, pairs = np.full((len(limits), n_plain), np.inf), np.full(chances.shape, np.inf)
-    coin_from = np.concatenate([-plain, -pairs, chances], axis=1)
-    coin_to = np.concatenate([plain, chances, pairs], axis=1)
+    draw_from = np.concatenate([-plain, -pairs, chances], axis=1)
+    draw_to = np.concatenate([plain, chances, pairs], axis=1)
     return {
         "top_limits": np.take_along_axis(limits, order, axis=1),
         "top_vectors": slot[order].astype(np.int16),
-        "coin_from": np.take_along_axis(coin_from, order, axis=1),
-        "coin_to": np.take_along_axis(coin_to, order, axis=1),
+        "draw_from": np.take_along_axis(draw_from, order, axis=1),
+        "draw_to": np.take_along_axis(draw_to, order, axis=1),
     }
 
 
 def _infinite_limits(limits: FloatArray, chances: FloatArray, n_plain: int) -> dict[str, Any]:
-    """How many classes +inf takes in: always, or where the draw chooses one of two."""
+    """Count the classes with threshold +inf: always, or by the row's draw."""
     n_pairs = chances.shape[1]
     infinite = limits == np.inf
     upper = infinite[:, n_plain : n_plain + n_pairs]
     lower = infinite[:, n_plain + n_pairs :]
     always = np.concatenate([infinite[:, :n_plain].sum(axis=0), (upper & lower).sum(axis=0)])
-    heads, head_offsets = _sorted_columns(chances, upper & ~lower)
-    tails, tail_offsets = _sorted_columns(chances, lower & ~upper)
+    upper_only, upper_only_offsets = _sorted_columns(chances, upper & ~lower)
+    lower_only, lower_only_offsets = _sorted_columns(chances, lower & ~upper)
     return {
         "always": always.astype(np.int64),
-        "heads": heads,
-        "head_offsets": head_offsets,
-        "tails": tails,
-        "tail_offsets": tail_offsets,
+        "upper_only": upper_only,
+        "upper_only_offsets": upper_only_offsets,
+        "lower_only": lower_only,
+        "lower_only_offsets": lower_only_offsets,
     }
 
 
 def _sorted_columns(values: FloatArray, chosen: Array) -> tuple[FloatArray, IntArray]:
-    """The chosen values of each column, sorted, one column after the other; where each begins."""
+    """Concatenate the sorted chosen values of each column; return them and their offsets."""
     columns = [np.sort(values[chosen[:, j], j]) for j in range(values.shape[1])]
     offsets = np.cumsum([0, *map(len, columns)]).astype(np.int64)
     return np.concatenate([*columns, np.empty(0)]), offsets

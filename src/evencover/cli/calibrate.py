@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evencover.cli import options
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 
 
 def run(
@@ -60,7 +60,7 @@ def run(
     from evencover.persistence import save
     from evencover.predictors import DEFAULT_METHOD
 
-    output = refuse_existing(output, force=force, endings=(".safetensors",))
+    output = reject_existing(output, force=force, extensions=(".safetensors",))
     floors = options.check_floor(floor, strict_floor)
     more = options.read_settings(
         settings,

@@ -8,7 +8,7 @@ from evencover.cli import options
 from evencover.cli.console import note, print_table, print_text, watch
 from evencover.data.location import as_location
 from evencover.data.open import as_source
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 from evencover.output.writers import write_csv
 
 
@@ -80,12 +80,12 @@ def run(
     from evencover.comparison.compare import DEFAULT_METHODS, DEFAULT_SCORES, compare
 
     if csv is not None:
-        refuse_existing(csv, force=force)
+        reject_existing(csv, force=force)
     if report is not None:
         from evencover.report import require_extra, write_comparison
 
         require_extra()
-        refuse_existing(report, force=force)
+        reject_existing(report, force=force)
     predictors, with_scores = options.make_methods_and_scores(
         DEFAULT_METHODS if methods is None else methods.split(","),
         DEFAULT_SCORES if scores is None else scores.split(","),

@@ -9,7 +9,7 @@ import numpy as np
 
 from evencover.cli import options
 from evencover.cli.console import print_table, print_text
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 from evencover.output.writers import write_csv
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(
         Also write one row per class to this file.
     """
     if csv is not None:
-        refuse_existing(csv, force=force)
+        reject_existing(csv, force=force)
     predictor = options.with_alpha(options.load_model(model, data), alpha, alpha_of)
     source = read.open(data, "evaluating", allow_unknown=True)
     with options.executor(dask) as workers:

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from evencover.cli.console import WorkBar, note
 from evencover.cli.options import Dask, Force, Json, Output, Switch, executor, print_json
 from evencover.errors import InputError
-from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.atomic import atomic_path, reject_existing
 
 experiment = App(
     name="experiment",
@@ -44,7 +44,7 @@ def run(grid: str, /, *, output: Output, dask: Dask = None) -> None:
     from evencover.experiments.runner import run as run_grid
 
     with WorkBar("running") as bar, executor(dask) as workers:
-        results = run_grid(Grid.from_toml(grid), output, bar=bar, tell=note, executor=workers)
+        results = run_grid(Grid.from_toml(grid), output, bar=bar, note=note, executor=workers)
     note(
         f"{len(results.records)} rows in {output / 'results.csv'}; "
         f"see 'evencover experiment table {output}'"
@@ -84,7 +84,7 @@ def table(
     from evencover.experiments.results import Results, make_table
 
     if output is not None:
-        refuse_existing(output, force=force, endings=(EXTENSIONS[style],))
+        reject_existing(output, force=force, extensions=(EXTENSIONS[style],))
     found = Results.load(results)
     if as_json:
         print_json(found.summary())

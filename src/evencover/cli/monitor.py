@@ -22,7 +22,7 @@ from evencover.cli.options import (
 )
 from evencover.data.location import as_location
 from evencover.errors import InputError
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 
 if TYPE_CHECKING:
     from evencover.monitoring import CoverageMonitor
@@ -77,7 +77,7 @@ def run(
 
     for path in (report, periods):
         if path is not None:
-            refuse_existing(path, force=True)
+            reject_existing(path, force=True)
     predictor = load_model(model, data)
     name = as_location(model).name
     monitor = CoverageMonitor(

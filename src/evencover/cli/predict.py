@@ -22,7 +22,7 @@ from evencover.cli.options import (
     with_alpha,
 )
 from evencover.errors import InputError
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 from evencover.validation import whole_number
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def run(
 
     is_folder = output.is_dir() or not output.suffix
     if not is_folder:
-        check_sets_format(refuse_existing(output, force=force))
+        check_sets_format(reject_existing(output, force=force))
     elif not output.absolute().parent.is_dir():
         raise InputError(f"Cannot write '{output}': the folder '{output.parent}' does not exist.")
     predictor = with_alpha(load_model(model, data), alpha, alpha_of)

@@ -7,7 +7,7 @@ from pathlib import Path
 from evencover.cli import options
 from evencover.data.location import as_location
 from evencover.errors import printable
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 
 
 def run(
@@ -39,7 +39,7 @@ def run(
     from evencover.report import require_extra, write_report
 
     require_extra()
-    output = refuse_existing(output, force=force, endings=(".html", ".htm"))
+    output = reject_existing(output, force=force, extensions=(".html", ".htm"))
     predictor = options.load_model(model, data)
     source = read.open(data, "reporting", allow_unknown=True)
     title = f"Coverage of {printable(as_location(data).name)}" if title is None else title

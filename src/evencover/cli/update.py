@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evencover.cli.options import READ, Dask, Force, Input, ModelFile, Output, executor, load_model
 from evencover.errors import InputError
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     """
     from evencover.persistence import save
 
-    output = refuse_existing(output, force=force, endings=(".safetensors",))
+    output = reject_existing(output, force=force, extensions=(".safetensors",))
     predictor = load_model(model, data)
     n_before = predictor.n_calibration_
     source = read.open(data, "updating")

@@ -1,19 +1,24 @@
-"""Readers: any file or array becomes row blocks; bundled and simulated data."""
+"""Read files and arrays as row blocks; bundled and simulated data."""
 
-from evencover.data.languages import Labelled, drop_rare_classes, load_languages
+from evencover.data.languages import Labeled, drop_rare_classes, load_languages
 from evencover.data.open import as_source
-from evencover.data.simulated import TWINS, TwinParameters, TwinSource, twin
+from evencover.data.simulated import (
+    SIMULATED,
+    SimulatedSource,
+    SimulationParameters,
+    load_simulated,
+)
 from evencover.data.source import Block, Source
 
 __all__ = [
-    "TWINS",
+    "SIMULATED",
     "Block",
-    "Labelled",
+    "Labeled",
+    "SimulatedSource",
+    "SimulationParameters",
     "Source",
-    "TwinParameters",
-    "TwinSource",
     "as_source",
     "drop_rare_classes",
     "load_languages",
-    "twin",
+    "load_simulated",
 ]

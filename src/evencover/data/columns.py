@@ -1,4 +1,4 @@
-"""The names under which tools keep probabilities, labels and ids, in files, frames and batches."""
+"""Names of probabilities, labels and ids in files, frames and batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROBABILITY_KEYS = (
     *("pred_probs", "prob"),  # cleanlab, timm
 )
 LOGIT_KEYS = ("logits", "logit")
-PREDICTIONS_KEY = "predictions"  # of Hugging Face's Trainer: logits, beside "label_ids"
+PREDICTIONS_KEY = "predictions"  # logits of Hugging Face's Trainer, next to "label_ids"
 TRAINER_LABELS_KEY = "label_ids"
 MATRIX_KEYS = (*PROBABILITY_KEYS, *LOGIT_KEYS, PREDICTIONS_KEY)
 LABEL_KEYS = ("labels", "label", TRAINER_LABELS_KEY, "y_true", "y", "targets", "target")
@@ -27,17 +27,17 @@ NAMES_KEY = "class_names"
 
 SAVED_INDEX = "__index_level_0__"
 
-# Columns without a name of their own, and as pandas and Arrow keep an index in a file.
+# Unnamed columns, and the names of an index that pandas and Arrow store in a file.
 _NAMELESS = re.compile(r"\s*(Unnamed: \d+(_level_\d+)?)?\s*|__index_level_\d+__")
 _INDEX_WORDS = ("index", "level_0")
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The names that a user says hold the numbers, the labels and the ids; None: the usual ones.
+    """User-given names of the numbers, labels and ids; None for the usual names.
 
-    Where each class has a column of its own, ``probabilities`` may be a pattern such as ``p_*``.
-    ``allow_unknown``: labels may be names that no class has.
+    With one column per class, ``probabilities`` may be a glob such as ``p_*``. ``allow_unknown``:
+    labels may be names that no class has.
     """
 
     probabilities: str | None = None
@@ -57,7 +57,7 @@ FLAT_LIGHTEVAL = Keys(PREDICTIONS_KEY, "gold_index")  # until 0.10
 
 
 def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
-    """Return the keys given; of lighteval's details, without any, those of their format."""
+    """Return the given keys, or those of lighteval's details."""
     names = set(names)
     if keys == USUAL and is_flat_lighteval(names):
         return FLAT_LIGHTEVAL
@@ -68,18 +68,18 @@ def layout_keys(names: Iterable[str], keys: Keys) -> Keys:
 
 
 def is_flat_lighteval(names: Iterable[str]) -> bool:
-    """Whether a table has the columns of lighteval's details until 0.10."""
+    """Return whether a table has the columns of lighteval's details until 0.10."""
     return {"predictions", "gold_index", "choices", "full_prompt"} <= set(names)
 
 
 def are_samples(names: Iterable[str]) -> bool:
-    """Whether the columns are those of lighteval's details or of lm-eval's samples."""
+    """Return whether the columns are those of lighteval's details or of lm-eval's samples."""
     names = set(names)
     return bool({"model_response", "resps"} & names) or is_flat_lighteval(names)
 
 
-def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
-    """Whether a name says that it holds logits; None if it says nothing."""
+def names_logits(key: str, keys: Iterable[str]) -> bool | None:
+    """Return whether a name indicates logits; None if unknown."""
     if key in LOGIT_KEYS or key == LIGHTEVAL.probabilities:
         return True
     if key == PREDICTIONS_KEY and (TRAINER_LABELS_KEY in keys or is_flat_lighteval(keys)):
@@ -88,7 +88,7 @@ def holds_logits(key: str, keys: Iterable[str]) -> bool | None:
 
 
 def check_key(held: Collection[str], asked: str | None, owner: str, parameter: str) -> None:
-    """Check that a name which the user gave is there."""
+    """Check that a name given by the user exists."""
     if asked is not None and asked not in held:
         raise InputError(
             f"'{parameter}' must be in {owner}. Got {asked!r}; there are {listed(held)}."
@@ -96,11 +96,11 @@ def check_key(held: Collection[str], asked: str | None, owner: str, parameter: s
 
 
 def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str:
-    """Find the name of the one matrix among arrays."""
+    """Find the matrix among named arrays."""
     check_key(arrays, keys.probabilities, owner, "probabilities_key")
     if keys.probabilities is not None:
         return keys.probabilities
-    if "" in arrays:  # a file of one array, which has no name
+    if "" in arrays:  # a file with one unnamed array
         return ""
     found = [key for key in MATRIX_KEYS if key in arrays]
     if len(found) > 1:
@@ -108,8 +108,8 @@ def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str
     if len(found) != 1:
         held = listed(f"{key} {tuple(np.shape(arrays[key]))}" for key in arrays) or "none"
         raise InputError(
-            f"{owner} must hold one matrix under {listed(map(repr, MATRIX_KEYS))}. Got the keys "
-            f"{held}; say which with probabilities_key (--probabilities-key)."
+            f"{owner} must have one matrix under {listed(map(repr, MATRIX_KEYS))}. Got the keys "
+            f"{held}; choose one with probabilities_key (--probabilities-key)."
         )
     return found[0]
 
@@ -117,18 +117,18 @@ def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str
 def found_key(
     held: Mapping[str, Any], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
 ) -> str | None:
-    """Return the name asked for, which must be there, or the first of the usual ones that is."""
+    """Return the name asked for, which must exist, or the first of the usual names."""
     check_key(held, asked, owner, parameter)
     return asked or next((key for key in usual if key in held), None)
 
 
 def is_index(name: str) -> bool:
-    """Whether a column is called as an index that was saved along."""
+    """Return whether a column has the name of a saved index."""
     return name in _INDEX_WORDS or _NAMELESS.fullmatch(name) is not None
 
 
 def are_numbers(names: Iterable[str]) -> bool:
-    """Whether all names are whole numbers, so that labels which are numbers are names, too."""
+    """Return whether all class names are integers; integer labels are names then."""
     return all(name.isascii() and name.isdigit() for name in names)
 
 
@@ -141,7 +141,7 @@ def as_class_names(names: Any, n_classes: int) -> list[str] | None:
 
 
 def checked_names(names: Iterable[object], n_classes: int, owner: str) -> list[str]:
-    """Return the class names as text, one per class, that UTF-8 can hold."""
+    """Convert class names to text, one per class; raise if UTF-8 cannot encode them."""
     texts = [str(name) for name in names]
     if len(texts) != n_classes:
         raise InputError(f"{owner} must have one name per class. Got {len(texts)} for {n_classes}.")
@@ -153,7 +153,7 @@ def checked_names(names: Iterable[object], n_classes: int, owner: str) -> list[s
 
 
 def count_up(names: Iterable[str]) -> bool:
-    """Whether the names are 0, 1, 2, ...: of a frame made from an array, which name nothing."""
+    """Return whether the names are the default 0, 1, 2, ... of a frame."""
     return all(name == str(place) for place, name in enumerate(names))
 
 
@@ -167,7 +167,7 @@ _REMEDY = "name the columns of the classes with probabilities_key='p_*' (--proba
 
 
 class Column(NamedTuple):
-    """A column's name, and what it holds."""
+    """Name and kind of a column."""
 
     name: str
     kind: Kind
@@ -175,9 +175,9 @@ class Column(NamedTuple):
 
 @dataclass
 class Layout:
-    """Places of the columns by their use; ``matrix`` is one list column, or one per class.
+    """Indices of the columns by use; ``matrix`` is one list column, or one column per class.
 
-    Ids that are a saved index count only if they are unique and do not merely count the rows.
+    A saved index counts as ids only if it is unique and not 0, 1, 2, ...
     """
 
     matrix: list[int]
@@ -205,12 +205,12 @@ def choose(
     named: bool = True,
     index: str | None = None,
 ) -> Layout:
-    """Tell the columns of a table apart; `owner` is what messages call it.
+    """Assign a use to each column of a table; messages use `owner`.
 
-    A class is a column of floating-point numbers, or a column of whole numbers where all are.
-    Text, truth values, unnamed columns and those with the names of labels, ids or an index are
-    none; whole numbers under any other name could be either, and are refused. Without `named` the
-    columns have places only. `index` is the column that is known to be the index of a frame.
+    Columns of floating-point numbers are classes, or columns of integers if all are. Text,
+    booleans, unnamed columns, and names of labels, ids or an index are not. Integers under any
+    other name are ambiguous and rejected. Without `named`, columns have indices only. `index` is
+    the column known to be the index of a frame.
     """
     _reject_best_classes_only(columns, owner)
     _reject_flat_lighteval(columns, owner)
@@ -225,7 +225,7 @@ def choose(
     lists = _lists(columns, keys, owner)
     layout = Layout(lists, label=label, ids=ids, ids_are_index=ids_are_index)
     if lists:
-        layout.logits = holds_logits(names[lists[0]], names)
+        layout.logits = names_logits(names[lists[0]], names)
         layout.left_out = {
             name: _LEFT_OUT.get(kind, "not the list of numbers")
             for place, (name, kind) in enumerate(columns)
@@ -241,16 +241,14 @@ def choose(
 
 
 def note_left_out(layout: Layout, owner: str) -> None:
-    """Warn of columns beside those of the classes that were taken for none of them."""
+    """Warn about columns that are not used."""
     if len(layout.matrix) > 1 and layout.left_out:
         found = [f"{name!r} ({why})" for name, why in layout.left_out.items()]
-        plural = "" if len(found) == 1 else "s"
-        out = f"{len(found)} column{plural} of {owner} left out, taken for no class"
-        warn_caller(f"{out}: {listed(found, 5)}.")
+        warn_caller(f"Ignored non-class columns of {owner}: {listed(found, 5)}.")
 
 
 def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputError:
-    """Build the error for data without labels; a text column that was left out may hold them."""
+    """Build the error for data without labels; suggest text columns."""
     texts = [name for name, why in left_out.items() if why == _LEFT_OUT["text"]]
     hint = f", or labels_key={texts[0]!r} (--labels-key {texts[0]})" if texts else ""
     others = f"; other text columns: {listed(texts[1:], 3)}" if texts[1:] else ""
@@ -260,7 +258,7 @@ def missing_labels(what: str, owner: str, left_out: Mapping[str, str]) -> InputE
 
 
 def _labels(columns: Sequence[Column]) -> int | None:
-    """Find the column of labels; a floating-point column 'y' is rather the class of that name."""
+    """Find the column of labels; a floating-point column 'y' is a class."""
     names = [column.name for column in columns]
     for key in LABEL_KEYS:
         if key in names:
@@ -271,9 +269,9 @@ def _labels(columns: Sequence[Column]) -> int | None:
 
 
 def _ids(columns: Sequence[Column], index: str | None) -> int | None:
-    """Return the column of ids; a floating-point column 'id' is rather the class of that name."""
+    """Find the column of ids; a floating-point column 'id' is a class."""
     keys = [*ID_KEYS, index or SAVED_INDEX]
-    if "__index_level_1__" in [name for name, _ in columns]:  # an index of several levels
+    if "__index_level_1__" in [name for name, _ in columns]:  # a multi-level index
         keys.pop()
     for key in keys:
         for place, (name, kind) in enumerate(columns):
@@ -283,7 +281,7 @@ def _ids(columns: Sequence[Column], index: str | None) -> int | None:
 
 
 def _lists(columns: Sequence[Column], keys: Keys, owner: str) -> list[int]:
-    """Find the one list column, if there is one."""
+    """Find the list column, if there is one."""
     places = [place for place, c in enumerate(columns) if c.kind in ("list", "integer list")]
     chosen = [place for place in places if columns[place].name == keys.probabilities]
     if keys.probabilities is None:
@@ -307,7 +305,7 @@ def _classes(
     named: bool,
     index: str | None,
 ) -> list[int]:
-    """Find the columns of the classes; note the others in the layout."""
+    """Find the columns of the classes; record the others in the layout."""
     floats: list[int] = []
     integers: list[int] = []
     for place, (name, kind) in enumerate(columns):
@@ -338,7 +336,7 @@ def _classes(
         found = listed((repr(columns[place].name) for place in integers), 5)
         raise InputError(
             f"Every class of {owner} must have floating-point numbers if any has. Got integers in "
-            f"{found}: an index or a label; leave it out, say labels_key or ids_key (--labels-key, "
+            f"{found}: an index or a label; leave it out, set labels_key or ids_key (--labels-key, "
             f"--ids-key), or {_REMEDY}."
         )
     if not floats and not integers:
@@ -351,7 +349,7 @@ def _classes(
 
 
 def _reject_best_classes_only(columns: Sequence[Column], owner: str) -> None:
-    """Reject what timm's inference.py writes with --topk: columns go by rank, not by class."""
+    """Reject files that timm's inference.py writes with --topk: columns by rank, not by class."""
     ranks = [
         name
         for name, kind in columns
@@ -359,26 +357,26 @@ def _reject_best_classes_only(columns: Sequence[Column], owner: str) -> None:
         or (_BY_RANK.fullmatch(name) and kind in ("integer", "text"))
     ]
     if ranks and any(kind in ("float", "list") for _, kind in columns):
-        raise by_rank(owner, f"{ranks[0]!r} beside the numbers")
+        raise by_rank(owner, f"{ranks[0]!r} next to the numbers")
     numbers = [name for name, kind in columns if kind in ("float", "list", "integer list")]
     if len(numbers) == 1 and Column(numbers[0], "float") in columns and numbers[0] in MATRIX_KEYS:
         raise by_rank(owner, f"one number per row in {numbers[0]!r}")
 
 
 def _reject_flat_lighteval(columns: Sequence[Column], owner: str) -> None:
-    """Reject lighteval's details until 0.10, unless answers of one token made them numbers."""
+    """Reject lighteval's details until 0.10, unless each answer is one token."""
     kinds = dict(columns)
     if is_flat_lighteval(kinds) and kinds[PREDICTIONS_KEY] != "list":
         found = "text" if kinds[PREDICTIONS_KEY] == "text" else "pairs"
         raise InputError(
-            f"{owner} must hold one log-likelihood per choice. Got {found} in 'predictions', as "
+            f"{owner} must have one log-likelihood per choice. Got {found} in 'predictions', as "
             "lighteval until 0.10 wrote its details; write them with lighteval 0.11 or newer."
         )
 
 
 def by_rank(owner: str, found: str) -> InputError:
-    """Build the error for rows that hold the best few classes in the order of their rank."""
+    """Build the error for rows with the top classes in order of rank."""
     return InputError(
-        f"{owner} must hold the numbers of all classes, in the order of the classes. Got {found}: "
-        "the best classes of each row, sorted by rank; write all of them (with timm: --topk 0)."
+        f"{owner} must have the numbers of all classes, in the order of the classes. Got {found}: "
+        "the top classes of each row, sorted by rank; write all of them (with timm: --topk 0)."
     )

@@ -1,4 +1,4 @@
-"""What tells labelled rows from others: a digest that parts of the rows can make separately."""
+"""Identify labeled rows by a digest that partitions compute separately."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from numpy.lib.stride_tricks import sliding_window_view
 from evencover.arrays import Array, IntArray
 from evencover.randomness import places
 
-# Of few classes about one row in 16 is hashed, of many all rows of some classes: to look for a
-# number in each row would cost a read of memory. The smallest hashes are kept.
+# With few classes, about one row in 16 is hashed; with many, all rows of some classes, because
+# reading a number of each row would be slow. The smallest hashes are kept.
 FEW_CLASSES, ONE_ROW_IN, ONE_CLASS_IN, LEAST_CLASSES, MOST_KEPT = 256, 16, 64, 16, 1024
-MOST_NUMBERS = 64  # of a row, those around its true class
-MOST_WAITING = 4096  # rows that wait to be hashed
+MOST_NUMBERS = 64  # per row, around the true class
+MOST_WAITING = 4096  # rows buffered before hashing
 
 
 class Fingerprint(NamedTuple):
-    """The first row, and the sum (modulo 2**64) of 64 bits hashed from each row's number and label.
+    """The first row, and the sum modulo 2**64 of hashes of each row's number and label.
 
-    A sum does not care how the rows were cut into blocks and parts, nor in which order these
-    were read. Two data sets that differ share it by chance once in 2**64. ``sample`` (n, 2) has the
-    hashes of the content of some rows, chosen by their content, to tell copies in other data, and
-    the places of these rows.
+    The sum does not depend on blocks, partitions or their order. Two different data sets collide
+    with probability 2**-64. ``sample`` (n, 2) has content hashes of some rows, chosen by content to
+    detect copies in other data, and the indices of these rows.
     """
 
     start: int = 2**63
@@ -35,9 +34,9 @@ class Fingerprint(NamedTuple):
 
     @classmethod
     def of(cls, start: int, rows: Array, labels: IntArray | None, *, is_first: bool) -> Fingerprint:
-        """Fingerprint one block, without a sample; it begins with row `start` of the whole input.
+        """Fingerprint one block without a sample; it starts at row `start` of the whole input.
 
-        Only the first block of a part `is_first`: its first row may be that of the whole input.
+        `is_first` marks the first block of a partition, which may contain the first row of all.
         """
         total = 0 if labels is None else sum_of(start, labels, rows.shape[1])
         if not is_first or not len(rows):
@@ -52,21 +51,21 @@ class Fingerprint(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """The hash up to which the sample has all rows."""
+        """The hash up to which the sample is complete."""
         return int(self.sample[-1, 0]) if len(self.sample) == MOST_KEPT else 2**64 - 1
 
     def copies_of(self, hashes: Array, limit: int) -> tuple[int, int]:
-        """How many of these rows are in another sample, and how many could have been."""
+        """Count these rows in another sample, and the rows that could be in it."""
         comparable = self.sample[self.sample[:, 0] <= np.uint64(limit), 0]
         return int(np.isin(comparable, hashes).sum()), len(comparable)
 
     def hexdigest(self) -> str:
-        """Return the fingerprint as text, first row and sum."""
+        """Return the fingerprint as text: first row and sum."""
         return f"{self.first_row}{self.total:016x}"
 
 
 def sum_of(start: int, labels: IntArray, n_classes: int) -> int:
-    """Sum the hashes of labels and their places, from `start` on."""
+    """Sum the hashes of labels and their indices, from `start` on."""
     keys = places(start, start + len(labels)) * np.uint64(n_classes) + labels.astype(np.uint64)
     return int(_mixed(keys).sum(dtype=np.uint64))
 
@@ -79,9 +78,9 @@ def _smallest(*samples: Array) -> Array:
 class Sampler:
     """Fingerprint a stream of blocks, with a sample of the labeled rows.
 
-    Labels and their numbers choose the rows: the same ones in any data. Rows that say 0 or 1 for
-    their label are left out: saturated models give many of them by nature. What is chosen is hashed
-    now and then, many rows at once, since every call takes its time.
+    Labels and their numbers select the rows, so the same rows are selected in any data. Rows with 0
+    or 1 for their label are left out, because saturated models produce many of them. Selected rows
+    are hashed in batches.
     """
 
     def __init__(self) -> None:
@@ -90,7 +89,7 @@ class Sampler:
         self._n_waiting, self._is_first = 0, True
 
     def add(self, start: int, rows: Array, labels: IntArray | None) -> None:
-        """Add a block, which begins with row `start` of the whole input."""
+        """Add a block that starts at row `start` of the whole input."""
         self._found += Fingerprint.of(start, rows, labels, is_first=self._is_first)
         self._is_first = self._is_first and not len(rows)
         if labels is None:
@@ -124,14 +123,14 @@ class Sampler:
 
 
 def _bits(numbers: Array) -> Array:
-    """Return the bits of numbers as float32, without checking them."""
+    """Return the bits of numbers as float32, unchecked."""
     with np.errstate(over="ignore", invalid="ignore"):
         return numbers.astype(np.float32, copy=False).view(np.uint32).astype(np.uint64)
 
 
 @lru_cache(maxsize=8)
 def _looked_into(n_classes: int) -> Array:
-    """Which classes (K,) a sample is taken from."""
+    """Return which classes (K,) are sampled."""
     if n_classes <= FEW_CLASSES:
         return np.ones(n_classes, dtype=bool)
     looked_into = np.zeros(n_classes, dtype=bool)
@@ -141,7 +140,7 @@ def _looked_into(n_classes: int) -> Array:
 
 
 def _mixed(keys: Array) -> Array:
-    """Scatter 64-bit numbers, one to one: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    """Scatter 64-bit numbers, one to one: the finalizer of SplitMix64 (Steele et al. 2014)."""
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return keys ^ (keys >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Frames of pandas, polars, Arrow and Dask: their columns, and the values in them."""
+"""Read the columns of pandas, polars, Arrow and Dask frames."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from evencover.data.columns import (
     are_samples,
     choose,
     found_key,
-    holds_logits,
     matrix_key,
+    names_logits,
     note_left_out,
 )
 from evencover.errors import InputError
@@ -41,18 +41,18 @@ FRAME = "the frame"
 
 
 def is_frame(values: Any) -> bool:
-    """Whether it has columns with names: a frame of pandas or polars, or an Arrow table."""
+    """Return whether values have named columns: a pandas or polars frame, or an Arrow table."""
     has_columns = hasattr(values, "columns")
     return has_columns and (_is_pandas(values) or _is_polars(values) or _is_arrow(values))
 
 
 def is_dask_frame(values: Any) -> bool:
-    """Whether it is a frame of Dask."""
+    """Return whether values are a Dask frame."""
     return type(values).__module__.startswith("dask.") and hasattr(values, "to_dask_array")
 
 
 def _is_pandas(values: Any) -> bool:
-    return hasattr(values, "iloc") and hasattr(values, "dtypes")  # and what is made like it
+    return hasattr(values, "iloc") and hasattr(values, "dtypes")  # pandas and compatible frames
 
 
 def _is_polars(values: Any) -> bool:
@@ -64,12 +64,12 @@ def _is_arrow(values: Any) -> bool:
 
 
 def collected(frame: Any) -> Any:
-    """Compute a lazy frame; return others as they are."""
+    """Compute a lazy frame; return others unchanged."""
     return frame.collect() if _is_polars(frame) and hasattr(frame, "collect") else frame
 
 
 def frame_columns(frame: Any) -> list[Column]:
-    """Names and kinds of all columns."""
+    """Return names and kinds of all columns."""
     if _is_arrow(frame):
         return [Column(field.name, arrow_kind(field.type)) for field in frame.schema]
     if _is_polars(frame):
@@ -99,7 +99,7 @@ def _pandas_kind(frame: Any, place: int) -> Kind:
         return _BY_LETTER[letter]
     if letter != "O":
         return "other"
-    if str(kind) != "object":  # text and categories, or a type of Arrow's
+    if str(kind) != "object":  # text and categories, or an Arrow type
         return "list" if "list" in str(kind) else "text"
     values = (value for value in frame.iloc[:, place] if value is not None)
     first = next(values, "")
@@ -112,7 +112,7 @@ def _pandas_kind(frame: Any, place: int) -> Kind:
 
 
 def matrix_of(frame: Any, layout: Layout) -> Array:
-    """Read the numbers (N, K), uncopied where the frame keeps them together."""
+    """Read the numbers (N, K), without a copy if the frame stores them together."""
     places = layout.matrix
     if _is_arrow(frame):
         return matrix_from_arrow(frame.select(places), FRAME)
@@ -141,7 +141,7 @@ def column_of(frame: Any, place: int) -> Array:
 
 
 def ids_of(frame: Any, layout: Layout) -> Array | None:
-    """Return the column of ids, or the index of pandas if one was set and its values are unique."""
+    """Return the column of ids, or the index of pandas if it was set and is unique."""
     if layout.ids is not None:
         ids = column_of(frame, layout.ids)
         return index_ids(ids) if layout.ids_are_index else ids
@@ -155,7 +155,7 @@ def ids_of(frame: Any, layout: Layout) -> Array | None:
 
 
 def index_of(values: Any) -> Array | None:
-    """Return the index (N,) of a pandas Series or frame, as integers or text; None for others."""
+    """Return the index (N,) of a pandas Series or frame as integers or text; None for others."""
     index = getattr(values, "index", None)
     if index is None or not hasattr(values, "iloc") or not hasattr(index, "tolist"):
         return None
@@ -164,7 +164,7 @@ def index_of(values: Any) -> Array | None:
 
 
 def index_ids(index: Array) -> Array | None:
-    """Return the values of an index as ids; None if they count, repeat, or are no ids."""
+    """Return the values of an index as ids; None if they count, repeat, or are not ids."""
     is_text = index.dtype.kind in "UO" and all(isinstance(each, str) for each in index.tolist())
     if index.dtype.kind not in "iu" and not is_text:
         return None
@@ -175,7 +175,7 @@ def index_ids(index: Array) -> Array | None:
 
 @dataclass(frozen=True)
 class Unpacked:
-    """Rows, and what was found with them; `facts` are those of a `SourceInfo`."""
+    """Rows, and the labels, ids and facts found with them; `facts` are fields of `SourceInfo`."""
 
     rows: Any
     labels: Any = None
@@ -192,7 +192,7 @@ def unpacked(values: Any, keys: Keys = USUAL) -> Unpacked:
         return _of_dictionary(values, keys)
     if is_trainer_output(values):
         rows = values.predictions
-        rows = rows[0] if isinstance(rows, tuple | list) else rows  # hidden states come after it
+        rows = rows[0] if isinstance(rows, tuple | list) else rows  # hidden states follow it
         return Unpacked(rows, values.label_ids, facts={"logits": True})
     rows, labels = rows_and_labels(values)
     if labels is None:
@@ -202,12 +202,12 @@ def unpacked(values: Any, keys: Keys = USUAL) -> Unpacked:
 
 
 def is_trainer_output(values: Any) -> bool:
-    """Whether it is what `predict` of Hugging Face's Trainer gives."""
+    """Return whether values are the output of Trainer.predict (Hugging Face)."""
     return hasattr(values, "predictions") and hasattr(values, "label_ids")
 
 
 def rows_and_labels(block: Any) -> tuple[Any, Any]:
-    """Separate a block and its labels; a torch DataLoader makes lists of two, not tuples."""
+    """Separate a block and its labels; a torch DataLoader yields lists, not tuples."""
     is_pair = isinstance(block, tuple | list) and len(block) == 2
     if is_pair and (isinstance(block, tuple) or getattr(block[0], "ndim", 0) == 2):
         return block[0], block[1]
@@ -246,5 +246,5 @@ def _of_dictionary(batch: Mapping[str, Any], keys: Keys) -> Unpacked:
         batch[key],
         None if label is None else batch[label],
         None if ids is None else to_numpy(batch[ids]),
-        facts={"class_names": names, "logits": holds_logits(key, batch)},
+        facts={"class_names": names, "logits": names_logits(key, batch)},
     )

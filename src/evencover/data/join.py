@@ -1,4 +1,4 @@
-"""Labels, or other values of the rows, that are kept apart from them: joined by id or position."""
+"""Join labels, or other values, to rows by id or position."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from evencover.validation import list_of_labels
 
 
 class RowValues(NamedTuple):
-    """One value per row, kept apart from the rows."""
+    """One value per row, stored apart from the rows."""
 
     values: Any  #: (M,) in any order if they have ids
     ids: Array | None = None  #: (M,) their ids, or the index of a pandas object
-    is_index: bool = False  #: whether the ids are an index, which may merely count the values
-    place: Callable[[int], str] | None = None  #: names a value in messages, by its position
+    is_index: bool = False  #: whether the ids are an index, which may only count the values
+    place: Callable[[int], str] | None = None  #: describes a value in messages, by its position
 
 
 def join_labels(source: Source, labels: RowValues, *, complete: bool = True) -> Source:
     """Attach labels to the rows of a source; `source.matching` then states how they were matched.
 
-    Unless `complete`, leave out the rows whose id has no label, and ignore labels without a row.
+    Unless `complete`, drop rows whose id has no label, and ignore labels without a row.
     """
     ids = None if complete else source.ids
     if ids is not None and labels.ids is not None:
@@ -45,7 +45,7 @@ def join_labels(source: Source, labels: RowValues, *, complete: bool = True) -> 
 
 
 def labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) -> RowValues:
-    """Read the labels of a frame, with the ids in a column or, with pandas, in the index."""
+    """Read the labels of a frame, with ids from a column or a pandas index."""
     columns = frame_columns(frame)
     names = [column.name for column in columns]
     ids = next((name for name in (ids_key or ID_KEYS[0], *ID_KEYS) if name in names), None)
@@ -66,8 +66,8 @@ def labels_of_frame(frame: Any, labels_key: str | None, ids_key: str | None) -> 
 def match(source: Source, column: RowValues, what: str) -> tuple[Any, IntArray | None, str | None]:
     """Put the values of a column into the order of the rows.
 
-    Return the values, their positions in the column (None if rows were matched by position), and
-    a sentence on how rows were matched (None if neither side has ids).
+    Return the values, their positions in the column (None if matched by position), and a message on
+    how rows were matched (None if neither side has ids).
     """
     ids = _ids_to_match(source, column)
     if ids is not None:
@@ -82,9 +82,9 @@ def match(source: Source, column: RowValues, what: str) -> tuple[Any, IntArray |
 
 
 def _ids_to_match(source: Source, column: RowValues) -> Array | None:
-    """Return the ids of the rows, or their index, whichever the ids of the column are.
+    """Return the ids or the index of the rows, whichever matches the ids of the column.
 
-    An index that counts 0, 1, 2, ... matches only an index of the same numbers in another order.
+    An index 0, 1, 2, ... matches only an index of the same numbers in another order.
     """
     if column.ids is None:
         return None
@@ -108,15 +108,15 @@ def _ids_to_match(source: Source, column: RowValues) -> Array | None:
 
 
 def _counts(column: RowValues) -> bool:
-    """Whether the ids are an index that counts the values."""
+    """Return whether the ids are an index that counts the values."""
     ids = column.ids
     return column.is_index and ids is not None and np.array_equal(ids, np.arange(len(ids)))
 
 
 def positions_by_id(ids: Any, other_ids: Any, what: str, *, complete: bool = True) -> IntArray:
-    """Return the position of each id (N,) among `other_ids`; -1, unless `complete`, if it has none.
+    """Return the position of each id (N,) among `other_ids`; -1 for missing ones if allowed.
 
-    Raise InputError if an id occurs twice, or if one side lacks ids of the other.
+    Raise InputError if an id occurs twice, or if `complete` and one side lacks ids.
     """
     ids, other_ids = to_numpy(ids), to_numpy(other_ids)
     mine, theirs = row_ids(ids, len(ids)), row_ids(other_ids, len(other_ids))
@@ -152,10 +152,10 @@ def positions_by_id(ids: Any, other_ids: Any, what: str, *, complete: bool = Tru
 
 
 class LabeledRows(Source):
-    """The rows of a source whose label has arrived, with their ids (N,) and labels.
+    """The labeled rows of a source, with their ids (N,) and labels.
 
-    ``whole`` is the source of all rows, and ``is_kept`` (N,) tells which these are; ``n_waiting``
-    rows have no label, and ``n_unused`` labels no row.
+    ``whole`` is the source of all rows; ``is_kept`` (N,) marks the labeled ones. ``n_waiting`` rows
+    have no label, and ``n_unused`` labels no row.
     """
 
     def __init__(self, source: Source, ids: Array, labels: RowValues) -> None:
@@ -177,11 +177,11 @@ class LabeledRows(Source):
 
     @property
     def keys(self) -> Array:
-        """(n_rows,) the ids as numbers of 64 bits."""
+        """(n_rows,) 64-bit ids."""
         return self._all_keys[self.is_kept]
 
     def leave_out(self, keys: Array) -> int:
-        """Leave out the rows with these ids; return their number."""
+        """Drop the rows with these ids; return their number."""
         n_before = self.n_rows or 0
         self.is_kept &= ~np.isin(self._all_keys, keys)
         self._take_kept()
@@ -195,7 +195,7 @@ class LabeledRows(Source):
         self.labels_given = True
 
     def row_blocks(self) -> RawBlocks:
-        """Read the rows with a label, in their order."""
+        """Read the labeled rows in order."""
         start = 0
         for rows, _ in self.whole.row_blocks():
             stop = start + len(rows)

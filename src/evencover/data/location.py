@@ -1,4 +1,4 @@
-"""Locations of files: a path on this machine, or a URL that fsspec knows."""
+"""Locate files by a local path or an fsspec URL."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[a-z]+::")
 
 
 @dataclass(frozen=True)
-class Address:
-    """A file elsewhere; answers what readers ask of a `Path`. Holds no connection."""
+class RemoteFile:
+    """A remote file with the methods of `Path` that readers use. Keeps no connection open."""
 
     url: str
 
@@ -32,21 +32,21 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The last part of the address."""
+        """The last component of the URL."""
         return PurePosixPath(self.url.rstrip("/")).name
 
     @property
     def suffix(self) -> str:
-        """The ending, with its dot."""
+        """The extension, with its dot."""
         return PurePosixPath(self.name).suffix
 
     def is_file(self) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         system, path = self.system()
         return bool(system.isfile(path))
 
     def is_dir(self) -> bool:
-        """Whether it is a folder."""
+        """Return whether it is a folder."""
         system, path = self.system()
         return bool(system.isdir(path))
 
@@ -56,56 +56,56 @@ class Address:
         return system.open(path, mode)
 
     def read(self, start: int, stop: int) -> bytes:
-        """Bytes from the middle of the file, in one request."""
+        """Read bytes from the middle of the file in one request."""
         system, path = self.system()
         return bytes(system.cat_file(path, start=start, end=stop))
 
-    def iterdir(self) -> list[Address]:
+    def iterdir(self) -> list[RemoteFile]:
         """List the folder."""
         system, path = self.system()
-        return [Address(system.unstrip_protocol(each)) for each in system.ls(path, detail=False)]
+        return [RemoteFile(system.unstrip_protocol(each)) for each in system.ls(path, detail=False)]
 
-    def matches(self) -> list[Address]:
+    def matches(self) -> list[RemoteFile]:
         """List the files that match the glob."""
         system, path = self.system()
-        return [Address(system.unstrip_protocol(each)) for each in system.glob(path)]
+        return [RemoteFile(system.unstrip_protocol(each)) for each in system.glob(path)]
 
-    def __truediv__(self, name: str) -> Address:
-        return Address(f"{self.url.rstrip('/')}/{name}")
+    def __truediv__(self, name: str) -> RemoteFile:
+        return RemoteFile(f"{self.url.rstrip('/')}/{name}")
 
     def system(self) -> tuple[Any, str]:
-        """Return the file system of fsspec, and the path in it."""
+        """Return the fsspec file system, and the path in it."""
         try:
             import fsspec
         except ImportError:
-            raise needs("Addresses such as s3://...", "fsspec", "remote") from None
+            raise needs("URLs such as s3://...", "fsspec", "remote") from None
         try:
             system, path = fsspec.core.url_to_fs(self.url)
-        except (ImportError, ValueError) as error:  # unknown protocol, or a library is missing
+        except (ImportError, ValueError) as error:  # unknown protocol, or a missing library
             raise InputError(f"Cannot read '{self.url}': {error}.") from None
         return system, path
 
 
-Location = Path | Address
+Location = Path | RemoteFile
 
 
-def as_location(path: str | os.PathLike[str] | Address) -> Location:
-    """Return a path of this machine, or an address; ``file://`` is a path."""
-    if isinstance(path, Address):
+def as_location(path: str | os.PathLike[str] | RemoteFile) -> Location:
+    """Return a local path, or a `RemoteFile`; ``file://`` is a path."""
+    if isinstance(path, RemoteFile):
         return path
     text = os.fspath(path)
     if not isinstance(path, str) or not _SCHEME.match(text):
         return Path(text)
     if text.startswith("file://"):
         return Path(unquote(urlsplit(text).path))
-    return Address(text)
+    return RemoteFile(text)
 
 
-def existing_file(path: str | os.PathLike[str] | Address) -> Location:
-    """Return the location of a file; reject pipes, which would be waited for, and devices."""
+def existing_file(path: str | os.PathLike[str] | RemoteFile) -> Location:
+    """Check that a file exists; reject pipes, which would block, and devices."""
     location, problem = as_location(path), ""
     try:
-        if isinstance(location, Address):
+        if isinstance(location, RemoteFile):
             problem = "" if location.is_file() else "there is no such file"
         elif stat.S_ISDIR(mode := location.stat().st_mode):
             problem = "it is a folder, not a file"
@@ -121,7 +121,7 @@ def existing_file(path: str | os.PathLike[str] | Address) -> Location:
 
 
 def expand(location: Location) -> list[Location] | None:
-    """List the files of a folder or a glob, in natural order; None if it is one file."""
+    """List the files of a folder or a glob in natural order; None for one file."""
     if location.is_file():
         return None
     if location.is_dir():
@@ -134,12 +134,12 @@ def expand(location: Location) -> list[Location] | None:
     else:
         found = location.matches()  # type: ignore[assignment]
     if not found:
-        raise InputError(f"Cannot read '{location}': the pattern matches no file.")
+        raise InputError(f"Cannot read '{location}': no file matches.")
     return _sorted(found)
 
 
 def _sorted(locations: Any) -> list[Location]:
-    """Sort by name, numbers by size: part-2 comes before part-10."""
+    """Sort by name, with numbers by value: part-2 comes before part-10."""
 
     def natural(location: Location) -> list[tuple[int, int, str]]:
         parts = re.split(r"(\d+)", str(location))
@@ -149,27 +149,27 @@ def _sorted(locations: Any) -> list[Location]:
 
 
 def size_of(location: Location) -> int:
-    """Bytes of the file."""
+    """Return the size of the file in bytes."""
     if isinstance(location, Path):
         return location.stat().st_size
     system, path = location.system()
     return int(system.size(path))
 
 
-# What stores say of a file that changes when it is written anew, the surest first.
+# Metadata that change when a file is rewritten, most reliable first.
 _MARKS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified")
 
 
 class Identity(NamedTuple):
-    """Size in bytes, and the time of the last change (or what else a store knows)."""
+    """Size in bytes, and time of the last change (or a store's equivalent)."""
 
     size: int
     mark: int | str
 
 
 def identity_of(location: Location) -> Identity:
-    """Identify the present content of a file."""
-    if isinstance(location, Address):
+    """Identify the current content of a file."""
+    if isinstance(location, RemoteFile):
         system, path = location.system()
         system.invalidate_cache(path)
         about = system.info(path)
@@ -182,29 +182,29 @@ def identity_of(location: Location) -> Identity:
 
 
 def reject_changed(location: Location, identity: Identity) -> None:
-    """Reject a file that is no longer what it was when it was opened."""
+    """Raise FileError if a file has changed since it was opened."""
     now = identity_of(location)
     if now == identity:
         return
     what = (
         f"{now.size} bytes instead of {identity.size}"
         if now.size != identity.size
-        else f"the same {now.size} bytes, but another time"
+        else f"the same {now.size} bytes, but another modification time"
     )
     raise FileError(
-        f"'{location}' must stay as it was when it was opened. Got {what}: it was written anew "
-        "meanwhile, or a worker has another copy; run again, and copy files with their times."
+        f"'{location}' must not change after it is opened. Got {what}: it was rewritten "
+        "since, or a worker has another copy; run again, and copy files with their times."
     )
 
 
-# What stores were: which folder, its identity, and until when that need not be computed again.
+# Identities of stores: folder, identity, and time until which the identity stays valid.
 _known_stores: dict[Path, tuple[tuple[int, int], Identity, float]] = {}
 
 
 def _identity_of_store(folder: Path, which: tuple[int, int]) -> Identity:
     """Identify a zarr store by the sizes and times of all files, in at most 5% of the time.
 
-    Another folder under the same name is seen at once, a file that changed in it a little later.
+    A replaced folder is detected immediately, a changed file in it a little later.
     """
     begun = time.monotonic()
     known, identity, until = _known_stores.get(folder, (None, Identity(0, ""), 0.0))
@@ -213,7 +213,7 @@ def _identity_of_store(folder: Path, which: tuple[int, int]) -> Identity:
     size, content = 0, hashlib.blake2b(digest_size=16)
     for where, folders, files in os.walk(folder):
         folders.sort()
-        inside = os.path.relpath(where, folder)  # a worker may call the folder by another path
+        inside = os.path.relpath(where, folder)  # a worker may use another path
         for name in sorted(files):
             found = os.stat(os.path.join(where, name))
             size += found.st_size
@@ -223,9 +223,9 @@ def _identity_of_store(folder: Path, which: tuple[int, int]) -> Identity:
     return identity
 
 
-# What the machine lacks, which is no fault of the file.
+# Faults of the machine, not of the file.
 _SHORT_OF = {
-    errno.ENOMEM: "there is not enough memory; give it more, or use smaller parts",
+    errno.ENOMEM: "there is not enough memory; add memory, or use smaller partitions",
     errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine",
     errno.EIO: "the disk or network gives an error",
@@ -239,10 +239,10 @@ _PROBLEMS: dict[type[Exception], str] = {
 
 @contextmanager
 def reading(location: Location, known: Identity | None = None) -> Iterator[Identity]:
-    """Raise one error that names the file, whatever a library raises.
+    """Convert any exception of a library to one error that names the file.
 
-    The file must be the same when the reading ends as when it begins, and the one that is `known`
-    from an earlier opening. Yield its identity.
+    Raise if the file changes during the reading, or differs from the `known` identity. Yield its
+    identity.
     """
     identity = known
     try:
@@ -260,10 +260,10 @@ def reading(location: Location, known: Identity | None = None) -> Iterator[Ident
         problem = next((p for kind, p in _PROBLEMS.items() if isinstance(error, kind)), problem)
         if problem is not None:
             raise FileError(f"Cannot read '{location}': {problem}.") from error
-        if identity is not None:  # half of what is being written reads like a broken file
+        if identity is not None:  # a file that is being written reads like a damaged one
             with suppress(OSError):
                 reject_changed(location, identity)
         raise InputError(
-            f"Cannot read '{location}': the file is truncated or not of the kind its ending says "
+            f"Cannot read '{location}': the file is truncated or does not match its extension "
             f"({one_line(error)})."
         ) from error

@@ -48,8 +48,8 @@ from evencover.data.frames import (
 )
 from evencover.data.join import RowValues, join_labels, labels_of_frame
 from evencover.data.location import (
-    Address,
     Location,
+    RemoteFile,
     as_location,
     existing_file,
     expand,
@@ -59,7 +59,7 @@ from evencover.data.source import ArraySource, IterableSource, PartsSource, Sour
 from evencover.errors import InputError, listed
 from evencover.validation import class_columns
 
-# Files of named arrays, and other kinds. What a reader needs beyond NumPy it imports when it reads.
+# Readers by extension. Optional libraries are imported on first use.
 ARRAYS: dict[str, OpenArrays] = {
     ".npy": npy_arrays,
     ".npz": npz_arrays,
@@ -81,11 +81,11 @@ TABLES: dict[str, type[TableSource]] = {
 }
 
 
-AnyPath = str | os.PathLike[str] | Address
+AnyPath = str | os.PathLike[str] | RemoteFile
 
 
 def open_file(path: AnyPath, keys: Keys = USUAL) -> Source:
-    """Open a file, or the files of a folder or a glob, to be read block by block."""
+    """Open a file, or the files of a folder or a glob, for reading in blocks."""
     location = as_location(path)
     if is_zarr(location):
         return ArraysSource(location, zarr_arrays, keys)
@@ -96,45 +96,45 @@ def open_file(path: AnyPath, keys: Keys = USUAL) -> Source:
 
 
 def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Source:
-    """Several files as one source, in the order given."""
+    """Concatenate several files to one source, in the order given."""
     return PartsSource([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
 
 
 def _open_one(location: Location, keys: Keys) -> Source:
     _reject_pipes(location)
-    ending = location.suffix.lower()
-    if ending in ARRAYS:
-        return ArraysSource(location, ARRAYS[ending], keys)
-    if ending in TABLES:
-        return TABLES[ending](location, keys)
+    extension = location.suffix.lower()
+    if extension in ARRAYS:
+        return ArraysSource(location, ARRAYS[extension], keys)
+    if extension in TABLES:
+        return TABLES[extension](location, keys)
     raise InputError(
-        f"Cannot read '{location}': its ending must be one of {', '.join([*ARRAYS, *TABLES])}. "
-        f"Got {ending or 'none'!r} instead."
+        f"Cannot read '{location}': its extension must be one of {', '.join([*ARRAYS, *TABLES])}. "
+        f"Got {extension or 'none'!r} instead."
     )
 
 
 def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
     known = sorted([*ARRAYS, *TABLES])
-    if location.is_dir():  # notes and manifests may lie beside the data; a pattern is meant as said
+    if location.is_dir():  # skip notes and manifests; a glob is taken as given
         files = [file for file in files if file.suffix.lower() in known]
     if not files:
         raise InputError(
-            f"Cannot read '{location}': the folder holds no file that ends in {listed(known)}."
+            f"Cannot read '{location}': the folder has no file with the extension {listed(known)}."
         )
-    endings = sorted({file.suffix.lower() for file in files})
-    if len(endings) > 1:
+    extensions = sorted({file.suffix.lower() for file in files})
+    if len(extensions) > 1:
         raise InputError(
-            f"Cannot read '{location}': its parts must be of one kind. Got {', '.join(endings)}; "
-            f"choose one with a pattern such as '*{endings[0]}'."
+            f"Cannot read '{location}': its files must have one format. "
+            f"Got {', '.join(extensions)}; choose one with a glob such as '*{extensions[0]}'."
         )
     return PartsSource([_open_one(file, keys) for file in files], str(location))
 
 
 def column_from_file(path: AnyPath, key: str = "labels") -> Array:
-    """Read one value per row from files of their own: the column `key`, or the only one.
+    """Read one value per row from separate files: the column `key`, or the only one.
 
-    Files of every format that holds data are read, and text with one value per line; a folder or
-    a glob is read end to end.
+    Accept files of every data format, and text with one value per line. Concatenate the files of a
+    folder or a glob.
     """
     return _joined([_typed(_read(file, key)[0], file) for file in _files(as_location(path))])
 
@@ -147,9 +147,9 @@ def ids_from_file(path: AnyPath, key: str = "ids") -> Array:
 def values_for(
     source: Source, path: AnyPath, key: str = "labels", ids_key: str | None = None
 ) -> RowValues:
-    """Read the labels (or other values) of all rows, with their ids if the files have some.
+    """Read the labels (or other values) of all rows, with ids if the files have any.
 
-    Without ids, each of many files must fit the part next to it.
+    Without ids, each of several files must match the partition at its position.
     """
     files = _files(as_location(path))
     id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
@@ -191,7 +191,7 @@ def label_columns(
 
 
 def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
-    """Read one value per class: (class, value) pairs, or the values alone from an only column."""
+    """Read one value per class: (class, value) pairs, or a single column of values."""
     found: list[Any] = []
     for location in _files(as_location(path)):
         with _columns(location) as columns:
@@ -206,7 +206,7 @@ def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
 
 
 def _joined(columns: list[Array]) -> Array:
-    """End to end; an empty one has no say in the type."""
+    """Concatenate arrays; empty ones do not affect the type."""
     filled = [column for column in columns if len(column)] or columns[:1]
     return filled[0] if len(filled) == 1 else np.concatenate(filled)
 
@@ -218,7 +218,7 @@ def _files(location: Location) -> list[Location]:
 
 
 def _reject_pipes(location: Location) -> None:
-    """Reject pipes and devices, which a folder or a glob may contain."""
+    """Reject pipes and devices in a folder or a glob."""
     if isinstance(location, Path) and not is_zarr(location):
         existing_file(location)
 
@@ -226,12 +226,12 @@ def _reject_pipes(location: Location) -> None:
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; those of text files are text."""
-    ending = location.suffix.lower()
+    extension = location.suffix.lower()
     _reject_pipes(location)
-    source = TABLES.get(ending)
+    source = TABLES.get(extension)
     with reading(location):
-        if ending in ARRAYS or is_zarr(location):
-            with array_columns(location, ARRAYS.get(ending, zarr_arrays)) as arrays:
+        if extension in ARRAYS or is_zarr(location):
+            with array_columns(location, ARRAYS.get(extension, zarr_arrays)) as arrays:
                 yield arrays
         elif source is not None:
             yield source.columns_of(location)
@@ -244,10 +244,10 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
 def _read(
     location: Location, key: str, id_keys: Sequence[str] = (), n_rows: int | None = None
 ) -> tuple[Array, Array | None]:
-    """Read one value per row, and the ids next to it if there are some of these names.
+    """Read one value per row, with ids if the file has a column of them.
 
-    The column has one of the names that `key` may have, or is the only one. An only column of text
-    with one cell more than there are rows has a heading.
+    The column has one of the names of `key`, or is the only one. A single text column with one cell
+    more than there are rows has a header.
     """
     with _columns(location) as columns:
         ids = next((name for name in id_keys if name in columns), None)
@@ -275,10 +275,10 @@ def _read(
 
 
 def _typed(values: Array, location: Location) -> Array:
-    """Turn the text of integers into integers, if it comes from a file in which all is text."""
-    ending = location.suffix.lower()
-    has_types = ending in ARRAYS or is_zarr(location)
-    has_types = has_types or not issubclass(TABLES.get(ending, TextSource), TextSource)
+    """Convert text to integers if all values are, for files without types."""
+    extension = location.suffix.lower()
+    has_types = extension in ARRAYS or is_zarr(location)
+    has_types = has_types or not issubclass(TABLES.get(extension, TextSource), TextSource)
     return values if has_types else column_from_text(values.tolist())
 
 
@@ -295,35 +295,35 @@ def as_source(
     complete: bool = True,
     allow_unknown: bool = False,
 ) -> Source:
-    """Read arrays, memory maps, paths and iterables of row blocks alike.
+    """Open arrays, memory maps, paths or iterables of row blocks as a `Source`.
 
     Parameters
     ----------
     probabilities
-        An (N, K) array-like; a frame of pandas, polars or Dask or an Arrow table, whose columns
-        name the classes and may hold labels and ids; a dictionary of arrays, or what a Trainer's
-        `predict` gives; the path or address of a file, a folder or a pattern of files, a list of
-        paths; an iterable of blocks of any of these, or of (block, labels) pairs; a Dask array or
-        bag of paths, or a `Source`.
+        An (N, K) array-like; a pandas, polars or Dask frame or an Arrow table, whose columns name
+        the classes and may include labels and ids; a dictionary of arrays, or the output of a
+        Trainer's `predict`; the path or URL of a file, folder or glob, or a list of paths; an
+        iterable of blocks of any of these, or of (block, labels) pairs; a Dask array or bag of
+        paths; or a `Source`.
     labels
-        (N,) class indices, or class names if these are known, or a path of files with them;
-        replaces those of a file. Labels with ids (a Series with an index, a frame or file with a
-        column of ids) are joined to rows with ids; other labels are in the order of the rows.
+        (N,) class indices or class names, or the path of a file with them; replaces labels in the
+        input. Labels with ids (a Series with an index, a frame or file with a column of ids) are
+        joined to rows with ids; other labels are in row order.
     ids
-        (N,) ids of the rows, in their order; replaces those of a file.
+        (N,) ids in row order; replaces ids in the input.
     class_names
-        One per class, or {index: name}; replaces those of a file.
+        One per class, or {index: name}; replaces names in the input.
     logits
-        Say whether the numbers are logits, whatever the file says.
+        Whether the numbers are logits; replaces the input's own statement.
     probabilities_key, labels_key, ids_key
-        What the numbers, labels and ids are called in a file, frame or dictionary, where it is
-        none of the usual names. With one column per class, a pattern such as "p_*". With a file
-        or frame of labels, `labels_key` is the name there.
+        Names of the numbers, labels and ids in a file, frame or dictionary, if not the usual ones.
+        With one column per class, a glob such as "p_*". `labels_key` also applies to a separate
+        file or frame of labels.
     complete
-        Whether every row must have a label where they are joined by id. If not, rows without a
-        label are left out, and labels without a row ignored.
+        Require a label for every row when joining by id. Otherwise drop rows without a label, and
+        ignore labels without a row.
     allow_unknown
-        Whether labels may be names that no class has; they become the index `n_classes`.
+        Accept labels that are not class names; they become the index `n_classes`.
     """
     apart = isinstance(labels, str | os.PathLike) or is_frame(labels)
     keys = Keys(probabilities_key, None if apart else labels_key, ids_key, allow_unknown)

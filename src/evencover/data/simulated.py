@@ -1,4 +1,4 @@
-"""Simulated data sets: class counts as published, and a latent space that was tuned."""
+"""Simulate data sets with published class counts and a tuned latent space."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evencover.validation import raise_unknown, real_number
 
 
 @dataclass(frozen=True)
-class TwinParameters:
-    """The published class counts of a twin, and its latent space, which was tuned."""
+class SimulationParameters:
+    """Published class counts and tuned latent space of a simulated data set."""
 
     n_rows: int
     n_classes: int
-    #: rows per class: least, quantiles 0.25, 0.5, 0.75 and 0.9, most
+    #: rows per class: minimum, quantiles 0.25, 0.5, 0.75 and 0.9, maximum
     count_quantiles: tuple[float, float, float, float, float, float]
     rarest_share: float  #: rows in the rarest 5% of the classes, relative to 5% of all rows
     dimensions: int  #: of the latent space
@@ -31,9 +31,11 @@ class TwinParameters:
     group_share: float  #: share of the centers' variance that a group has in common
     class_spread: float  #: standard deviation of the logarithm of the classes' noise
     class_skew: float  #: its skew
-    class_awareness: float  #: power of a class's noise by which its logits are flatter; 2: honest
-    confidence_spread: float  #: how much classes differ in overconfidence, whatever their noise
-    row_spread: float  #: as `class_spread`, of the rows within a class
+    class_awareness: float  #: exponent by which noisy classes have flatter logits; 2: calibrated
+    confidence_spread: (
+        float  #: how much classes differ in overconfidence, independently of their noise
+    )
+    row_spread: float  #: as `class_spread`, for the rows within a class
     row_skew: float
     row_awareness: float
     sharpness: float  #: factor of all logits; above 1 is overconfident
@@ -67,21 +69,21 @@ _TUNED: dict[str, tuple[Any, ...]] = {
         (250, 373, 697, 1822, 5099.4, 68838),
     ),
 }
-TWINS = {
-    name: TwinParameters(**{key: values[i] for key, values in _TUNED.items()})
+SIMULATED = {
+    name: SimulationParameters(**{key: values[i] for key, values in _TUNED.items()})
     for i, name in enumerate(_NAMES)
 }
 
 
-# Of the classes, ascending by count: where `TwinParameters.count_quantiles` are known.
+# Quantile levels of `SimulationParameters.count_quantiles`, over classes sorted by count.
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])
 
 
-def class_counts(parameters: TwinParameters, n_classes: int | None = None) -> IntArray:
-    """Rows per class in ascending order, along the published quantiles; they sum to n_rows.
+def class_counts(parameters: SimulationParameters, n_classes: int | None = None) -> IntArray:
+    """Return ascending rows per class along the published quantiles; they sum to n_rows.
 
-    For fewer classes, neighbours are merged and their counts averaged, so that rows per class and
-    the imbalance stay.
+    With fewer classes, neighbors are merged and their counts averaged. Rows per class and imbalance
+    stay the same.
     """
     counts = _rounded(_count_curve(parameters), parameters.n_rows)
     if n_classes is None or n_classes == len(counts):
@@ -95,7 +97,7 @@ def class_counts(parameters: TwinParameters, n_classes: int | None = None) -> In
     return _rounded(np.diff(total) * ratio, round(parameters.n_rows * ratio))
 
 
-def _count_curve(parameters: TwinParameters) -> FloatArray:
+def _count_curve(parameters: SimulationParameters) -> FloatArray:
     n_classes, n_rows = parameters.n_classes, parameters.n_rows
     share = np.linspace(0, 1, n_classes)
     part = np.minimum(np.searchsorted(SHARES, share, side="right") - 1, len(SHARES) - 2)
@@ -110,40 +112,40 @@ def _count_curve(parameters: TwinParameters) -> FloatArray:
         return low + (high - low) * height
 
     def solve(rising: Callable[[float], float]) -> float:
-        """Find the positive root of a rising function by bisection, or the nearer limit."""
+        """Find the positive root of an increasing function by bisection, or the nearer bound."""
         least, most = 0.02, 50.0
         for _ in range(60):
             middle = np.sqrt(least * most)
             least, most = (middle, most) if rising(middle) < 0 else (least, middle)
         return float(most)
 
-    # The bends of the two ends follow from the rarest classes' share and from the total.
+    # The shape of both ends follows from the share of the rarest classes and from the total.
     rarest = parameters.rarest_share * 0.05 * n_rows
     bend_low = solve(lambda bend: curve(bend, 1)[:n_rarest].sum() - rarest)
     bend_high = solve(lambda bend: n_rows - curve(bend_low, bend).sum())
     counts = curve(bend_low, bend_high)
-    counts[1:-1] *= (n_rows - counts[0] - counts[-1]) / counts[1:-1].sum()  # what is left: 0.2%
+    counts[1:-1] *= (n_rows - counts[0] - counts[-1]) / counts[1:-1].sum()  # remaining error: 0.2%
     return counts
 
 
 def _rounded(values: FloatArray, total: int) -> IntArray:
-    """Whole numbers that sum to `total`: cumulated, then rounded, then in order again."""
+    """Round to integers that sum to `total`, preserving their order."""
     ends = np.rint(np.cumsum(values)).astype(np.int64)
     ends[-1] = total
     return np.sort(np.diff(ends, prepend=0))
 
 
-# Points and centres are whole multiples of these steps, and limited: a product of them is then a
-# whole number below 2**24 steps, so the float32 matrix product is exact whatever its order.
+# Points and centers are bounded multiples of these steps. Their products are integers below 2**24
+# steps, so the float32 matrix product is exact in any order.
 POINT_STEP, POINT_LIMIT = 2.0**-4, 32.0
 CENTRE_STEP, CENTRE_LIMIT = 2.0**-6, 8.0
 
-# Each row, and each class, has this many random numbers of its own.
+# Random numbers per row and per class.
 SLOTS = 64
 EXTRA_SLOT, ORDER_SLOT = SLOTS - 2, SLOTS - 1
 
 
-def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
+def load_simulated(name: str, *, scale: float = 1.0, random_state: int = 0) -> SimulatedSource:
     """Simulate one of the paper's score files.
 
     Parameters
@@ -151,64 +153,62 @@ def twin(name: str, *, scale: float = 1.0, random_state: int = 0) -> TwinSource:
     name
         "imagenet", "cifar-100", "places365" or "inaturalist".
     scale
-        Share of the classes, in (0, 1]; rows per class and their imbalance stay. At least
-        10 classes are kept.
+        Fraction of the classes, in (0, 1]; rows per class and imbalance stay the same. At least 10
+        classes are kept.
     random_state
-        The seed. Another one gives other classes and rows of the same kind.
+        Random seed of classes and rows.
 
     Returns
     -------
-    TwinSource
-        Can be passed wherever probabilities are taken, any number of times.
+    SimulatedSource
+        A source that can be read any number of times.
 
     Notes
     -----
-    A row of class y is a point ``x = c_y + s e`` of a latent space, where c_y is the centre of its
-    class, e standard noise and ``s = s_y s_row`` its scale: classes differ in difficulty, and so
-    do the rows of a class. The logits are those of linear discriminant analysis,
-    ``x . c_k - |c_k|^2 / 2``, times a sharpness that falls with s, as far as the model is aware of
-    the difficulty. The probabilities are proportional to ``v + haze v^(1/4)``, where
-    ``v = exp(logit - largest logit)``.
+    A row of class y is a point ``x = c_y + s e`` of a latent space: c_y is the center of its class,
+    e standard noise and ``s = s_y s_row`` its scale. Classes differ in difficulty, and so do the
+    rows of a class. The logits are those of linear discriminant analysis, ``x . c_k - |c_k|^2 /
+    2``, times a sharpness that decreases with s. The probabilities are proportional to ``v + haze
+    v^(1/4)``, where ``v = exp(logit - largest logit)``.
 
-    Class counts follow the quantiles of the score files of Ding et al. (2023), "Class-conditional
-    conformal prediction with many classes"; the other parameters were tuned by
-    ``scripts/tune_twins.py``, see the page on twins for what was reached.
+    Class counts follow the score files of Ding et al. (2023), "Class-conditional conformal
+    prediction with many classes". ``scripts/tune_simulated.py`` tuned the other parameters.
 
     Examples
     --------
-    >>> from evencover.data import twin
-    >>> source = twin("cifar-100", scale=0.1)
+    >>> from evencover.data import load_simulated
+    >>> source = load_simulated("cifar-100", scale=0.1)
     >>> source.n_rows, source.n_classes
     (3000, 10)
     """
-    if name not in TWINS:
-        raise_unknown("twin", name, TWINS)
-    return TwinSource(name, TWINS[name], scale=scale, random_state=random_state)
+    if name not in SIMULATED:
+        raise_unknown("simulated data set", name, SIMULATED)
+    return SimulatedSource(name, SIMULATED[name], scale=scale, random_state=random_state)
 
 
-class TwinSource(Source):
-    """Rows that are computed when they are read; every row is a function of (seed, row id)."""
+class SimulatedSource(Source):
+    """Rows computed on demand; every row is a function of (seed, row id)."""
 
     def __init__(
-        self, name: str, parameters: TwinParameters, *, scale: float, random_state: int
+        self, name: str, parameters: SimulationParameters, *, scale: float, random_state: int
     ) -> None:
-        scale = real_number(scale, "scale", "twin", 0, 1, open_low=True)
+        scale = real_number(scale, "scale", "load_simulated", 0, 1, open_low=True)
         self.parameters = parameters
-        self.random_state = check_random_state(random_state, "twin")
+        self.random_state = check_random_state(random_state, "load_simulated")
         n_classes = min(parameters.n_classes, max(10, round(scale * parameters.n_classes)))
         counts = class_counts(parameters, n_classes)
-        self.info = SourceInfo(n_classes, int(counts.sum()), name=f"the twin of {name}")
+        self.info = SourceInfo(n_classes, int(counts.sum()), name=f"simulated {name}")
         self._place_classes(counts[self._shuffled(0)])
 
     def _place_classes(self, counts: IntArray) -> None:
         p, n_classes, n_rows = self.parameters, self.n_classes, int(counts.sum())
         order = random_order(
-            self.random_state, RandomStream.TWIN_ROWS, _slot_ids(n_rows, ORDER_SLOT)
+            self.random_state, RandomStream.SIMULATED_ROWS, _slot_ids(n_rows, ORDER_SLOT)
         )
         self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
         self.attach_labels(self._class_of_row)
 
-        # Stratified: the difficulties are the same for every seed, whose they are is not.
+        # Stratified: every seed has the same difficulties, assigned to different classes.
         noise = np.exp(p.class_spread * skewed(_normal_scores(n_classes), p.class_skew))
         confidence = np.exp(p.confidence_spread * _normal_scores(n_classes))
         self._noise = noise[self._shuffled(1)]
@@ -219,30 +219,30 @@ class TwinSource(Source):
         group = self._shuffled(3) % n_groups
         own = self._class_normals(0)
         shared = self._class_normals(n_classes)[group]
-        centres = np.sqrt(1 - p.group_share) * own + np.sqrt(p.group_share) * shared
-        # Fewer classes are easier to tell apart; so they are put nearer to each other.
+        centers = np.sqrt(1 - p.group_share) * own + np.sqrt(p.group_share) * shared
+        # Fewer classes are easier to separate, so their centers are closer.
         nearer = np.sqrt(np.log(n_classes) / np.log(p.n_classes))
-        centres *= nearer * p.separation / np.sqrt(p.dimensions)
-        self._centres = _on_grid(centres, CENTRE_STEP, CENTRE_LIMIT)
-        # Less than a step of the products, so that hardly any two classes tie.
+        centers *= nearer * p.separation / np.sqrt(p.dimensions)
+        self._centers = _on_grid(centers, CENTRE_STEP, CENTRE_LIMIT)
+        # Less than a step of the products, to avoid ties between classes.
         between_steps = self._shuffled(4) / n_classes * CENTRE_STEP * POINT_STEP
         self._offsets = (
             p.prior * np.log(counts / counts.mean())
-            - (self._centres.astype(np.float64) ** 2).sum(axis=1) / 2
+            - (self._centers.astype(np.float64) ** 2).sum(axis=1) / 2
             + between_steps
         ).astype(np.float32)
 
     def rows(self, start: int, stop: int) -> Array:
-        """Probabilities of rows `start` to `stop` - 1, as far as there are rows; float32."""
+        """Compute probabilities of rows `start` to `stop` - 1 as float32."""
         p, classes = self.parameters, self._class_of_row[start:stop]
         first = self.info.first_row + start
         ids = places(first, first + len(classes))[:, None] * np.uint64(SLOTS)
         slots = np.append(np.arange(p.dimensions), EXTRA_SLOT).astype(np.uint64)
-        normals = self._normals(RandomStream.TWIN_ROWS, ids + slots)
+        normals = self._normals(RandomStream.SIMULATED_ROWS, ids + slots)
         difficulty = np.exp(p.row_spread * skewed(normals[:, -1], p.row_skew))
         points = normals[:, :-1] * (self._noise[classes] * difficulty)[:, None]
-        points += self._centres[classes]
-        rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ self._centres.T
+        points += self._centers[classes]
+        rows = _on_grid(points, POINT_STEP, POINT_LIMIT) @ self._centers.T
         rows += self._offsets
         sharpness = self._sharpness[classes] * difficulty**-p.row_awareness
         rows *= sharpness.astype(np.float32)[:, None]
@@ -257,14 +257,14 @@ class TwinSource(Source):
         return rows
 
     def row_blocks(self) -> RawBlocks:
-        """Blocks, computed ahead on threads."""
+        """Compute blocks ahead on threads."""
         step = rows_per_block(self.n_classes)
         starts = range(0, len(self._class_of_row), step)
         for rows in map_on_threads(lambda start: self.rows(start, start + step), starts):
             yield rows, None
 
     def split(self) -> list[Source]:
-        """Ranges of the rows: a worker computes its own."""
+        """Split into ranges of rows, which workers compute."""
         step, parts = rows_per_part(self.n_classes), list[Source]()
         for start in range(0, len(self._class_of_row), step):
             classes = self._class_of_row[start : start + step]
@@ -274,26 +274,27 @@ class TwinSource(Source):
         return parts
 
     def _shuffled(self, purpose: int) -> IntArray:
-        """Return a random order of the classes; one for each purpose."""
+        """Return a random order of the classes for one purpose."""
         ids = _slot_ids(self.n_classes, purpose) + np.uint64(1 << 32)
-        return random_order(self.random_state, RandomStream.TWIN_CLASSES, ids)
+        return random_order(self.random_state, RandomStream.SIMULATED_CLASSES, ids)
 
     def _class_normals(self, first: int) -> FloatArray:
         """Draw standard normal coordinates, one row for each of K classes or groups."""
         ids = (places(first, first + self.n_classes) * np.uint64(SLOTS))[:, None]
         return self._normals(
-            RandomStream.TWIN_CLASSES, ids + np.arange(self.parameters.dimensions, dtype=np.uint64)
+            RandomStream.SIMULATED_CLASSES,
+            ids + np.arange(self.parameters.dimensions, dtype=np.uint64),
         )
 
     def _normals(self, use: RandomStream, ids: Array) -> FloatArray:
-        """Scale sums of four uniforms of 16 bits: nearly normal, cheap, the same everywhere."""
+        """Scale sums of four 16-bit uniforms: nearly normal, and identical everywhere."""
         bits = _kernels.random_bits(self.random_state, int(use), ids.ravel())
         total = bits.view(np.uint16).reshape(*ids.shape, 4).sum(axis=-1, dtype=np.int64)
         return (total - 2 * (2**16 - 1)) * (np.sqrt(3.0) / 2**16)
 
 
 def skewed(normal: FloatArray, skew: float) -> FloatArray:
-    """Stretch one side of normal numbers and press the other: (exp(skew z) - 1) / skew."""
+    """Skew normal numbers: (exp(skew z) - 1) / skew."""
     return np.expm1(skew * normal) / skew if skew else normal
 
 
@@ -308,5 +309,5 @@ def _on_grid(values: FloatArray, step: float, limit: float) -> Array:
 
 
 def _slot_ids(n: int, slot: int) -> Array:
-    """Ids of the random numbers that n rows, or classes, have in one of their slots."""
+    """Return ids of the random numbers of n rows, or classes, in one slot."""
     return places(0, n) * np.uint64(SLOTS) + np.uint64(slot)

@@ -1,4 +1,4 @@
-"""Sources: rows from anywhere as one stream of row blocks."""
+"""Sources: streams of row blocks from any input."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from evencover.data.frames import unpacked
 from evencover.errors import InputError, listed
 from evencover.validation import label_indices, list_of_labels, score_rows
 
-# About 16 MB of float32: threads that hand over smaller blocks wait for each other.
+# About 16 MB of float32: smaller blocks make threads wait for each other.
 BLOCK_ELEMENTS = 1 << 22
-# About 128 MB of float32: what one machine of many is given at a time.
+# About 128 MB of float32: the unit of work of one machine.
 PART_ELEMENTS = 1 << 25
 
 RawBlocks = Iterator[tuple[Array, Array | None]]
@@ -33,19 +33,19 @@ RawBlocks = Iterator[tuple[Array, Array | None]]
 class Block(NamedTuple):
     """Consecutive rows of the input."""
 
-    start: int  #: number of the first row in the whole input
+    start: int  #: index of the first row in the whole input
     rows: Array  #: (n, K) scores by class
-    labels: IntArray | None  #: (n,) class indices, if there are any
+    labels: IntArray | None  #: (n,) class indices, if any
     source: Source | None  #: None for rows in memory
 
     @property
     def known_labels(self) -> IntArray:
-        """The labels, with any class for those that are not among the classes."""
+        """The labels, with an arbitrary class for unknown ones."""
         assert self.labels is not None
         return np.minimum(self.labels, self.rows.shape[1] - 1)
 
     def place(self, row: int) -> str:
-        """Name a row of this block in messages: its file, and its number there."""
+        """Describe a row of this block in messages: its file, and its number there."""
         if self.source is None:
             return f"row {self.start + row}"
         return self.source.place(self.start - self.source.offset + row)
@@ -53,24 +53,24 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """Facts about an input that are known before its rows are read."""
+    """Facts about an input that are known before reading its rows."""
 
     n_classes: int
-    n_rows: int | None = None  #: None where only reading to the end would tell
+    n_rows: int | None = None  #: None if unknown before the end
     class_names: Sequence[str] | None = None
     logits: bool | None = None  #: whether the rows are logits; None if the input does not state it
     name: str = "the input"  #: the name in messages
     has_labels: bool = False  #: whether labels are stored with the rows
-    numbers_are_names: bool = False  #: whether integer labels are names of classes
-    allow_unknown: bool = False  #: whether labels may be names that no class has: index n_classes
-    may_be_ranked: bool = False  #: whether rows may hold the best classes by rank, as top-k files
+    numbers_are_names: bool = False  #: whether integer labels are class names
+    allow_unknown: bool = False  #: whether labels may be unknown names: index n_classes
+    may_be_ranked: bool = False  #: whether rows may have the top classes by rank, as in top-k files
     used: Mapping[str, str] = field(default_factory=dict)  #: the use of each column or array
-    left_out: Mapping[str, str] = field(default_factory=dict)  #: why others have none
-    first_row: int = 0  #: number of the first row in the file; not 0 in a part of a file
+    left_out: Mapping[str, str] = field(default_factory=dict)  #: why others are not used
+    first_row: int = 0  #: index of the first row in the file; not 0 in a partition of a file
 
 
 def _fact(name: str, doc: str) -> Any:
-    """Make a property that reads a fact about the rows."""
+    """Make a property that reads a field of `SourceInfo`."""
     return property(attrgetter(f"info.{name}"), doc=doc)
 
 
@@ -78,15 +78,15 @@ class Source(ABC):
     """A stream of rows with one column per class."""
 
     info: SourceInfo  #: replaced by `set_info`
-    location: Any = None  #: the path or address of the file, if it is one
-    labels: Array | None = None  #: of all rows, if they are kept apart from the rows
-    labels_given: bool = False  #: whether the labels were given apart, not found with the rows
-    labels_by_name: bool = False  #: whether the labels that are kept apart were class names
+    location: Any = None  #: the path or URL of the file, if it is one
+    labels: Array | None = None  #: of all rows, if stored apart from the rows
+    labels_given: bool = False  #: whether the labels were given separately
+    labels_by_name: bool = False  #: whether separate labels were class names
     index: Array | None = None  #: (N,) index of the rows' frame, to join labels with an index
-    matching: str | None = None  #: how labels were matched with the rows; None if by position
-    offset: int = 0  #: number of the first row in the whole input, of which this may be a part
-    ignores_ids: bool = False  #: whether ids that come with the rows are left unread
-    rows_read: Fingerprint | None = None  #: set when the rows have been read to the end
+    matching: str | None = None  #: how labels were matched to rows; None if by position
+    offset: int = 0  #: index of the first row in the whole input
+    ignores_ids: bool = False  #: whether stored ids are not read
+    rows_read: Fingerprint | None = None  #: set after reading all rows
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
     _ids: Array | None = None
     _label_place: Callable[[int], str] | None = None
@@ -95,7 +95,7 @@ class Source(ABC):
     n_classes: int = _fact("n_classes", "Number of classes.")
     n_rows: int | None = _fact("n_rows", "Number of rows, if known.")
     class_names: Sequence[str] | None = _fact("class_names", "One name per class, or None.")
-    logits: bool | None = _fact("logits", "Whether the input states that it holds logits.")
+    logits: bool | None = _fact("logits", "Whether the rows are logits; None if unknown.")
     name: str = _fact("name", "The name in messages.")
 
     @property
@@ -105,7 +105,7 @@ class Source(ABC):
 
     @property
     def ids(self) -> Array | None:
-        """(N,) ids found with the rows; read when they are asked for."""
+        """(N,) ids stored with the rows, read on demand."""
         if self.ignores_ids:
             return None
         if self._ids is None:
@@ -114,11 +114,11 @@ class Source(ABC):
 
     @property
     def fingerprint(self) -> str | None:
-        """The fingerprint of the `rows_read`, as text."""
+        """The fingerprint of `rows_read` as text."""
         return None if self.rows_read is None else self.rows_read.hexdigest()
 
     def set_info(self, **facts: Any) -> None:
-        """Replace facts about the rows; labels by name that waited for class names are checked."""
+        """Replace facts about the rows; check labels that needed class names."""
         self.info = replace(self.info, **facts)
         self._check_kept_labels()
 
@@ -127,17 +127,16 @@ class Source(ABC):
 
     @abstractmethod
     def row_blocks(self) -> RawBlocks:
-        """Read blocks of rows, and their labels where these are stored with the rows."""
+        """Read blocks of rows, with labels if they are stored with the rows."""
 
     def split(self) -> list[Source] | None:
-        """Cut the rows into new sources; None if they cannot be opened elsewhere."""
+        """Split the rows into new sources; None if they cannot be opened elsewhere."""
         return None
 
     def parts(self) -> Sequence[Source] | None:
-        """Cut the rows into sources that can be pickled and opened on another machine, in order.
+        """Split the rows into sources that can be pickled and opened on another machine, in order.
 
-        Each knows its ``n_rows`` and takes its labels along. None if there is no file to open
-        elsewhere (arrays, iterables).
+        Each has its ``n_rows`` and labels. None for inputs without a file (arrays, iterables).
         """
         parts = self.split()
         start = 0
@@ -149,7 +148,7 @@ class Source(ABC):
                 allow_unknown=self.info.allow_unknown,
             )
             part.watch = part._ids = part._label_place = None  # the engine sends the ids
-            if isinstance(part.location, Path):  # a worker may run in another folder
+            if isinstance(part.location, Path):  # a worker may have another working directory
                 part.location = part.location.absolute()
             assert part.n_rows is not None
             if self.labels is not None:
@@ -166,18 +165,18 @@ class Source(ABC):
         return part
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the progress bar, which stays where it is shown."""
+        """Drop the progress bar, which cannot be pickled."""
         return {key: value for key, value in self.__dict__.items() if key != "watch"}
 
     def place(self, row: int) -> str:
-        """Name a row of this source in messages."""
+        """Describe a row of this source in messages."""
         of_file = "" if self.name == SourceInfo.name else f" of {self.name}"
         return f"row {self.info.first_row + row}{of_file}"
 
     def attach_labels(self, labels: Any, place: Callable[[int], str] | None = None) -> None:
-        """Use these labels, one per row, instead of any that come with the rows.
+        """Use these labels, one per row, instead of any stored with the rows.
 
-        Messages call a label by what `place` makes of its row's number.
+        Messages use `place` to describe a row.
         """
         self.labels, self._label_place = list_of_labels(labels), place
         self._labels_checked = False
@@ -185,9 +184,9 @@ class Source(ABC):
         self._check_kept_labels()
 
     def _check_kept_labels(self) -> None:
-        """Turn labels that are kept apart into class indices, unless names are still to come.
+        """Convert separate labels to class indices, unless class names are still unknown.
 
-        Indices are kept in as few bytes as their number allows: parts take them along.
+        Use the smallest integer type, because partitions carry their labels.
         """
         if self.labels is None or self.n_rows is None or self._labels_checked:
             return
@@ -198,7 +197,7 @@ class Source(ABC):
         self._labels_checked = True
 
     def check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
-        """Turn labels of the rows from `start` on into class indices."""
+        """Convert labels of the rows from `start` on to class indices."""
         if self._labels_checked and len(labels) == n_rows:
             return np.asarray(labels, dtype=np.int64)
         place = self._label_place or self.place
@@ -228,7 +227,7 @@ class Source(ABC):
                 )
             stop = start + len(rows)
             if start == 0 and self.info.may_be_ranked and _is_ranked(rows):
-                raise by_rank(self.name, f"{len(rows)} rows of {rows.shape[1]} falling numbers")
+                raise by_rank(self.name, f"{len(rows)} rows of {rows.shape[1]} decreasing numbers")
             labels = stored if self.labels is None else self.labels[start:stop]
             if labels is not None:
                 labels = self.check_labels(labels, len(rows), start)
@@ -241,12 +240,13 @@ class Source(ABC):
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
             raise InputError(
-                f"'labels' must fit the rows. Got {len(self.labels)} labels for {start} rows."
+                "'labels' must have one entry per row. "
+                f"Got {len(self.labels)} labels for {start} rows."
             )
 
 
 def _is_ranked(rows: Array) -> bool:
-    """Whether the numbers of every row fall; by chance one row in K! does."""
+    """Return whether every row decreases; one row does with probability 1 / K!."""
     return (
         rows.shape[1] > 2
         and len(rows) > 4
@@ -261,12 +261,12 @@ def rows_per_block(n_classes: int) -> int:
 
 
 def rows_per_part(n_classes: int) -> int:
-    """Return the number of rows of a part."""
+    """Return the number of rows of a partition."""
     return max(1, PART_ELEMENTS // max(1, n_classes))
 
 
 def slices(rows: Array, labels: Array | None = None) -> RawBlocks:
-    """Cut a matrix, and its labels, into blocks without a copy."""
+    """Split a matrix, and its labels, into blocks without a copy."""
     step = rows_per_block(rows.shape[1])
     for start in range(0, len(rows), step):
         stop = start + step
@@ -274,7 +274,7 @@ def slices(rows: Array, labels: Array | None = None) -> RawBlocks:
 
 
 class ArraySource(Source):
-    """An array or memory map, cut into blocks."""
+    """An array or memory map, split into blocks."""
 
     def __init__(self, rows: Any, **facts: Any) -> None:
         self.rows = score_rows(rows)
@@ -282,12 +282,12 @@ class ArraySource(Source):
         self.info = SourceInfo(n_classes, n_rows, **facts)
 
     def row_blocks(self) -> RawBlocks:
-        """Cut the array."""
+        """Split the array."""
         return slices(self.rows)
 
 
 class IterableSource(Source):
-    """Blocks that somebody else makes, such as the batches of a data loader; read once."""
+    """Blocks from an iterable, such as the batches of a data loader; read once."""
 
     def __init__(self, blocks: Iterable[Any]) -> None:
         stream = iter(blocks)
@@ -301,7 +301,7 @@ class IterableSource(Source):
         self.info = SourceInfo(n_classes, has_labels=has_labels, **found.facts)
 
     def row_blocks(self) -> RawBlocks:
-        """Read the blocks, cut where they are too large."""
+        """Read the blocks; split large ones."""
         for block in self._stream:
             found = unpacked(block)
             rows = score_rows(found.rows)
@@ -310,7 +310,8 @@ class IterableSource(Source):
                 raise InputError("All blocks must come with labels, or none.")
             if labels is not None and len(labels) != len(rows):
                 raise InputError(
-                    f"'labels' must fit the rows. Got {len(labels)} labels for {len(rows)} rows."
+                    "'labels' must have one entry per row. "
+                    f"Got {len(labels)} labels for {len(rows)} rows."
                 )
             names = found.facts.get("class_names")
             if names is not None and self._first_names != names:
@@ -321,7 +322,7 @@ class IterableSource(Source):
 
 
 def reorder_columns(source: Source, class_names: Sequence[str]) -> Source:
-    """Put the columns into the order of these names, all of which the source has."""
+    """Reorder columns by name; the source must have all names."""
     whole = ReorderedSource(source, class_names)
     if not isinstance(source, PartsSource):
         return whole
@@ -332,10 +333,10 @@ def reorder_columns(source: Source, class_names: Sequence[str]) -> Source:
 
 
 class ReorderedSource(Source):
-    """A source whose class k is the class of the k-th of `class_names`.
+    """A source with classes reordered to match `class_names`.
 
-    Labels by name follow their class. Labels that are numbers and were given apart already count
-    in the new order. Numbers that came with the rows could count either, and are rejected.
+    Labels by name follow their class. Integer labels given separately refer to the new order.
+    Integer labels stored with the rows are ambiguous and rejected.
     """
 
     def __init__(self, source: Source, class_names: Sequence[str]) -> None:
@@ -350,20 +351,22 @@ class ReorderedSource(Source):
         self.labels = source.labels
         if source.labels is not None and source.labels.dtype.kind in "iu":
             if self.labels_by_name:
-                place = np.append(np.argsort(self._order), self.n_classes)  # the unknown stay last
+                place = np.append(
+                    np.argsort(self._order), self.n_classes
+                )  # unknown labels stay last
                 self.labels = place[source.labels].astype(source.labels.dtype)
             elif not self.labels_given:
                 raise self._unclear()
 
     def _unclear(self) -> InputError:
         return InputError(
-            f"The labels with {self.name} must be class names: its columns are in another order "
-            "than the calibration data's. Got numbers; use names, or pass the numbers apart "
-            "(labels=, --labels), in the calibration data's order."
+            f"The labels with {self.name} must be class names, because its columns are in "
+            "another order than the calibration data's. Got numbers; use names, or pass the "
+            "numbers separately (labels=, --labels), in the calibration data's order."
         )
 
     def row_blocks(self) -> RawBlocks:
-        """Read the blocks with their columns put in order."""
+        """Read the blocks with their columns reordered."""
         for rows, labels in self._source.row_blocks():
             if labels is not None and self.labels is None and not self.info.numbers_are_names:
                 labels = to_numpy(labels)
@@ -372,13 +375,13 @@ class ReorderedSource(Source):
             yield np.asarray(rows)[:, self._order], labels
 
     def split(self) -> list[Source] | None:
-        """Put the parts of the source in order."""
+        """Reorder the partitions of the source."""
         parts = self._source.parts()
         if parts is None:
             return None
         reordered: list[Source] = []
         for part in parts:
-            part.labels = None  # those of the whole, which are in order, come instead
+            part.labels = None  # replaced by the reordered labels of the whole
             own = copy(self)
             own._source, own.labels, own._labels_checked = part, None, False
             own.location = part.location
@@ -389,7 +392,7 @@ class ReorderedSource(Source):
         return reordered
 
     def place(self, row: int) -> str:
-        """Name a row as the source does."""
+        """Describe a row as the source does."""
         return self._source.place(row)
 
     def _read_ids(self) -> Array | None:
@@ -397,7 +400,7 @@ class ReorderedSource(Source):
 
 
 class PartsSource(Source):
-    """Sources of the same kind of rows, end to end."""
+    """Sources with the same classes, concatenated."""
 
     def __init__(self, sources: Sequence[Source], name: str) -> None:
         self.sources = [source for source in sources if source.n_rows != 0] or list(sources[:1])
@@ -410,7 +413,7 @@ class PartsSource(Source):
             n_rows=self._starts[-1],
             name=f"'{name}'",
             has_labels=first.has_labels,
-            numbers_are_names=False,  # labels are checked file by file
+            numbers_are_names=False,  # each file checks its labels
         )
 
     def row_blocks(self) -> RawBlocks:
@@ -431,35 +434,35 @@ class PartsSource(Source):
         return np.concatenate(known) if len(known) == len(found) else None
 
     def split(self) -> list[Source]:
-        """Cut each file."""
+        """Split each file."""
         parts: list[Source] = []
         for source in self.sources:
             parts += source.parts() or [copy(source)]
         return parts
 
     def check_label_files(self, columns: Sequence[tuple[str, int]]) -> None:
-        """Check that files of labels, (name, rows) each, fit the parts one by one."""
-        columns = [column for column in columns if column[1]]  # as empty parts are left out
+        """Check that files of labels, (name, rows) each, match the partitions one by one."""
+        columns = [column for column in columns if column[1]]  # empty partitions are skipped, too
         for source, (name, n_rows) in zip(self.sources, columns, strict=False):
             if source.n_rows != n_rows:
                 raise InputError(
-                    f"Every file of labels must fit the part beside it. Got {n_rows} labels in "
-                    f"{name} for {source.n_rows} rows in {source.name}."
+                    f"Every file of labels must match the data file at its position. Got {n_rows} "
+                    f"labels in {name} for {source.n_rows} rows in {source.name}."
                 )
         if len(columns) != len(self.sources):
             raise InputError(
-                f"There must be a file of labels for each part, or one for all. "
-                f"Got {len(columns)} files of labels for {len(self.sources)} parts of {self.name}."
+                "There must be a file of labels for each data file, or one for all. "
+                f"Got {len(columns)} files of labels for {len(self.sources)} files of {self.name}."
             )
 
     def place(self, row: int) -> str:
-        """Name the file and the row in it."""
+        """Describe a row by its file and its index there."""
         which = min(bisect_right(self._starts, row), len(self.sources)) - 1
         return self.sources[which].place(row - self._starts[which])
 
 
 def _reject_mixture(first: Source, other: Source) -> None:
-    """Check that two files have the same classes, and that both have labels or neither has."""
+    """Check that two files have the same classes, and that both or neither have labels."""
     names, others = list(first.class_names or ()), list(other.class_names or ())
     if other.n_classes != first.n_classes:
         mine, theirs = f"{other.n_classes} classes", f"{first.n_classes} classes"
@@ -475,6 +478,6 @@ def _reject_mixture(first: Source, other: Source) -> None:
     else:
         return
     raise InputError(
-        f"All parts must have the same classes, and labels in all or none. "
+        f"All files must have the same classes, and labels in all or none. "
         f"Got {mine} in {other.name}, and {theirs} in {first.name}."
     )

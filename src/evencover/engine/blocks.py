@@ -26,7 +26,7 @@ def joined(parts: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
 
 
 def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Array, ...]:
-    """Concatenate columns, filling each part in when it comes if the number of rows is known."""
+    """Concatenate columns; fill preallocated arrays if the number of rows is known."""
     if n_rows is None:
         return joined(parts)
     columns: tuple[Array, ...] = ()
@@ -41,7 +41,7 @@ def gathered(parts: Iterable[tuple[Array, ...]], n_rows: int | None) -> tuple[Ar
 
 
 def as_workers(executor: Any) -> Workers:
-    """Return the workers of an executor, a dask client or a dask client's executor."""
+    """Wrap an executor, a dask client or a dask client's executor."""
     client = getattr(executor, "_client", executor)  # Client.get_executor() wraps its client
     if type(client).__module__.split(".")[0] == "distributed":
         return DaskWorkers(client)
@@ -53,17 +53,17 @@ def as_workers(executor: Any) -> Workers:
     return Workers(executor)
 
 
-# About 4 MB of float32, where rows travel with a task: dask warns of more than 10 MB.
+# About 4 MB of float32 for rows sent with a task: dask warns above 10 MB.
 SENT_ELEMENTS = 1 << 20
 
 Result = TypeVar("Result")
 
 
 class Part(NamedTuple):
-    """Consecutive rows of the input, as they are sent to a worker.
+    """Consecutive rows of the input, sent to a worker as one task.
 
-    Its ``source`` knows the number of its first row in the whole input; ``ids`` are the rows' ids,
-    if the user gave any; ``number`` counts the parts.
+    ``source`` knows the index of its first row in the whole input; ``ids`` are the user's ids, if
+    any; ``number`` counts the partitions.
     """
 
     source: Source
@@ -72,11 +72,11 @@ class Part(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The number of the first row in the whole input."""
+        """The index of the first row in the whole input."""
         return self.source.offset
 
     def blocks(self) -> Iterator[tuple[Block, Array | None]]:
-        """Yield blocks, and the ids of their rows."""
+        """Yield blocks with the ids of their rows."""
         return blocks_of(self.source, self.ids)
 
 
@@ -85,7 +85,7 @@ def _on_part(
     merge: Callable[[Iterable[Result]], Result],
     part: Part,
 ) -> tuple[Result, Fingerprint]:
-    """Compute a part's result on one thread, and the fingerprint of its rows."""
+    """Compute a partition's result on one thread, and the fingerprint of its rows."""
     with single_threaded():
         result = merge(function(block, ids) for block, ids in part.blocks())
     assert part.source.rows_read is not None
@@ -119,9 +119,9 @@ def map_source(
     merge: Callable[[Iterable[Result]], Result] | None = None,
     executor: Any = None,
 ) -> Iterator[Result]:
-    """Yield ``function(block, row ids)`` of each block or, on an executor, merged for each part.
+    """Yield ``function(block, row ids)`` per block or, on an executor, merged per partition.
 
-    The ids are None if the user gave none and none came with the rows.
+    The ids are None if neither the user nor the input supplies any.
     """
     known = known_ids(source, ids)
     if executor is None:
@@ -160,24 +160,24 @@ def fold_source(
 
 
 def blocks_of(source: Source, ids: Array | None = None) -> Iterator[tuple[Block, Array | None]]:
-    """Yield the blocks of a source, and the ids of their rows."""
+    """Yield the blocks of a source with the ids of their rows."""
     n_rows = 0
     for block in source.blocks():
         start, n_rows = n_rows, n_rows + len(block.rows)
         if ids is not None and len(ids) < n_rows:
             _check_ids_fit(ids, n_rows)
         yield block, None if ids is None else ids[start:n_rows]
-    if source.n_rows not in (None, n_rows):  # other rows would get its ids
+    if source.n_rows not in (None, n_rows):  # else ids would be misaligned
         raise InputError(
             f"{source.name} must have the {source.n_rows} rows it had when it was opened. "
-            f"Got {n_rows}; it was changed meanwhile."
+            f"Got {n_rows}; it has changed since."
         )
     if ids is not None:
         _check_ids_fit(ids, n_rows)
 
 
 def known_ids(source: Source, ids: Any) -> Array | None:
-    """Return the user's ids as numbers, else those found with the rows, if any."""
+    """Return the user's ids as numbers, else those stored with the rows, if any."""
     ids = source.ids if ids is None else ids
     if ids is None:
         return None
@@ -193,7 +193,7 @@ def _check_ids_fit(ids: Array, n_rows: int) -> None:
 
 
 def cut(source: Source, ids: Array | None) -> Iterator[Part]:
-    """Yield the parts of a source; without parts, its rows themselves, some at a time."""
+    """Yield the partitions of a source; without any, chunks of its rows."""
     pieces = source.parts()
     start = number = 0
     for piece in _pieces_of_rows(source) if pieces is None else pieces:

@@ -1,7 +1,7 @@
-"""Work on a dask cluster, with errors in time for one that cannot do it.
+"""Run work on a dask cluster; raise within seconds if the cluster cannot do it.
 
-A scheduler that does not answer, no workers, or workers without this package would otherwise be
-waited for in silence.
+dask itself waits indefinitely for a scheduler that does not answer, for workers to join, and for
+workers without this package.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from evencover.engine.executors import Workers, translate_worker_errors
 from evencover.errors import FileError, InputError, needs, one_line
 from evencover.threads import n_threads
 
-SCHEDULER_SECONDS = 10  # for a scheduler to answer
-WORKER_SECONDS = 30  # for the first worker to join, and for all to tell their version
+SCHEDULER_SECONDS = 10  # timeout of the scheduler
+WORKER_SECONDS = 30  # timeout of the first worker, and of all workers' versions
 
-_checked: WeakSet[Any] = WeakSet()  # clients whose workers have been asked
+_checked: WeakSet[Any] = WeakSet()  # clients whose workers have been checked
 
 
 def import_distributed() -> Any:
@@ -39,13 +39,13 @@ def import_distributed() -> Any:
 
 
 def connect(address: str) -> Any:
-    """Connect to the scheduler at an address, which must answer in time."""
+    """Connect to a scheduler; raise InputError if it does not answer in time."""
     distributed = import_distributed()
     try:
         _in_time(lambda: asyncio.run(_ask(address)), SCHEDULER_SECONDS + 1)
         return distributed.Client(address, timeout=SCHEDULER_SECONDS, set_as_default=False)
     except Exception as error:
-        remedy = "give its address, such as tcp://host:8786, or 'local'"
+        remedy = "give its URL, such as tcp://host:8786, or 'local'"
         if address.startswith("tls:"):
             remedy = "name the certificates in dask's configuration (distributed.comm.tls)"
         raise InputError(
@@ -55,7 +55,7 @@ def connect(address: str) -> Any:
 
 
 async def _ask(address: str) -> None:
-    """Ask a scheduler for its identity; a client would wait for ever."""
+    """Request a scheduler's identity; a client would wait forever."""
     from distributed import Security, rpc
 
     secrets = Security().get_connection_args("client")
@@ -68,7 +68,7 @@ async def _ask(address: str) -> None:
 
 
 def check_workers(client: Any) -> None:
-    """Raise for a cluster without workers, or whose workers lack this version."""
+    """Raise InputError if a cluster has no workers, or workers lack this version."""
     if client in _checked or getattr(client, "asynchronous", False):
         return
     where = getattr(getattr(client, "scheduler", None), "address", "the cluster")
@@ -96,12 +96,12 @@ def check_workers(client: Any) -> None:
 
 
 def wait_for(client: Any, futures: Sequence[Any]) -> None:
-    """Wait until tasks are done, but not for workers that are all gone."""
+    """Wait for tasks; raise if no worker is left."""
     distributed = import_distributed()
     was_empty = False
     while True:
         try:
-            with client.as_current():  # it may not be this process's default
+            with client.as_current():  # the client may not be this process's default
                 distributed.wait(futures, timeout=WORKER_SECONDS)
             return
         except TimeoutError:
@@ -120,7 +120,7 @@ def _version() -> str:
     return evencover.__version__
 
 
-_version.__module__ = "__main__"  # so that it is sent as a whole: a worker may lack this package
+_version.__module__ = "__main__"  # pickled by value: a worker may lack this package
 
 
 def _in_time(function: Callable[[], Any], seconds: float) -> Any:
@@ -140,33 +140,33 @@ def _in_time(function: Callable[[], Any], seconds: float) -> Any:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FAN_IN = 16  # results that are merged by one task
+FAN_IN = 16  # number of results merged by one task
 
 
 class DaskWorkers(Workers):
-    """Workers of a `dask.distributed.Client`: results stay on them until they are asked for.
+    """Workers of a `dask.distributed.Client`; results stay on the workers until requested.
 
-    Tasks are pure, so when a worker dies the scheduler runs them, and whatever was lost with it,
-    again elsewhere. A task that raises is not tried again: bad input stays bad.
+    Tasks are pure. If a worker dies, the scheduler repeats its tasks elsewhere. Tasks that raise
+    are not repeated.
     """
 
-    n_at_once: ClassVar[int] = 4  # each request costs this process milliseconds
+    n_at_once: ClassVar[int] = 4  # each request takes milliseconds in this process
 
     def __init__(self, executor: Any) -> None:
         super().__init__(executor)
         check_workers(executor)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Submit ``function(*arguments)``; futures among these become their results."""
+        """Submit ``function(*arguments)``; futures among the arguments become their results."""
         sent = (self._with_chunk(argument) for argument in arguments)
         return self.executor.submit(_on_a_worker, function, *sent, pure=False)
 
     def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Send the function once, and not with every item."""
+        """Send the function once, not with every item."""
         return partial(self.submit, operator.call, self.submit(_itself, function))
 
     def _with_chunk(self, argument: Any) -> Any:
-        """Make a part of a Dask array on the worker that has its chunk."""
+        """Build a partition of a Dask array on the worker that has its chunk."""
         source: Any = getattr(argument, "source", None)
         if not hasattr(getattr(source, "chunk", None), "compute"):
             return argument
@@ -175,7 +175,7 @@ class DaskWorkers(Workers):
         return self.executor.submit(_with_rows, argument._replace(source=bare), chunk, pure=False)
 
     def n_under_way(self) -> int:
-        """Return enough for all workers, and for some that may join later."""
+        """Return enough tasks for all workers, and for some that may join later."""
         return 4 * max(1, sum(self.executor.nthreads().values()))
 
     def results(self, futures: Sequence[Any]) -> list[Any]:
@@ -191,7 +191,7 @@ class DaskWorkers(Workers):
         merge: Callable[[Iterable[Result]], Result],
         finish: Callable[[Result], Any] | None = None,
     ) -> Any:
-        """Merge on the workers, as a tree: only what `finish` returns is sent here."""
+        """Merge on the workers, hierarchically; only the value of `finish` is sent here."""
         with translate_worker_errors():
             futures = list(map(self.submitter(function), items))
             while len(futures) > 1:
@@ -202,12 +202,12 @@ class DaskWorkers(Workers):
 
 
 def local_cluster(n_workers: int) -> Any:
-    """Start a dask cluster of processes with one thread each, on this machine."""
+    """Start a dask cluster on this machine: processes with one thread each."""
     distributed = import_distributed()
     import dask
 
-    # By default dask's workers hand every freed array back to the system, and fetching memory
-    # anew, page by page, makes evaluation take twice the time.
+    # By default dask's workers return freed memory to the system. Allocating it again page by page
+    # doubles the time of an evaluation.
     keep = {"MALLOC_TRIM_THRESHOLD_": 1 << 29, "MALLOC_MMAP_THRESHOLD_": 1 << 28}
     with dask.config.set(
         {f"distributed.nanny.pre-spawn-environ.{key}": value for key, value in keep.items()}
@@ -225,8 +225,7 @@ def local_cluster(n_workers: int) -> Any:
 def dask_client(address: str) -> Iterator[Any]:
     """Connect to the cluster at `address`, or start one on this machine ("local").
 
-    A local cluster has one process with one thread per core: processes share nothing that
-    could get in each other's way.
+    A local cluster has one process with one thread per core.
     """
     distributed = import_distributed()
     if address == "local":
@@ -237,12 +236,12 @@ def dask_client(address: str) -> Iterator[Any]:
     try:
         yield client
     finally:
-        with suppress(Exception):  # do not wait for a cluster that is gone
+        with suppress(Exception):  # do not wait for a lost cluster
             client.close(timeout=2)
 
 
 def _on_a_worker(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call the function; name the worker in errors about files."""
+    """Call the function; add the worker to errors about files."""
     try:
         return function(*arguments)
     except FileError as error:

@@ -1,4 +1,4 @@
-"""Workers behind an executor: it is given tasks, and their results come back in order."""
+"""Submit tasks to an executor and return their results in order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Result = TypeVar("Result")
 
 
 class Workers:
-    """Workers of a `concurrent.futures.Executor`: every result comes back to this process."""
+    """Workers of a `concurrent.futures.Executor`; every result returns to this process."""
 
-    n_at_once: ClassVar[int] = 1  # how many results are asked for together
+    n_at_once: ClassVar[int] = 1  # number of results requested together
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
@@ -27,11 +27,11 @@ class Workers:
         return self.executor.submit(function, *arguments)
 
     def submitter(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function that submits ``function(item)``, for many items."""
+        """Return a function that submits ``function(item)`` for many items."""
         return partial(self.submit, function)
 
     def n_under_way(self) -> int:
-        """Return how many tasks keep every worker busy."""
+        """Return the number of tasks that keeps every worker busy."""
         return 2 * int(getattr(self.executor, "_max_workers", None) or 8)
 
     def results(self, futures: Sequence[Any]) -> list[Any]:
@@ -46,7 +46,7 @@ class Workers:
         merge: Callable[[Iterable[Result]], Result],
         finish: Callable[[Result], Any] | None = None,
     ) -> Any:
-        """Merge the results of all items in their order."""
+        """Merge the results of all items in order."""
         result = merge(results_in_order(self, function, items))
         return result if finish is None else finish(result)
 
@@ -54,7 +54,7 @@ class Workers:
 def results_in_order(
     workers: Workers, function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:
-    """Yield ``function(item)`` in the order of the items; only a few per worker are under way."""
+    """Yield ``function(item)`` in the order of the items, a few tasks per worker at a time."""
     with translate_worker_errors():
         submit, fetch = workers.submitter(function), workers.results
         yield from map_ordered(submit, fetch, items, workers.n_under_way(), workers.n_at_once)
@@ -62,7 +62,7 @@ def results_in_order(
 
 @contextmanager
 def translate_worker_errors() -> Iterator[None]:
-    """Raise InputError for workers that die, and for lost connections."""
+    """Raise InputError for dying workers and lost connections."""
     try:
         yield
     except Exception as error:
@@ -76,7 +76,7 @@ def translate_worker_errors() -> Iterator[None]:
             raise
         last = getattr(getattr(error, "last_worker", None), "address", None)
         raise InputError(
-            "The work could not be finished: workers kept dying over it"
+            "The work could not be finished: workers died repeatedly"
             f"{'' if last is None else f', the last one at {last}'} ({one_line(error)}); "
-            "give them more memory, or smaller parts."
+            "give them more memory, or smaller partitions."
         ) from error

@@ -1,4 +1,4 @@
-"""The paper's study as a library: declare a grid, run it, read the tables and figures."""
+"""Reproduce the paper's study: declare a grid, run it, make tables and figures."""
 
 from evencover.experiments.grid import DataSet, Grid, make_dataset, shipped
 from evencover.experiments.results import Results

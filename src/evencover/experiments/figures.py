@@ -1,4 +1,4 @@
-"""Figures of a study: metrics by calibration size, heat maps, and undercovered classes."""
+"""Draw a study: metrics by calibration size, heat maps, and undercovered classes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from evencover.evaluation.metrics import find_metric, shown_in
 from evencover.experiments.results import Results, coverage_of, method_title
 from evencover.output.atomic import atomic_path
 from evencover.output.writers import make_folder
-from evencover.plotting import BLUE, GREY, ORANGE, new_axes
+from evencover.plotting import BLUE, GRAY, ORANGE, new_axes
 from evencover.validation import raise_unknown
 
-# Okabe and Ito's colors; the paper's methods always look the same.
+# Okabe and Ito's colors, fixed for the paper's methods.
 GREEN, PURPLE, SKY, YELLOW = "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 LOOKS = {"standard": (BLUE, "s"), "classwise": (ORANGE, "^"), "clustered": (GREEN, "o")}
-OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GREY, "*")]
+OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GRAY, "*")]
 EXTENSIONS = ("png", "svg", "pdf")
 N_CLASSES_SHOWN = 12
 
 
 def write_figures(results: Results, folder: str | Path, extension: str = "png") -> list[Path]:
-    """Draw all figures of a study but the heat maps; return their paths."""
+    """Draw all figures of a study except heat maps; return their paths."""
     figures: dict[str, Any] = {}
     for dataset in dict.fromkeys(row["dataset"] for row in results.records):
         for exact in (False, True):
@@ -73,13 +73,13 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
                 error = 1.96 * np.array([row[f"{metric.name}_se"] or 0.0 for row in own])
                 low = mean - error
                 if metric.unit == "classes":
-                    low = np.maximum(low, 1e-3 * mean)  # a log scale has no room for 0
+                    low = np.maximum(low, 1e-3 * mean)  # avoids 0 on a log scale
                 curve = {"marker": marker, "markersize": 4, "linewidth": 1.4, "label": method}
                 ax.plot(n_avg, mean, color=color, **curve)
                 ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
             if metric.name == "covgap":
                 floor = {r["n_avg"]: r["covgap_noise_floor"] for r in rows if r["score"] == score}
-                line = {"color": GREY, "linestyle": "--", "linewidth": 1}
+                line = {"color": GRAY, "linestyle": "--", "linewidth": 1}
                 ax.plot(*np.array(sorted(floor.items())).T, **line, label="noise floor of CovGap")
             if metric.unit == "classes":
                 _use_log_scale(ax)
@@ -95,7 +95,7 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
     figure.legend(
         handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False
     )
-    kind = ", randomized to cover exactly" if exact else ""
+    kind = ", randomized for exact coverage" if exact else ""
     figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
     return figure
 
@@ -161,10 +161,10 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
 
 
 def draw_classes(results: Results, dataset: str, method: str = "standard") -> Any:
-    """Draw the most under- and overcovered classes under a method, for every score.
+    """Draw the most under- and overcovered classes of a method, for every score.
 
-    Coverage over all repetitions at the largest n_avg; below, the distribution over all classes.
-    Returns a figure, or None if the study lacks the method.
+    Coverage is over all repetitions at the largest n_avg. The lower panel shows its distribution
+    over all classes. Returns a figure, or None if the study lacks the method.
     """
     rows = [
         row
@@ -175,72 +175,75 @@ def draw_classes(results: Results, dataset: str, method: str = "standard") -> An
         return None
     n_avg = max(row["n_avg"] for row in rows)
     rows = [row for row in rows if row["n_avg"] == n_avg]
-    aim = 1 - results.records[0]["alpha"]
+    target = 1 - results.records[0]["alpha"]
     names = results.class_names.get(dataset)
     size = (3.6 * len(rows) + 0.6, 0.2 * 2 * N_CLASSES_SHOWN + 3.2)
     figure, grid = _new_figure(2, len(rows), size, height_ratios=[2.6, 1])
     for j, row in enumerate(rows):
         coverage = coverage_of(row)
-        _draw_extremes(grid[0][j], coverage, aim, names, row["score"])
-        _draw_spread(grid[1][j], coverage, aim)
+        _draw_extremes(grid[0][j], coverage, target, names, row["score"])
+        _draw_spread(grid[1][j], coverage, target)
     grid[1][0].set_ylabel("classes")
     figure.suptitle(
-        f"{_title(rows[0])}: classes that {method.upper()} covers least and most (n_avg = {n_avg})"
+        f"{_title(rows[0])}: lowest and highest class coverage of {method.upper()} "
+        f"(n_avg = {n_avg})"
     )
     return figure
 
 
 def _draw_extremes(
-    ax: Any, coverage: FloatArray, aim: float, names: list[str] | None, title: str
+    ax: Any, coverage: FloatArray, target: float, names: list[str] | None, title: str
 ) -> None:
     order = np.argsort(coverage, kind="stable")
     order = order[np.isfinite(coverage[order])]
     shown = min(N_CLASSES_SHOWN, len(order) // 2)
     chosen = np.concatenate([order[:shown], order[len(order) - shown :]])
     place = np.concatenate([np.arange(shown), np.arange(shown) + shown + 1])[::-1]
-    below = coverage[chosen] < aim
+    below = coverage[chosen] < target
     for mask, color in ((below, ORANGE), (~below, BLUE)):
-        ax.hlines(place[mask], aim, coverage[chosen][mask], color=color, linewidth=1.6)
+        ax.hlines(place[mask], target, coverage[chosen][mask], color=color, linewidth=1.6)
         ax.plot(coverage[chosen][mask], place[mask], "o", color=color, markersize=4.5)
     labels = [f"class {c}" if names is None else names[c] for c in chosen.tolist()]
     labels = [name if len(name) <= 22 else f"{name[:21]}…" for name in labels]
     ax.set_yticks(place, labels, fontsize=7)
-    ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
+    ax.axvline(target, color=GRAY, linestyle="--", linewidth=1)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set(title=title, xlim=(min(0.5, float(coverage[chosen].min()) - 0.03), 1.01))
 
 
-def _draw_spread(ax: Any, coverage: FloatArray, aim: float) -> None:
+def _draw_spread(ax: Any, coverage: FloatArray, target: float) -> None:
     known = coverage[np.isfinite(coverage)]
     low, step = min(0.5, float(known.min()) - 0.03), 0.0125
-    edges = aim + step * np.arange(np.floor((low - aim) / step), np.ceil((1.0 - aim) / step) + 1)
+    edges = target + step * np.arange(
+        np.floor((low - target) / step), np.ceil((1.0 - target) / step) + 1
+    )
     counts, _ = np.histogram(known, edges)
     middle = (edges[1:] + edges[:-1]) / 2
-    colors = [ORANGE if center < aim else BLUE for center in middle]
+    colors = [ORANGE if center < target else BLUE for center in middle]
     ax.bar(middle, counts, width=0.9 * np.diff(edges), color=colors)
-    ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
+    ax.axvline(target, color=GRAY, linestyle="--", linewidth=1)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set(xlabel="coverage of the class", xlim=(low, 1.01))
 
 
 def _title(row: dict[str, Any]) -> str:
-    return row["dataset"] + (", simulated twin" if row["simulated"] else "")
+    return row["dataset"] + (", simulated" if row["simulated"] else "")
 
 
 def _is_tuned(row: dict[str, Any]) -> bool:
-    """Whether the row belongs to a gamma x M grid."""
+    """Return whether the row belongs to a gamma x M grid."""
     return "gamma=" in row["parameters"] and "n_clusters=" in row["parameters"]
 
 
 def _new_figure(
     n_rows: int, n_columns: int, size: tuple[float, float], **options: Any
 ) -> tuple[Any, Any]:
-    """Make a figure outside pyplot, which would keep it in memory."""
+    """Create a figure outside pyplot, which would keep it in memory."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        new_axes(None)  # says what to install
+        new_axes(None)  # raises with install instructions
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(n_rows, n_columns, squeeze=False, **options)
 

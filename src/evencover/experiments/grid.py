@@ -1,4 +1,4 @@
-"""What a study tries: data sets, scores, methods, calibration sizes, and which rows calibrate."""
+"""Define a study: data sets, scores, methods, calibration sizes, and sampling."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from evencover.randomness import check_random_state, places
 from evencover.scores import Score, make_score
 from evencover.validation import flag, raise_unknown, real_number, whole_number
 
-KEYS = ("name", "path", "labels", "logits", "twin", "scale", "random_state")
-# A file is known by its size and this many pieces of it: enough to tell files apart, fast to read.
+KEYS = ("name", "path", "labels", "logits", "simulated", "scale", "random_state")
+# Number of pieces of a file that identify it, with its size.
 N_PIECES, PIECE = 64, 1 << 16
 PAPER_N_AVG = (10, 20, 30, 40, 50, 75, 100, 150)
 SAMPLINGS = ("random", "balanced")
@@ -39,23 +39,23 @@ DECIDED = ("alpha", "score", "exact", "random_state")
 
 
 def sample(labels: IntArray, n_classes: int, n_avg: int, repetition: int, seed: int) -> IntArray:
-    """Draw n_avg x K rows out of all, without replacement, as in the paper; in increasing order."""
-    # Every calibration size and repetition has a range of ids, and so an order, of its own.
+    """Draw n_avg x K rows without replacement, as in the paper; return them in increasing order."""
+    # Every calibration size and repetition has its own range of ids, and thus its own order.
     ids = places(0, len(labels)) + np.uint64((n_avg << 48) + (repetition << 32))
     return random_rows(seed, ids, n_avg * n_classes)
 
 
 def sample_balanced(labels: IntArray, n_avg: int, repetition: int, seed: int) -> IntArray:
-    """Draw n_avg rows of each class; of a class that has no more, all but one."""
+    """Draw n_avg rows of each class; all but one of a smaller class."""
     return calibration_split(labels, seed, (n_avg << 8) + repetition, n_per_class=n_avg)
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Rows with labels, opened when they are needed.
+    """Labeled rows, opened on demand.
 
-    ``name`` is shown in tables; the paper's names find the published numbers. ``identity`` tells
-    these rows from others: it is part of a study's configuration.
+    ``name`` is shown in tables; the paper's names select the published numbers. ``identity``
+    identifies the rows in a study's configuration.
     """
 
     name: str
@@ -70,15 +70,15 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
     Parameters
     ----------
     entry
-        A `DataSet`; the name of a twin; "languages"; the path of a file or folder; a table with the
-        keys path, name, labels and logits, or twin, name, scale and random_state; or a triple
-        (name, probabilities, labels).
+        A `DataSet`; the name of a simulated data set; "languages"; the path of a file or folder; a
+        table with the keys path, name, labels and logits, or simulated, name, scale and
+        random_state; or a triple (name, probabilities, labels).
     scale
-        Fraction of the classes of twins.
+        Fraction of the classes of simulated data sets.
     folder
-        Where relative paths begin.
+        Base folder of relative paths.
     """
-    from evencover.data.simulated import TWINS
+    from evencover.data.simulated import SIMULATED
 
     if isinstance(entry, DataSet):
         return entry
@@ -89,29 +89,33 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
     if isinstance(entry, str | os.PathLike):
         name = str(entry)
         is_path = Path(name).suffix or (folder or Path()).joinpath(name).is_dir()
-        if name not in TWINS and not is_path:
-            raise_unknown("data set", name, [*TWINS, "languages", "the path of a file or folder"])
-        entry = {"twin" if name in TWINS else "path": name}
+        if name not in SIMULATED and not is_path:
+            raise_unknown(
+                "data set", name, [*SIMULATED, "languages", "the path of a file or folder"]
+            )
+        entry = {"simulated" if name in SIMULATED else "path": name}
     if not isinstance(entry, dict):
         raise InputError(
             "'datasets' must be names, paths, tables, or (name, probabilities, labels). "
             f"Got {type(entry).__name__}."
         )
     _check_keys(entry, "key of a data set", KEYS)
-    if ("path" in entry) == ("twin" in entry):
-        raise InputError(f"A data set must have the key 'path' or 'twin'. Got {entry} instead.")
-    return _file(entry, folder) if "path" in entry else _twin(entry, scale)
+    if ("path" in entry) == ("simulated" in entry):
+        raise InputError(
+            f"A data set must have the key 'path' or 'simulated'. Got {entry} instead."
+        )
+    return _file(entry, folder) if "path" in entry else _simulated(entry, scale)
 
 
-def _twin(table: dict[str, Any], scale: float) -> DataSet:
-    from evencover.data.simulated import TWINS, twin
+def _simulated(table: dict[str, Any], scale: float) -> DataSet:
+    from evencover.data.simulated import SIMULATED, load_simulated
 
-    name = table["twin"]
-    if name not in TWINS:
-        raise_unknown("twin", name, TWINS)
+    name = table["simulated"]
+    if name not in SIMULATED:
+        raise_unknown("simulated data set", name, SIMULATED)
     options = {"scale": table.get("scale", scale), "random_state": table.get("random_state", 0)}
-    identity = f"twin {name}, scale {options['scale']}, random_state {options['random_state']}"
-    return DataSet(table.get("name", name), identity, lambda: twin(name, **options), True)
+    identity = f"simulated {name}, scale {options['scale']}, random_state {options['random_state']}"
+    return DataSet(table.get("name", name), identity, lambda: load_simulated(name, **options), True)
 
 
 def _languages() -> Source:
@@ -134,7 +138,7 @@ def _file(table: dict[str, Any], folder: Path | None) -> DataSet:
     files = [find(table[key]) for key in ("path", "labels") if table.get(key) is not None]
     each = [part for file in files for part in expand(file) or [file]]
     identity = " ".join(_fingerprint(file) for file in each)
-    if len(each) > len(files):  # a folder of many parts
+    if len(each) > len(files):  # a folder of several files
         identity = hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
     return DataSet(
         table.get("name", Path(str(table["path"])).stem),
@@ -165,7 +169,7 @@ def _fingerprint(path: Location) -> str:
 
 
 class GridMethod(NamedTuple):
-    """A predictor to try, and whether randomized (``exact``), or both ways."""
+    """A predictor, and whether to randomize it (``exact``), or both."""
 
     name: str
     predictor: BasePredictor
@@ -173,14 +177,14 @@ class GridMethod(NamedTuple):
 
     @property
     def parameters(self) -> str:
-        """Parameters that differ from the defaults, as text."""
+        """Parameters other than the defaults, as text."""
         own = {k: v for k, v in self.predictor.get_params().items() if k not in DECIDED}
         text = repr(type(self.predictor)(**own))
         return text[text.index("(") + 1 : -1]
 
 
 class Cell(NamedTuple):
-    """One method at one calibration size, randomized or not; repeated on several splits."""
+    """One method at one calibration size, randomized or not; repeated over splits."""
 
     n_avg: int
     method: GridMethod
@@ -195,35 +199,35 @@ class NamedScore(NamedTuple):
 
 
 class Grid:
-    """A study, checked.
+    """A validated study.
 
     Parameters
     ----------
     datasets
-        Names of twins ("imagenet", "cifar-100", "places365", "inaturalist"), "languages", paths of
-        files, (name, probabilities, labels), or tables (see `make_dataset`).
+        Names of simulated data sets ("imagenet", "cifar-100", "places365", "inaturalist"),
+        "languages", paths of files, (name, probabilities, labels), or tables (see `make_dataset`).
     methods, scores
         Names, predictors and scores, or tables with parameters, ``{name = "clustered", gamma =
-        0.3}``; ``label`` gives another name.
+        0.3}``; ``label`` renames one.
     exact
-        Variants to try: False, True (randomized to cover exactly 1 - alpha), or both. A method's
-        table may have its own.
+        Variants: False, True (randomized to cover exactly 1 - alpha), or both. A method's table may
+        override it.
     n_avg
-        Average calibration rows per class.
+        Average calibration examples per class.
     sampling
-        "random": n_avg x K rows out of all, as in the paper. "balanced": n_avg of each class (of
-        a small class all but one).
+        "random": n_avg x K rows without replacement, as in the paper. "balanced": n_avg of each
+        class (all but one of a smaller class).
     alpha, repetitions, seed
         Target miscoverage, number of splits, and random seed.
     gamma, n_clusters
-        Lists: every method that takes both (CLUSTERED) is tried with all their combinations, for
-        heat maps.
+        Lists of values. Methods that take both (CLUSTERED) run with all combinations, for heat
+        maps.
     scale
-        Fraction of the classes of the twins.
+        Fraction of the classes of simulated data sets.
     title
         Title of the tables.
     folder
-        Where relative paths begin.
+        Base folder of relative paths.
 
     Examples
     --------
@@ -285,7 +289,7 @@ class Grid:
 
     @classmethod
     def from_toml(cls, grid: str | Path) -> Grid:
-        """Read a grid that ships with the package, by name (see `shipped`), or a TOML file."""
+        """Read a bundled grid by name (see `shipped`), or a TOML file."""
         path, known, folder = Path(grid), shipped(), None
         if str(grid) in known:
             name, text = f"the grid {str(grid)!r}", known[str(grid)]
@@ -315,7 +319,7 @@ class Grid:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """All that decides the numbers, ready for JSON."""
+        """All settings that determine the numbers, ready for JSON."""
         return {
             "title": self.title,
             "datasets": [[each.name, each.identity, each.simulated] for each in self.datasets],
@@ -334,13 +338,13 @@ class Grid:
 
     @property
     def digest(self) -> str:
-        """The hash of the configuration, by which results know where they belong."""
+        """The hash of the configuration, which identifies its results."""
         text = json.dumps(self.configuration | {"title": ""}, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def shipped() -> dict[str, str]:
-    """Read the grids of the package: texts by name."""
+    """Read the bundled grids: texts by name."""
     folder = files("evencover.experiments").joinpath("grids")
     found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
     return {name.removesuffix(".toml"): folder.joinpath(name).read_text("utf-8") for name in found}
@@ -378,7 +382,7 @@ def _method(entry: Any, exact: tuple[bool, ...]) -> GridMethod:
     label, own, name = table.pop("label", None), table.pop("exact", None), table.pop("name", None)
     for key in table:
         if key in DECIDED:
-            raise InputError(f"The grid decides {key!r} for all methods. Got it for {name!r}.")
+            raise InputError(f"The grid sets {key!r} for all methods. Got it for {name!r}.")
     predictor = make_predictor(name)
     predictor.set_params(**table)
     if own is not None:

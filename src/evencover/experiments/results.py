@@ -1,4 +1,4 @@
-"""The results of a study: parts on disk, one tidy table, and the paper's table made of it."""
+"""Results of a study: files on disk, one tidy table, and the paper's Table 2."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from evencover.output.atomic import atomic_path, only_writer, remove_leftovers
 from evencover.output.writers import (
     make_folder,
     read_record,
-    refuse_other_things,
+    reject_other_files,
     write_csv,
     write_record,
 )
@@ -46,11 +46,11 @@ class Results:
     records
         The tidy table: one dict per data set, score, method, variant, n_avg and repetition.
     classes
-        For each of these, over all repetitions: validation rows and covered ones by class.
+        Per entry, over all repetitions: test rows and covered rows by class.
     class_names
-        By data set, where they are known.
+        By data set, if known.
     is_complete
-        Whether nothing is missing.
+        Whether all results are present.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Results:
 
     @classmethod
     def load(cls, folder: str | Path) -> Results:
-        """Read a folder that `run` made, complete or not."""
+        """Read a folder that `run` wrote, complete or not."""
         path = Path(folder)
         configuration = _read_configuration(path)
         if configuration is None:
@@ -78,7 +78,7 @@ class Results:
             if parts[-1] is None:
                 raise InputError(f"Cannot read '{file}': it is damaged; run the study again.")
         if not any(part["records"] for part in parts):
-            raise InputError(f"'{path}' holds no results yet; run the study to its end first.")
+            raise InputError(f"'{path}' has no results yet; run the study to its end first.")
         return cls(configuration, parts, (path / "results.csv").exists())
 
     def summary(self) -> list[dict[str, Any]]:
@@ -104,27 +104,27 @@ class Results:
     def class_coverage(
         self, dataset: str, score: str, method: str, n_avg: int, *, exact: bool = False
     ) -> FloatArray:
-        """Coverage of each class over all repetitions (K,); NaN where it was never validated."""
+        """Return the coverage of each class over all repetitions (K,); NaN without test rows."""
         wanted: dict[str, Any] = {"dataset": dataset, "score": score, "method": method}
         wanted |= {"n_avg": n_avg, "exact": exact}
         for row in self.classes:
             if all(row[key] == value for key, value in wanted.items()):
                 return coverage_of(row)
-        raise InputError(f"These results do not hold {wanted}.")
+        raise InputError(f"These results do not include {wanted}.")
 
     def to_frame(self) -> Any:
-        """The tidy table as a pandas data frame."""
+        """Return the tidy table as a pandas data frame."""
         return import_pandas().DataFrame(self.records)
 
 
 def coverage_of(row: dict[str, Any]) -> FloatArray:
-    """Coverage of each class (K,) from a row of `Results.classes`."""
+    """Compute the coverage of each class (K,) from a row of `Results.classes`."""
     with np.errstate(invalid="ignore"):
         return np.array(row["covered"]) / np.array(row["rows"])
 
 
 class Store:
-    """The parts of a running study, in memory and, if there is one, in a folder."""
+    """The partial results of a running study, in memory and optionally in a folder."""
 
     def __init__(self, grid: Grid, folder: Path | None) -> None:
         self.folder = folder
@@ -134,13 +134,13 @@ class Store:
     @classmethod
     @contextmanager
     def opened(cls, grid: Grid, folder: Path | None) -> Iterator[Store]:
-        """Lock the folder for writing, and read the parts that it holds."""
+        """Lock the folder for writing, and read its partial results."""
         store = cls(grid, folder)
         if folder is None:
             yield store
             return
         if _read_configuration(folder) is None:
-            refuse_other_things(folder, "a folder of results")
+            reject_other_files(folder, "a folder of results")
             make_folder(folder, parents=True)
         with only_writer(folder):
             store._read(folder)
@@ -153,12 +153,12 @@ class Store:
         elif known["digest"] != own["digest"]:
             names = [key for key in own if known.get(key) != own[key]]
             raise InputError(
-                f"'{folder}' holds results of another configuration. It differs in "
+                f"'{folder}' has results of another configuration, which differs in "
                 f"{' and '.join(name for name in names if name not in ('digest', 'title'))}; "
                 "choose another folder."
             )
         make_folder(folder / "parts")
-        for name in ("", "parts"):  # left half-written by a kill
+        for name in ("", "parts"):  # leftovers of an interruption
             remove_leftovers(folder / name)
         for file in folder.glob("parts/*.json"):
             part = _read_part(file, own)
@@ -166,7 +166,7 @@ class Store:
                 self.parts[file.stem] = part
 
     def write(self, name: str, part: dict[str, Any]) -> None:
-        """Keep the results of a unit, whole or not at all."""
+        """Store the results of a unit atomically."""
         self.parts[name] = part
         if self.folder is not None:
             content = {"configuration": self.configuration["digest"]} | part
@@ -174,7 +174,7 @@ class Store:
             write_record(self.folder / "parts" / f"{name}.json", content, indent=None)
 
     def assemble(self, names: list[str]) -> Results:
-        """Return all parts; in a folder write them as one table, too, in CSV and Parquet."""
+        """Return all results; in a folder, also write one table as CSV and Parquet."""
         results = Results(self.configuration, [self.parts[name] for name in names], True)
         if not results.records:
             raise InputError(
@@ -196,7 +196,7 @@ def _read_configuration(folder: Path) -> dict[str, Any] | None:
 
 
 def _read_part(path: Path, configuration: dict[str, Any]) -> dict[str, Any] | None:
-    """Read a part; None if it is damaged or belongs to another configuration."""
+    """Read a partial result; None if damaged or of another configuration."""
     try:
         part = read_record(path, lambda part: isinstance(part["records"], list), "")
     except InputError:
@@ -212,13 +212,13 @@ def _checksum(part: dict[str, Any]) -> str:
 
 
 def _write_parquet(path: Path, records: list[dict[str, Any]]) -> None:
-    """Write the table in Parquet, where pyarrow is installed."""
+    """Write the table as Parquet, if pyarrow is installed."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         return
-    # A column without any value would have no type.
+    # A column without values has no type.
     types = {"gamma": pa.float64(), "M": pa.int64(), "seed": pa.uint64()}
     columns = {
         name: pa.array([row[name] for row in records], type=types.get(name)) for name in records[0]
@@ -236,8 +236,8 @@ CITATION = (
 )
 # The published numbers are for all classes of these data.
 N_CLASSES = {"imagenet": 1000, "cifar-100": 100, "places365": 365, "inaturalist": 633}
-# Methods whose gap, as printed, is within this of the lowest are all best, as in the paper; but a
-# CovGap below the noise floor is no better than that.
+# Methods within this difference of the lowest printed gap tie for best, as in the paper. CovGap
+# below the noise floor counts as the noise floor.
 TIE = 0.2
 GAPS = ("covgap", "true_gap")
 
@@ -249,10 +249,10 @@ class Published(NamedTuple):
     standard_error: float
 
     def agrees_with(self, mean: float, standard_error: float | None) -> bool:
-        """Whether another study's mean is within the joint error.
+        """Return whether another study's mean is within the joint error.
 
-        abs(difference) <= 1.96 sqrt(se^2 + published se^2) + 0.05: the standard errors add up as
-        those of independent studies do, and 0.05 is what rounding to one decimal may hide.
+        abs(difference) <= 1.96 sqrt(se^2 + published se^2) + 0.05, for independent studies and
+        rounding to one decimal.
 
         >>> Published(5.2, 0.1).agrees_with(5.6, 0.15), Published(5.2, 0.1).agrees_with(5.7, 0.15)
         (True, False)
@@ -271,10 +271,10 @@ def _published() -> dict[tuple[str, str, str, int], dict[str, str]]:
 
 
 def published(row: dict[str, Any], metric: str) -> Published | None:
-    """The printed number for a row of `Results.summary`; None where the paper has none.
+    """Return the published number for a row of `Results.summary`, or None.
 
-    It has none for randomized variants, other parameters, other levels than 0.1, own methods, or
-    a data set with another number of classes.
+    The paper has none for randomized variants, other parameters, other levels than 0.1, other
+    methods, or a data set with another number of classes.
     """
     if row["exact"] or row["parameters"] or row["alpha"] != 0.1:
         return None
@@ -307,7 +307,7 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """The published number and a sign for `agrees`; empty where there is none."""
+        """The published number and a sign for `agrees`; empty without one."""
         if self.published is None:
             return ""
         mean, error = self.published
@@ -347,7 +347,7 @@ class Table:
     def rows(
         self, cell: Callable[[Entry], str], missing: str = "–"
     ) -> Iterator[tuple[str, str, str, list[str]]]:
-        """Data set and score (empty where they repeat the line above), method, and cells."""
+        """Return data set and score (empty if repeated), method, and cells of each line."""
         above = ("", "")
         for dataset, score, method, entries in self.lines:
             cells = [missing if entry is None else cell(entry) for entry in entries]
@@ -361,7 +361,7 @@ class Table:
 
 
 def _text(table: Table) -> str:
-    """Fixed width; the published number is below its own, which is starred where it is best."""
+    """Render with fixed width: published numbers below, a star for the best."""
     blanks = [""] * (len(table.metrics) - 1)
     sizes = [cell for n in table.n_avg for cell in (f"n_avg={n}", *blanks)]
     rows = [["", "", "", *sizes], ["data set", "score", "method", *table.heads]]
@@ -377,7 +377,7 @@ def _text(table: Table) -> str:
     body = []
     for row in rows:
         names = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False)]
-        # Numbers line up although only some have a sign after them.
+        # Align numbers, only some of which have a sign.
         cells = [cell if cell.endswith(("=", "≠")) else f"{cell}  " for cell in row[3:]]
         numbers = [cell.rjust(width + 2) for cell, width in zip(cells, widths[3:], strict=False)]
         body.append("  ".join([*names, *numbers]).rstrip())
@@ -403,7 +403,7 @@ def _markdown(table: Table) -> str:
 
 
 def _latex(table: Table) -> str:
-    """For the packages booktabs and xcolor."""
+    """Render for the packages booktabs and xcolor."""
     n = len(table.metrics)
     spans = [rf"\multicolumn{{{n}}}{{c}}{{$n_{{\mathrm{{avg}}}}={size}$}}" for size in table.n_avg]
     lines = [
@@ -446,7 +446,7 @@ def _tex(text: str) -> str:
 
 
 def _html(table: Table) -> str:
-    """A page of its own, without scripts."""
+    """Render a standalone page without scripts."""
     n_metrics = len(table.metrics)
     spans = "".join(f'<th colspan="{n_metrics}">n_avg = {n}</th>' for n in table.n_avg)
     heads = "".join(f"<th>{head}</th>" for head in table.heads)
@@ -498,14 +498,13 @@ def make_table(
     Parameters
     ----------
     results
-        What `run` returned, or `Results.load`.
+        The value of `run` or `Results.load`.
     n_avg
-        Which calibration sizes; by default the paper's 10, 20, 50 and 75 as far as they are
-        there, else all.
+        Calibration sizes; by default the paper's 10, 20, 50 and 75 if available, else all.
     metrics
-        Names of metrics that a study shows; by default the paper's, CovGap and AvgSize.
+        Names of metrics; by default the paper's, CovGap and AvgSize.
     exact
-        Show the randomized variants instead.
+        Show the randomized variants.
     """
     if metrics is None:
         metrics = [metric.name for metric in shown_in("study")[:2]]
@@ -525,7 +524,7 @@ def make_table(
     }
     lines: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = {}
     for row in rows:
-        dataset = row["dataset"] + (" (twin)" if row["simulated"] else "")
+        dataset = row["dataset"] + (" (simulated)" if row["simulated"] else "")
         lines.setdefault((dataset, row["score"], method_title(row)), {})[row["n_avg"]] = row
     table = tuple(
         Line(*key, tuple(_entry(by_n.get(n), m, best) for n in n_avg for m in shown))
@@ -541,14 +540,14 @@ def _block(row: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def _best_gaps(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The lowest gap of methods on the same splits, by metric."""
+    """Return the lowest gap of methods on the same splits, by metric."""
     least = {name: min(row[name] for row in rows) for name in GAPS}
     least["covgap"] = max(least["covgap"], rows[0]["covgap_noise_floor"])
     return {name: round(gap, 1) for name, gap in least.items()}
 
 
 def method_title(row: dict[str, Any]) -> str:
-    """The method of a row of `Results.summary`, with parameters that differ from the defaults."""
+    """Return the method of a row of `Results.summary`, with parameters other than the defaults."""
     return row["method"].upper() + (f" ({row['parameters']})" if row["parameters"] else "")
 
 
@@ -575,9 +574,7 @@ def _notes(
     if gaps:
         notes[0] += f" Bold: best {' and '.join(gaps)}, within {TIE}."
     if any(row["simulated"] for row in rows):
-        notes.append(
-            "Twins are simulated: tuned to resemble the paper's data, not a replication of it."
-        )
+        notes.append("Simulated data resemble the paper's data; results are not a replication.")
     entries = [entry for line in lines for entry in line.entries if entry is not None]
     verdicts = [entry.agrees for entry in entries if entry.agrees is not None]
     if verdicts:

@@ -1,7 +1,7 @@
-"""Run a study: true-label scores once per data set, then all sizes in one pass per unit of work.
+"""Run a study: score true labels once per data set, then evaluate all sizes in one pass.
 
-A unit is one data set, one score, and as many cells as one pass takes. It becomes one file, written
-whole or not at all, so a run that was killed continues with the units that are missing.
+A unit is one data set, one score, and as many cells as one pass takes. Each unit is one file,
+written atomically, so an interrupted run continues with the missing units.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evencover.experiments.grid import Cell, DataSet, Grid, NamedScore, sample, 
 from evencover.experiments.results import Results, Store
 from evencover.predictors import BasePredictor
 
-# Threshold vectors in one pass: their ranks fit a cache, and little is lost by a kill.
+# Threshold vectors per pass: their ranks fit a cache, and an interruption loses little.
 VECTORS_PER_UNIT = 480
 
 
@@ -41,23 +41,23 @@ def run(
     output: str | Path | None = None,
     *,
     bar: Any = None,
-    tell: Callable[[str], None] | None = None,
+    note: Callable[[str], None] | None = None,
     executor: Any = None,
 ) -> Results:
-    """Compute the missing parts of a study, and return all of it.
+    """Compute the missing results of a study, and return all of them.
 
     Parameters
     ----------
     grid
         The study.
     output
-        Folder for the results; by default they are kept in memory only. A folder with a part of
-        the same study is completed, one of another study is rejected.
-    bar, tell
-        Show progress: as a bar (`console.WorkBar`), and in sentences.
+        Folder for the results; in memory by default. A partial folder of the same study is
+        completed, one of another study rejected.
+    bar, note
+        Show progress: as a bar (`console.WorkBar`), and as messages.
     executor
-        Where the rows are read: None for this process's threads, a `concurrent.futures` executor,
-        or a `dask.distributed` client. The results are the same bytes.
+        Where to read the rows: None for this process's threads, a `concurrent.futures` executor, or
+        a `dask.distributed` client. Results are bit-identical.
 
     Examples
     --------
@@ -74,8 +74,8 @@ def run(
         units = plan(grid)
         missing = [unit for unit in units if unit.name not in store.parts]
         n_done = len(units) - len(missing)
-        if tell is not None and n_done and missing:
-            tell(f"{n_done} of {len(units)} parts are there already; computing the rest")
+        if note is not None and n_done and missing:
+            note(f"{n_done} of {len(units)} files exist; computing the rest")
         sources = _open_sources(missing, bar)
         for dataset, group in groupby(missing, key=lambda unit: unit.dataset):
             rows = ScoredRows(
@@ -88,16 +88,16 @@ def run(
             for unit in group:
                 store.write(unit.name, _compute(grid, unit, rows))
                 n_done += 1
-                if tell is not None:
-                    tell(f"{dataset.name}, {unit.score.name}: part {n_done} of {len(units)}")
+                if note is not None:
+                    note(f"{dataset.name}, {unit.score.name}: file {n_done} of {len(units)}")
         return store.assemble([unit.name for unit in units])
 
 
 def plan(grid: Grid) -> list[Unit]:
-    """Cut the study into units of work, in the order of the results."""
+    """Split the study into units of work, in the order of the results."""
     groups = [list(cells) for _, cells in groupby(grid.cells, key=lambda cell: cell[:2])]
     chunks: list[list[Cell]] = [[]]
-    for group in groups:  # the variants of a method stay together: they share a fit
+    for group in groups:  # variants of a method share a fit
         if chunks[-1] and (len(chunks[-1]) + len(group)) * grid.repetitions > VECTORS_PER_UNIT:
             chunks.append([])
         chunks[-1] += group
@@ -110,7 +110,7 @@ def plan(grid: Grid) -> list[Unit]:
 
 
 def _open_sources(units: list[Unit], bar: Any) -> dict[str, Source]:
-    """Open all data sets before the work begins, so that errors show at once."""
+    """Open all data sets first, to raise errors early."""
     sources, n_numbers = {}, 0
     for dataset, group in groupby(units, key=lambda unit: unit.dataset):
         source = dataset.open_source()
@@ -153,14 +153,14 @@ def _compute(grid: Grid, unit: Unit, rows: ScoredRows) -> dict[str, Any]:
 
 
 def _trials(grid: Grid, unit: Unit, rows: ScoredRows) -> list[tuple[Cell, int, Trial]]:
-    """Calibrate every cell that leaves rows to validate on, in every repetition, cell by cell."""
+    """Calibrate every cell that leaves test rows, in every repetition."""
     n_rows, n_classes = len(rows.labels), rows.source.n_classes
     sizes = sorted({cell.n_avg for cell in unit.cells})
     too_large = [n for n in sizes if grid.sampling == "random" and n * n_classes >= n_rows]
     if too_large:
         warnings.warn(
-            f"{unit.dataset.name} has {n_rows} rows of {n_classes} classes: nothing would be left "
-            f"to validate on for n_avg = {', '.join(map(str, too_large))}, which is left out.",
+            f"{unit.dataset.name} has {n_rows} rows of {n_classes} classes: no test data "
+            f"would be left for n_avg = {', '.join(map(str, too_large))}, which is skipped.",
             EvencoverWarning,
             stacklevel=2,
         )
@@ -176,7 +176,7 @@ def _trials(grid: Grid, unit: Unit, rows: ScoredRows) -> list[tuple[Cell, int, T
         own = (cell for cell in unit.cells if cell.n_avg == n_avg)
         for method, variants in groupby(own, key=lambda cell: cell.method):
             fitted: BasePredictor | None = None
-            for cell in variants:  # a randomized variant may need no fit of its own
+            for cell in variants:  # a randomized variant may share a fit
                 fitted = None if fitted is None else fitted.refit_exact(cell.exact)
                 if fitted is None:
                     fitted = method.predictor.with_params(
@@ -196,11 +196,11 @@ def _trials(grid: Grid, unit: Unit, rows: ScoredRows) -> list[tuple[Cell, int, T
 
 
 def _record(grid: Grid, fitted: BasePredictor, tally: Tally) -> dict[str, Any]:
-    """Return what one trial gave."""
+    """Return the metrics of one trial."""
     report, learned = CoverageReport.from_tally(tally, grid.alpha), fitted.fitted_values()
     return {
         "alpha": report.alpha,
-        # As given, or by the paper's rule; 0 where it fell back to STANDARD.
+        # As given, or by the paper's rule; 0 if it fell back to STANDARD.
         "gamma": learned.get("gamma"),
         "M": learned.get("M"),
         "sampling": grid.sampling,

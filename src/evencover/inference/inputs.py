@@ -1,4 +1,4 @@
-"""Raw inputs of a classifier: folders, tables and datasets of images or texts."""
+"""Read raw inputs of a classifier: folders, tables and datasets of images or texts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Kind = Literal["images", "texts"]
 KINDS: tuple[Kind, ...] = ("images", "texts")
 IMAGES = ".bmp .gif .jpeg .jpg .jp2 .pgm .png .ppm .tif .tiff .webp"
 EXTENSIONS: dict[Kind, tuple[str, ...]] = {"images": tuple(IMAGES.split()), "texts": (".txt",)}
-# Pillow goes by content, not by name, and runs Ghostscript on PostScript unless told otherwise.
+# Pillow detects formats by content, and would run Ghostscript on PostScript.
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 MAX_PIXELS = 1 << 26  # 8192 x 8192: 200 MB as RGB
-MAX_RATIO = 100  # of the sides: resizing the shorter one of 1 x 67,000,000 pixels takes terabytes
-# Column names that tables use for inputs, the likeliest first.
+MAX_RATIO = 100  # maximum aspect ratio: resizing 1 x 67,000,000 pixels takes terabytes
+# Column names of inputs, most likely first.
 INPUT_KEYS: dict[Kind, Sequence[str]] = {
     "images": [
         *("image", "img", "image_path", "path", "file", "filename", "file_name", "filepath"),
@@ -37,33 +37,33 @@ INPUT_KEYS: dict[Kind, Sequence[str]] = {
     ],
     "texts": ["text", "texts", "sentence", "content", "utterance", "query", "document", "review"],
 }
-BATCH_ROWS = 256  # of Parquet and Arrow: rows may contain whole images
+BATCH_ROWS = 256  # for Parquet and Arrow: rows may contain whole images
 
 
 class Example(NamedTuple):
     """One input."""
 
-    id: str | int  # its path or row number, or its cell in the column of ids
+    id: str | int  # its path, row number, or cell in the column of ids
     value: Any  # a path, the bytes of a file, or a text
     label: str | int | None  # the name or index of its class
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs in a fixed order, read as they are needed."""
+    """Inputs in a fixed order, read on demand."""
 
     name: str  # in messages
     kind: Kind
     n_inputs: int
-    labels: set[str] | set[int] | None  # every label that occurs, once
-    class_names: Sequence[str] | None  # in the order of the data, if it states one
+    labels: set[str] | set[int] | None  # the set of all labels
+    class_names: Sequence[str] | None  # in the order of the data, if it has one
     identity: str  # a digest that changes with the inputs
     examples: Callable[[], Iterator[Example]]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of inputs, labels and ids; None stands for the usual names."""
+    """The columns of inputs, labels and ids; None for the usual names."""
 
     inputs: str | None = None
     labels: str | None = None
@@ -107,7 +107,7 @@ def _open_folder(folder: Path, kind: Kind | None) -> Inputs:
         if n_inputs:
             labels = None if names is None else set(names)
             return Inputs(f"'{folder}'", candidate, n_inputs, labels, names, identity, examples)
-    known = [ending for each in kinds for ending in EXTENSIONS[each]]
+    known = [extension for each in kinds for extension in EXTENSIONS[each]]
     raise InputError(
         f"'{folder}' must contain one sub-folder of {kind or 'images or texts'} per class. "
         f"Got no file with the extension {', '.join(known)}."
@@ -115,7 +115,7 @@ def _open_folder(folder: Path, kind: Kind | None) -> Inputs:
 
 
 def _folder_examples(folder: Path, classes: list[str], kind: Kind) -> Iterator[Example]:
-    """Yield the files of one class after the other, including those of folders inside it."""
+    """Yield the files of one class after the other, including those of nested folders."""
     for name in classes or [""]:
         found = []
         for place, folders, files in os.walk(folder / name):
@@ -130,7 +130,7 @@ def _folder_examples(folder: Path, classes: list[str], kind: Kind) -> Iterator[E
 
 
 def _survey(examples: Callable[[], Iterator[Example]]) -> tuple[int, set[Any], str]:
-    """Return the number of examples, their labels, and a digest that changes with their files."""
+    """Return the number of examples, their labels, and a digest of their files."""
     labels, digest, n_inputs = set(), hashlib.blake2b(digest_size=16), 0
     for example in examples():
         n_inputs += 1
@@ -166,12 +166,12 @@ def _table_inputs(table: Table, path: Path, kind: Kind | None, columns: Columns)
     folder = path if path.is_dir() else path.parent
 
     def examples() -> Iterator[Example]:
-        """Yield all rows; an image without an id goes by its path."""
+        """Yield all rows; the default id of an image is its path."""
         with reading(path):
             for row, values in enumerate(table.rows(wanted)):
                 cells = dict(zip(wanted, values, strict=True))
                 value = cells[column]
-                if isinstance(value, Mapping):  # Hugging Face keeps bytes, or the path of a file
+                if isinstance(value, Mapping):  # Hugging Face stores bytes, or the path of a file
                     value = value.get("bytes") or value.get("path")
                 is_path = kind == "images" and isinstance(value, str)
                 own = (value if is_path else row) if ids is None else cells[ids]
@@ -205,7 +205,7 @@ def _find_column(
 
 
 def _find_input(table: Table, path: Path, kind: Kind | None, key: str | None) -> tuple[Kind, str]:
-    """Return the column of inputs; without `kind`, its name tells images from texts."""
+    """Return the column of inputs; without `kind`, infer images or texts from its name."""
     features = table.features.items()
     pictures = [name for name, about in features if (about or {}).get("_type") == "Image"]
     usual = INPUT_KEYS | {"images": (*pictures, *INPUT_KEYS["images"])}
@@ -225,7 +225,7 @@ def _find_input(table: Table, path: Path, kind: Kind | None, key: str | None) ->
 
 
 def _class(label: Any, row: int, names: Sequence[str] | None, path: Path) -> str | int:
-    """Return a label as text, by name where the table names its indices, or as an integer."""
+    """Return a label as text, by name if the table names its indices, or as an integer."""
     if label is None or label == "":
         raise InputError(f"Every row of '{path}' must have a label. Got none in row {row}.")
     if names is None or not isinstance(label, int):
@@ -238,7 +238,7 @@ def _class(label: Any, row: int, names: Sequence[str] | None, path: Path) -> str
 
 
 def _open_csv(path: Path) -> Table:
-    """Open lines of text, of which the first names the columns."""
+    """Open lines of text with a header."""
     columns = next(_csv_lines(path), [])
     if not columns:
         raise InputError(f"'{path}' must begin with the names of its columns. Got nothing.")
@@ -299,7 +299,7 @@ def _open_parquet(path: Path) -> Table:
 
 
 def _open_dataset(path: Path) -> Table:
-    """Open a Hugging Face dataset that was saved to disk: Arrow streams and their description."""
+    """Open a Hugging Face dataset saved to disk: Arrow streams and metadata."""
     pa = import_pyarrow()
     state = json.loads((path / "state.json").read_text("utf-8"))
     info = json.loads((path / "dataset_info.json").read_text("utf-8"))
@@ -341,7 +341,7 @@ class UnreadableError(Exception):
 
 
 def read_value(kind: Kind, value: Any) -> Any:
-    """Read an image as RGB, or a text; raise UnreadableError whatever goes wrong with it."""
+    """Read an image as RGB, or a text; raise UnreadableError for any failure."""
     try:
         if value is None:
             raise ValueError("empty cell")
@@ -363,20 +363,20 @@ def _image(value: Path | bytes) -> Any:
     except ImportError:
         raise needs("Images", "pillow", "images") from None
     content = io.BytesIO(value) if isinstance(value, bytes) else value
-    with PIL.Image.open(content, formats=FORMATS) as image:  # reads the header only
+    with PIL.Image.open(content, formats=FORMATS) as image:  # reads only the header
         short, long = sorted(image.size)
         if short * long > MAX_PIXELS or long > MAX_RATIO * short:
             raise ValueError(
                 f"{image.width} x {image.height} pixels; the limits are {MAX_PIXELS} pixels and "
                 f"sides of {MAX_RATIO} to 1"
             )
-        if image.mode[0] in "IF":  # which pillow would cut off at 255
+        if image.mode[0] in "IF":  # pillow would clip it at 255
             raise ValueError("more than 8 bits per channel; convert it to 8 bits")
         return image.convert("RGB")
 
 
 def as_text(name: str) -> str:
-    r"""Return a file name as valid Unicode: a byte that is not UTF-8 becomes an escape.
+    r"""Convert a file name to valid Unicode: escape bytes that are not UTF-8.
 
     >>> as_text("caf\udce9")
     'caf\\xe9'
@@ -385,17 +385,17 @@ def as_text(name: str) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Check for lone surrogates, which JSON can contain and no file can."""
+    """Check for lone surrogates, which JSON can contain but files cannot."""
     return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def digest_of(*values: Any) -> str:
-    """Return a digest of values that `repr` shows in full."""
+    """Return a digest of values by their full `repr`."""
     return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
 
 def _size_and_time(path: Path) -> tuple[int, int]:
-    """Return what changes with a file; a link to nothing fails when it is read."""
+    """Return metadata that change with a file; broken links fail when read."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Trained classifiers behind one interface: ONNX, Hugging Face, or a Python function."""
+"""Load trained classifiers: ONNX, Hugging Face, or a Python function."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from evencover.output.folders import content_digest
 
 CONFIG = "preprocessor_config.json"
 BILINEAR = 2
-LARGE = 384  # from this size on, ConvNext processors resize the whole image instead of cropping
-MAX_TOKENS = 512  # where neither tokenizer nor model state a limit
+LARGE = 384  # ConvNext processors resize instead of cropping from this size on
+MAX_TOKENS = 512  # if neither tokenizer nor model state a limit
 TYPES = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -42,7 +42,7 @@ TOKENS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_id
 
 _FUNCTION = re.compile(r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-# How protobuf writes the key that precedes the name of a file of weights, and the name's length.
+# Protobuf encoding of the key of a weight file's name, and of the name's length.
 _LOCATION = re.compile(rb"\x0a\x08location\x12([\x80-\xff]*[\x00-\x7f])")
 
 
@@ -51,35 +51,35 @@ class Model(ABC):
 
     name: str  # in messages
     identity: str  # changes with the weights
-    kind: Kind | None = None  # None if it takes either
+    kind: Kind | None = None  # None if it takes both
     class_names: Sequence[str] | None = None
-    batch_size: int | None = None  # the number of inputs per batch, if that is fixed
+    batch_size: int | None = None  # number of inputs per batch, if fixed
     device: str = ""
-    libraries: Sequence[str] = ()  # modules whose version can change its outputs
-    preprocessing: str = ""  # in full: the same text gives the same numbers
+    libraries: Sequence[str] = ()  # modules whose versions can change its outputs
+    preprocessing: str = ""  # all settings: equal texts give equal numbers
     source: str = ""  # of the preprocessing
-    is_default: bool = False  # whether nothing states how its images are prepared
+    is_default: bool = False  # whether the preprocessing of images is unspecified
 
     def prepare(self, value: Any) -> Any:
-        """Prepare one image or text; called by several threads at a time."""
+        """Prepare one image or text; must be thread-safe."""
         return value
 
     def collate(self, prepared: list[Any]) -> Any:
-        """Join prepared inputs to a batch; called by several threads at a time."""
+        """Join prepared inputs to a batch; must be thread-safe."""
         return prepared
 
     @abstractmethod
     def logits(self, batch: Any) -> Any:
-        """Return (n, K) numbers, one row for each input of the batch."""
+        """Return (n, K) numbers, one row per input of the batch."""
 
 
 def open_model(
     model: str | os.PathLike[str] | Model, device: str | None = None, **options: Any
 ) -> Model:
-    """Open an ONNX file, a folder or name of Hugging Face's, or ``module:function``.
+    """Open an ONNX file, a Hugging Face folder or name, or ``module:function``.
 
     `options` are `mean`, `std`, `scale`, `size` and `channels` of images, for ONNX models; None
-    leaves one to the model's configuration.
+    uses the model's configuration.
     """
     options = {name: value for name, value in options.items() if value is not None}
     if not isinstance(model, Model):
@@ -135,7 +135,7 @@ class Preprocessing:
         crop: tuple[int, int] | None = None
         if config.get("do_resize", True):
             resize = _pair(config.get("size", 224))
-            # An integer is the shorter side where the center is cropped, otherwise both sides.
+            # An integer is the shorter side if the center is cropped, otherwise both sides.
             crops = config.get("do_center_crop") or config.get("crop_pct") is not None
             if isinstance(config.get("size"), int) and not crops:
                 resize = (config["size"], config["size"])
@@ -159,11 +159,11 @@ class Preprocessing:
 
     @property
     def shape(self) -> tuple[int | None, int | None]:
-        """Height and width of the result, where they are the same for all images."""
+        """Height and width of the result, if fixed."""
         return self.crop or (self.resize if isinstance(self.resize, tuple) else (None, None))
 
     def __str__(self) -> str:
-        """Return every setting in full: runs with the same text give the same numbers."""
+        """Return every setting: runs with equal texts give equal numbers."""
         steps = ["RGB" if self.channels == 3 else "grayscale"]
         if self.resize is not None:
             sides = self.resize if isinstance(self.resize, tuple) else ("shorter side", self.resize)
@@ -176,7 +176,7 @@ class Preprocessing:
         return ", ".join(steps)
 
     def __call__(self, image: Any) -> Array:
-        """Return an RGB image as an array (height, width, channels) of float32."""
+        """Convert an RGB image to a float32 array (height, width, channels)."""
         image = image.convert("L") if self.channels == 1 else image
         if self.resize is not None:
             short = min(image.size)
@@ -186,7 +186,7 @@ class Preprocessing:
                 else (int(self.resize * side / short) for side in image.size[::-1])
             )
             image = image.resize((width, height), self.resample)
-        if self.crop is not None:  # the center; a smaller image gets a black border
+        if self.crop is not None:  # smaller images get a black border
             height, width = self.crop
             left, top = (image.width - width) // 2, (image.height - height) // 2
             image = image.crop((left, top, left + width, top + height))
@@ -214,11 +214,11 @@ def _sides(size: Sequence[object]) -> str:
 
 
 class OnnxModel(Model):
-    """A model with one input of images (n, 3, height, width) or (n, height, width, 3), or of texts.
+    """A model with one input: images (n, 3, height, width) or (n, height, width, 3), or texts.
 
-    ``preprocessor_config.json`` next to the file states how images are prepared, as Hugging Face
-    writes it, unless `options` do; ``tokenizer.json`` prepares texts, unless the model takes
-    strings; ``config.json`` or ``class_names`` (a JSON list) in the model's metadata names classes.
+    ``preprocessor_config.json`` next to the file (Hugging Face format) or `options` define the
+    preprocessing of images. ``tokenizer.json`` prepares texts, unless the model takes strings.
+    ``config.json`` or ``class_names`` (a JSON list) in the model's metadata names the classes.
     """
 
     def __init__(self, path: Path, device: str | None, options: Mapping[str, Any]) -> None:
@@ -324,7 +324,7 @@ class OnnxModel(Model):
         self._preprocessing, self.preprocessing = found, str(found)
 
     def _find_tokenizer(self, inputs: Mapping[str, Any]) -> None:
-        """Open the tokenizer next to the model; it truncates and pads texts to one length."""
+        """Open the tokenizer next to the model; truncate and pad texts to one length."""
         try:
             from tokenizers import Tokenizer
         except ImportError:
@@ -351,12 +351,12 @@ class OnnxModel(Model):
             length=fixed, pad_token=token, pad_id=self._tokenizer.token_to_id(token) or 0
         )
         self.libraries = (*self.libraries, "tokenizers")
-        # The tokenizer with its truncation and padding, as it is used.
+        # Includes the truncation and padding.
         self.preprocessing = f"tokenizer {digest_of(self._tokenizer.to_str())}, {longest} tokens"
         self.source = f"from '{file}'"
 
     def prepare(self, value: Any) -> Any:
-        """Return an image as the array that the model takes; leave a text as it is."""
+        """Convert an image to the model's input; return a text unchanged."""
         if self.kind != "images":
             return value
         pixels = self._preprocessing(value)
@@ -387,19 +387,19 @@ def _read_preprocessing(config: Path) -> Preprocessing:
         return Preprocessing.from_config(_read_json(config))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
-            f"'{config}' must state size, image_mean and image_std as Hugging Face writes them. "
+            f"'{config}' must state size, image_mean and image_std in Hugging Face's format. "
             f"Got {type(error).__name__}: {error}."
         ) from error
 
 
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options as fields of Preprocessing; raise InputError if one makes no sense."""
+    """Convert the options to fields of Preprocessing; raise InputError for invalid ones."""
 
     def is_positive(number: float) -> bool:
         return 0 < number < math.inf
 
     sides = range(1, 8193)
-    # What an option must be, for each number, how many there are, and the field it becomes.
+    # Option -> rule, check of each number, allowed lengths, and conversion.
     rules: dict[str, tuple[str, Callable[[float], bool], tuple[int, ...], Callable[..., Any]]] = {
         "mean": ("one finite number, or one per channel", math.isfinite, (1, 3), tuple),
         "std": ("one positive number, or one per channel", is_positive, (1, 3), tuple),
@@ -424,7 +424,7 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _providers(onnxruntime: Any, device: str | None) -> list[Any]:
-    """Return the provider of a device, such as "cpu", "cuda" or "cuda:1", or by its own name."""
+    """Return the provider of a device ("cpu", "cuda", "cuda:1"), or by its own name."""
     available = onnxruntime.get_available_providers()
     if device is None:
         return [each for each in ("CUDAExecutionProvider", PROVIDERS["cpu"]) if each in available]
@@ -436,7 +436,7 @@ def _providers(onnxruntime: Any, device: str | None) -> list[Any]:
 
 
 def _weight_files(path: Path) -> list[Path]:
-    """List the files of weights that an ONNX file names, whatever their names are."""
+    """List the weight files that an ONNX file names."""
     names = set()
     with (
         path.open("rb") as file,
@@ -450,7 +450,7 @@ def _weight_files(path: Path) -> list[Path]:
 
 
 def _named_classes(id_to_label: Any) -> list[str] | None:
-    """Return the class names of a Hugging Face configuration; None where it only numbers them."""
+    """Return the class names of a Hugging Face configuration; None if it only numbers them."""
     if not id_to_label:
         return None
     names = {int(index): str(name) for index, name in id_to_label.items()}
@@ -466,7 +466,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 class HuggingFaceModel(Model):
-    """A classifier of images or texts, in a folder or on the hub, with its own processor."""
+    """A classifier of images or texts from a folder or the hub, with its own processor."""
 
     def __init__(self, name: str, device: str | None = None) -> None:
         try:
@@ -518,12 +518,12 @@ class HuggingFaceModel(Model):
         else:
             raise InputError(
                 f"The model {self.name} must classify images or texts (ForImageClassification, "
-                f"ForSequenceClassification). Got {architecture or 'none that it names'}."
+                f"ForSequenceClassification). Got {architecture or 'no architecture'}."
             )
         self._model = model.to(self._device).eval()
 
     def prepare(self, value: Any) -> Any:
-        """Return the tensors of an image; leave a text as it is."""
+        """Convert an image to tensors; return a text unchanged."""
         if self.kind == "texts":
             return value
         return self._processor(images=[value], return_tensors="pt")
@@ -533,7 +533,7 @@ class HuggingFaceModel(Model):
         if self.kind == "images":
             names = prepared[0].keys()
             return {name: self._torch.cat([each[name] for each in prepared]) for name in names}
-        with self._lock:  # each call of a tokenizer sets padding and truncation again
+        with self._lock:  # each tokenizer call sets padding and truncation
             return self._processor(
                 prepared,
                 padding=True,
@@ -555,37 +555,36 @@ class HuggingFaceModel(Model):
 
 
 def _torch_device(torch: Any, device: str | None) -> Any:
-    wish = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.zeros(1, device=wish).device
+        return torch.zeros(1, device=chosen).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = one_line(error).rstrip(".")
         raise InputError(
-            f"--device must be one that PyTorch can use here. Got {wish!r}: {reason}."
+            f"--device must be one that PyTorch can use here. Got {chosen!r}: {reason}."
         ) from error
 
 
 def _not_loaded(name: str, error: Exception) -> InputError:
     if "trust_remote_code" in str(error):
         reason = (
-            "it brings its own code, which evencover does not run; wrap it in a function "
+            "it contains code, which evencover does not run; wrap it in a function "
             "(file.py:function)"
         )
     elif Path(name).is_dir():
-        reason = f"a part of it is missing or damaged ({one_line(error).rstrip('.')})"
+        reason = f"a file is missing or damaged ({one_line(error).rstrip('.')})"
     else:
-        reason = "it is neither here nor on the Hugging Face hub, as far as that could be reached"
+        reason = "it is neither a local folder nor reachable on the Hugging Face hub"
     return InputError(f"Cannot load the model '{name}': {reason}.")
 
 
 class FunctionModel(Model):
-    """``module:function`` or ``file.py:function``, or anything there that can be called.
+    """A callable given as ``module:function`` or ``file.py:function``.
 
-    It takes a list of RGB images (pillow) or of texts and returns one row of logits for each. It
-    may have attributes: ``class_names``; ``prepare``, which worker threads apply to each input, so
-    that the function gets a list of the results; ``inputs`` ("images" or "texts"); ``identity``,
-    a text that changes with the weights; ``batch_size``, if it takes a fixed number of inputs.
-    A parameter ``device`` gets the value of --device.
+    It takes a list of RGB images (pillow) or texts and returns one row of logits for each. Optional
+    attributes are ``class_names``; ``prepare``, applied to each input by worker threads; ``inputs``
+    ("images" or "texts"); ``identity``, a text that changes with the weights; and ``batch_size``,
+    if fixed. A parameter ``device`` receives the value of --device.
     """
 
     def __init__(self, target: str, device: str | None = None) -> None:
@@ -612,7 +611,9 @@ class FunctionModel(Model):
         source = getattr(module, "__file__", None)
         content = content_digest(Path(source)) if source else ""
         own = getattr(function, "identity", "")
-        self.identity = f"{Path(place).name}:{path} {content} {own}".strip()  # wherever it lies
+        self.identity = (
+            f"{Path(place).name}:{path} {content} {own}".strip()
+        )  # independent of its folder
         if device is not None:
             if "device" not in inspect.signature(function).parameters:
                 raise InputError(f"--device must be left out: {self.name} has no such parameter.")
@@ -620,7 +621,7 @@ class FunctionModel(Model):
         self._function = function
 
     def prepare(self, value: Any) -> Any:
-        """Apply the function's own preparation, if it has one."""
+        """Apply the function's ``prepare``, if any."""
         return value if self._prepare is None else self._prepare(value)
 
     def logits(self, batch: Any) -> Any:
@@ -629,7 +630,7 @@ class FunctionModel(Model):
 
 
 def _import(name: str) -> ModuleType:
-    """Import a module from a file or by name, the current folder included."""
+    """Import a module from a file or by name, including the working directory."""
     if not name.endswith(".py"):
         here = str(Path.cwd())
         if here not in sys.path:
@@ -639,7 +640,7 @@ def _import(name: str) -> ModuleType:
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     code = compile(path.read_bytes(), path, "exec")
-    sys.modules[path.stem] = module  # where dataclasses and pickles look for it
+    sys.modules[path.stem] = module  # for dataclasses and pickle
     try:
         exec(code, module.__dict__)
     except BaseException:

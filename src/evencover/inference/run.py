@@ -1,4 +1,4 @@
-"""From a model and raw inputs to a folder of scores, part by part."""
+"""Run a model on raw inputs and write a folder of scores, one partition at a time."""
 
 from __future__ import annotations
 
@@ -40,20 +40,21 @@ from evencover.threads import map_ordered, results
 from evencover.validation import SUM_TOLERANCE, raise_unknown, whole_number
 
 DTYPES = ("float32", "float16")
-# A kill costs at most one part, and a part is held in memory: 16 MB of float32 where K = 1000.
+# An interruption loses at most one partition, which is kept in memory: 16 MB of float32 for K =
+# 1000.
 MAX_ROWS, MAX_NUMBERS = 4096, 1 << 22
-MAX_REASON = 400  # characters of a library's message
+MAX_REASON = 400  # maximum characters of a library's message
 UNREADABLE = "_unreadable.csv"
 
 
 class Inferred(NamedTuple):
-    """What a run wrote."""
+    """Results of a run."""
 
     n_rows: int
-    n_unreadable: int  # inputs that could not be read
+    n_unreadable: int  # unreadable inputs
     n_files: int
-    n_there: int  # files that an earlier run had written
-    accuracy: float | None  # the fraction of rows whose label is the top class, if there are labels
+    n_there: int  # files written by an earlier run
+    accuracy: float | None  # top-1 accuracy, if there are labels
 
 
 def infer(
@@ -82,11 +83,11 @@ def infer(
     watch: Watch | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Inferred:
-    """Run a trained classifier on raw inputs and write a score file that every command reads.
+    """Run a classifier on images or text and save its outputs.
 
-    The folder gets Parquet files with the columns ``id``, ``logits`` and ``label``, and at last
-    `_manifest.json`. After an interruption the same call makes only what is missing, and the bytes
-    are the same. Memory does not grow with the number of inputs.
+    The folder gets Parquet files with the columns ``id``, ``logits`` and ``label``, and finally
+    `_manifest.json`. After an interruption, the same call computes only missing files. The result
+    is bit-identical. Memory does not grow with the number of inputs.
 
     Parameters
     ----------
@@ -99,36 +100,36 @@ def infer(
     folder
         Where to write the files.
     kind
-        "images" or "texts", where model and data do not tell.
+        "images" or "texts", if neither model nor data determine it.
     input_key, labels_key, ids_key
-        The columns of a table, where they have none of the usual names.
+        The columns of a table, if they do not have the usual names.
     class_names
-        The names of the model's outputs in their order, if the model does not name them as the
-        data do.
+        Names of the model's outputs in order, if the model does not use the names in the data.
     mean, std, scale, size, channels
-        Preprocessing of images for an ONNX model, in place of its ``preprocessor_config.json``:
+        Preprocessing of images for an ONNX model, instead of its ``preprocessor_config.json``:
         resize to `size` (height and width, or one number for both), convert to 1 or 3 `channels`,
-        and map each pixel from 0 to 255 to (pixel * scale - mean) / std. Without any of them and
-        without the file, images are resized to the model's size and scaled to [0, 1].
+        and map each pixel from 0 to 255 to (pixel * scale - mean) / std. By default, resize images
+        to the model's size and scale them to [0, 1].
     probabilities
-        The model returns probabilities; the column is called ``probs`` then.
+        The model returns probabilities; the column is called ``probs``.
     dtype
         "float32", or "float16" for half the size.
     device
         Such as "cpu" or "cuda"; by default a GPU if there is one.
     batch_size, workers
-        The number of inputs per batch, and of threads that read and prepare them.
+        Number of inputs per batch, and of threads that prepare them.
     limit
-        Take only the first `limit` inputs.
+        Use only the first `limit` inputs.
     strict
-        Raise at the first input that cannot be read, instead of listing it in `_unreadable.csv`.
+        Raise for unreadable inputs, instead of listing them in `_unreadable.csv`.
     force
-        Replace the results of another model, other settings or other data.
+        Replace results of another model, other settings or other data.
     watch
-        A generator that passes batches on, for a progress bar; it also gets the number of inputs.
+        A generator that passes batches on, for a progress bar; it also receives the number of
+        inputs.
     note
-        Called once with a line on the preprocessing, before the first file is written; without it,
-        `infer` warns if nothing states the preprocessing of images.
+        Called once with a line on the preprocessing, before the first file is written. Without it,
+        `infer` warns if the preprocessing of images is unspecified.
     """
     import_pyarrow()
     if dtype not in DTYPES:
@@ -152,7 +153,7 @@ def infer(
         *(np.dtype(dtype), probabilities),
     )
     head = run.first_batch(n_inputs)
-    head = head._replace(rows=run.outputs(head))  # seen before anything is written
+    head = head._replace(rows=run.outputs(head))  # computed before the folder is created
     n_classes = head.rows.shape[1]
     names, index_of = match_classes(opened, inputs, n_classes, class_names)
     form = PartFormat(
@@ -164,7 +165,7 @@ def infer(
         names,
         {"name": as_text(opened.name.strip("'")), "identity": opened.identity},
     )
-    # Parts do not depend on batches or workers.
+    # Partitions do not depend on batches or workers.
     parts = _cut(n_inputs, max(1, min(MAX_ROWS, MAX_NUMBERS // n_classes)))
     libraries = [*opened.libraries, *(["PIL"] if inputs.kind == "images" else [])]
     versions = [f"{name} {importlib.import_module(name).__version__}" for name in libraries]
@@ -195,12 +196,12 @@ def infer(
                 f"{there} of {len(parts)} files are in '{folder}'; the same command makes the rest"
             ) from None
         finally:
-            batches.close()  # a bar goes before a message comes
+            batches.close()  # closes the bar before a message
         return _finish(plan, done, has_labels=form.has_labels)
 
 
 def _announce(model: Model, note: Callable[[str], None] | None) -> None:
-    """Report which preprocessing is used, and where it comes from."""
+    """Report the preprocessing and its source."""
     line = f"preprocessing: {model.preprocessing} ({model.source})"
     if model.is_default:
         line += "; set --mean and --std if the model was trained with other values"
@@ -211,7 +212,7 @@ def _announce(model: Model, note: Callable[[str], None] | None) -> None:
 
 
 def _cut(n_inputs: int, step: int) -> list[Record]:
-    """Return consecutive inputs, at most `step` at a time, as parts of a `ResumableFolder`."""
+    """Group consecutive inputs, at most `step` at a time, into parts of a `ResumableFolder`."""
     starts = range(0, n_inputs, step)
     sizes = [min(step, n_inputs - start) for start in starts]
     return [
@@ -221,7 +222,7 @@ def _cut(n_inputs: int, step: int) -> list[Record]:
 
 
 def _finish(plan: ResumableFolder, done: dict[str, PartCounts], *, has_labels: bool) -> Inferred:
-    """Add up the parts, list unreadable inputs, and write the manifest."""
+    """Sum the counts, list unreadable inputs, and write the manifest."""
     found: dict[str, Record] = {}
     skipped: list[Skipped] = []
     n_rows = n_correct = 0
@@ -243,21 +244,21 @@ def _finish(plan: ResumableFolder, done: dict[str, PartCounts], *, has_labels: b
 
 
 class Skipped(NamedTuple):
-    """An input without a row, and the reason."""
+    """An unreadable input, and the reason."""
 
     id: str | int
     reason: str
 
 
 class Batch(NamedTuple):
-    """Inputs that the model takes together."""
+    """Inputs of one call of the model."""
 
     part: Record
     n_inputs: int  # readable or not
     examples: list[Example]  # the readable ones
     skipped: list[Skipped]
     prepared: Any  # the model's input
-    rows: Any = None  # the model's outputs, if they have been computed
+    rows: Any = None  # the model's outputs, once computed
 
 
 Batches = Generator[Batch, None, None]
@@ -265,7 +266,7 @@ Watch = Callable[[Batches, int], Batches]
 
 
 class _Run(NamedTuple):
-    """Read inputs in batches; worker threads prepare them while the model is busy."""
+    """Read inputs in batches; worker threads prepare them while the model runs."""
 
     model: Model
     inputs: Inputs
@@ -306,7 +307,7 @@ class _Run(NamedTuple):
     def _examples(
         self, parts: Sequence[Record], n_done: int
     ) -> Iterator[tuple[Record, list[Example]]]:
-        """Yield the examples of each batch, but for the first `n_done` of the first part."""
+        """Yield the examples of each batch, except the first `n_done` of the first part."""
         stream, at = self.inputs.examples(), 0
         for part in parts:
             first, stop = part["first_row"] + n_done, part["first_row"] + part["rows"]
@@ -323,7 +324,7 @@ class _Run(NamedTuple):
             at, n_done = stop, 0
 
     def _prepare(self, part: Record, examples: list[Example]) -> Batch:
-        """Read and prepare one input after the other: no two images are held in full size."""
+        """Read and prepare one input after the other, keeping one full-size image in memory."""
         values, readable, skipped = [], [], []
         for example in examples:
             try:
@@ -339,7 +340,7 @@ class _Run(NamedTuple):
                 values.append(self.model.prepare(value))
             readable.append(example)
         prepared = None
-        if values:  # a fixed batch size is filled with copies of the last input
+        if values:  # pad a fixed batch size with copies of the last input
             values += [values[-1]] * ((self.model.batch_size or 0) - len(values))
             with _naming(self.model, readable):
                 prepared = self.model.collate(values)
@@ -369,7 +370,7 @@ class _Run(NamedTuple):
                 n_seen = 0
 
     def outputs(self, batch: Batch) -> Array:
-        """Run the model; return one finite row for each readable input."""
+        """Run the model; return one finite row per readable input."""
         name = self.model.name
         with _naming(self.model, batch.examples):
             raw = to_numpy(self.model.logits(batch.prepared))
@@ -414,7 +415,7 @@ class _Run(NamedTuple):
 
 @contextmanager
 def _naming(model: Model, examples: Sequence[Example]) -> Iterator[None]:
-    """Turn an exception of a model into an InputError that names model and inputs."""
+    """Convert an exception of a model to an InputError that names model and inputs."""
     try:
         yield
     except (InputError, MemoryError):
@@ -431,7 +432,7 @@ def _naming(model: Model, examples: Sequence[Example]) -> Iterator[None]:
 
 
 class PartCounts(NamedTuple):
-    """The number of rows of a part, the number of correct ones, and the inputs it lacks."""
+    """The number of rows of a part, of correct rows, and its unreadable inputs."""
 
     n_rows: int
     n_correct: int
@@ -439,7 +440,7 @@ class PartCounts(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> PartCounts:
-        """Read the counts of a part that an earlier run wrote."""
+        """Read the counts of an existing part."""
         import pyarrow.parquet as pq
 
         with reading(path), pq.ParquetFile(path) as file:
@@ -451,7 +452,7 @@ class PartCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class PartFormat:
-    """Columns and metadata that all parts have in common."""
+    """Columns and metadata common to all parts."""
 
     column: str  # "logits" or "probs"
     n_classes: int
@@ -469,7 +470,7 @@ class PartFormat:
         ids: list[str | int],
         skipped: list[Skipped],
     ) -> PartCounts:
-        """Write the part atomically; the same content gives the same bytes."""
+        """Write the part atomically; equal content gives equal bytes."""
         pa = import_pyarrow()
         import pyarrow.parquet as pq
 
@@ -488,7 +489,7 @@ class PartFormat:
             about["unreadable"] = json.dumps(skipped)
         table = pa.table(columns).replace_schema_metadata(about)
         with atomic_path(path) as temporary:
-            # Numbers without a pattern: neither a dictionary nor compression makes them smaller.
+            # Neither a dictionary nor compression makes these numbers smaller.
             pq.write_table(table, temporary, use_dictionary=False, compression="none")
         return PartCounts(len(joined), n_correct, skipped)
 
@@ -508,10 +509,10 @@ class PartFormat:
 def match_classes(
     model: Model, inputs: Inputs, n_classes: int, given: Sequence[str] | None = None
 ) -> tuple[list[str] | None, dict[str | int, int]]:
-    """Return the names of the outputs, and the output of each label.
+    """Return the names of the outputs, and the output index of each label.
 
-    Names are `given`, or the model's own. Without either, data with as many classes name the
-    outputs in their order, as tools do that train on folders.
+    Names are `given`, or the model's own. Without either, data with the same number of classes name
+    the outputs in order, as tools do that train on folders.
     """
     owner = f"The model {model.name}" if given is None else "class_names (--class-names)"
     stated = model.class_names if given is None else given
@@ -534,8 +535,8 @@ def match_classes(
                 "classes in its order with class_names (--class-names)."
             )
         warn_caller(
-            f"The model {model.name} names no classes: its outputs are taken for the {n_classes} "
-            f"classes of {inputs.name} in their order ({listed(names, 5)})."
+            f"The model {model.name} names no classes. Its outputs are assumed to be the "
+            f"{n_classes} classes of {inputs.name} in order ({listed(names, 5)})."
         )
     index_of = {name: index for index, name in enumerate(names or ())}
     unknown = sorted(str(label) for label in labels if str(label) not in index_of)

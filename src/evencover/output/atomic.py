@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written, flushed to disk, then renamed; and locks."""
+"""Write files atomically (write, flush, rename), and lock files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evencover.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # Windows, which does not remove or rename a file that is open
+except ImportError:  # Windows cannot remove or rename an open file
     fcntl = None  # type: ignore[assignment]
 
 HAS_LOCKS = fcntl is not None
@@ -21,15 +21,15 @@ LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part")
 
 
-def refuse_existing(
-    path: str | os.PathLike[str], *, force: bool, endings: Sequence[str] = ()
+def reject_existing(
+    path: str | os.PathLike[str], *, force: bool, extensions: Sequence[str] = ()
 ) -> Path:
-    """Check, before any work is done, that the output may be written and has a known extension."""
+    """Check, before any work, that the output may be written and has a known extension."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"Cannot write '{path}': it is a folder.")
-    if endings and path.suffix.lower() not in endings:
-        raise InputError(f"Cannot write '{path}': its ending must be {' or '.join(endings)}.")
+    if extensions and path.suffix.lower() not in extensions:
+        raise InputError(f"Cannot write '{path}': its extension must be {' or '.join(extensions)}.")
     if path.exists() and not path.is_file():
         raise InputError(f"Cannot write '{path}': it is a device or a pipe, not a file.")
     if path.exists() and not force:
@@ -41,9 +41,9 @@ def refuse_existing(
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path that replaces `path` if all goes well and vanishes if not.
+    """Yield a temporary path that replaces `path` on success and is removed on failure.
 
-    Also remove what killed writers of the same path left behind.
+    Also remove leftovers of killed writers of the same path.
     """
     path = Path(path)
     try:
@@ -52,7 +52,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             try:
                 yield temporary
                 os.fsync(descriptor)
-                if HAS_LOCKS:  # locked until it has its name: no leftover
+                if HAS_LOCKS:  # locked until it is renamed
                     os.replace(temporary, path)
             finally:
                 os.close(descriptor)
@@ -66,10 +66,10 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
-    """Make a locked empty file; remove it afterwards."""
+    """Create a locked empty file; remove it afterwards."""
     descriptor = None
-    while descriptor is None:  # another process may look at the file before it is locked
-        # A signal may arrive while the file is made, so its name is known before that.
+    while descriptor is None:  # another process may open the file before it is locked
+        # A signal may arrive during creation, so the name is chosen first.
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
             descriptor = claim(temporary, os.O_CREAT | os.O_EXCL)
@@ -80,7 +80,7 @@ def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut, where the system can do that."""
+    """Flush a folder, so that new names survive a power failure where supported."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -90,13 +90,13 @@ def _flush_folder(folder: Path) -> None:
 
 
 def is_trace(name: str) -> bool:
-    """Return whether a file is only the trace of a writer: a temporary file or a lock."""
+    """Return whether a file is a temporary file or a lock."""
     return name == LOCK or _TEMPORARY.fullmatch(name) is not None
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove the temporary files, of one name or all, whose writers have died."""
-    with suppress(OSError):  # a folder that cannot be listed
+    """Remove temporary files, of one name or all, whose writers have died."""
+    with suppress(OSError):  # the folder cannot be listed
         for found in list(os.scandir(folder)):
             match = _TEMPORARY.fullmatch(found.name)
             if match and (name is None or match["name"] == name):
@@ -104,7 +104,7 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    with suppress(OSError):  # gone already, of another user, or (Windows) still open
+    with suppress(OSError):  # removed, owned by another user, or (Windows) still open
         if not HAS_LOCKS:
             path.unlink()
         elif (descriptor := claim(path, 0)) is not None:
@@ -113,9 +113,9 @@ def _remove_if_abandoned(path: Path) -> None:
 
 
 def claim(path: Path, flags: int) -> int | None:
-    """Open and lock a file until it is closed; return None if another process holds it.
+    """Open and lock a file until it is closed; return None if another process holds the lock.
 
-    Where the file system has no locks, a new file counts as locked and an old one as held.
+    On file systems without locks, a new file counts as locked and an existing one as held.
     """
     descriptor = os.open(path, os.O_RDWR | flags, 0o666)
     is_mine, is_locked = False, bool(flags & os.O_CREAT)
@@ -126,7 +126,7 @@ def claim(path: Path, flags: int) -> int | None:
                 is_locked = True
             except OSError as error:
                 is_locked = is_locked and not isinstance(error, BlockingIOError)
-        with suppress(FileNotFoundError):  # the path may name another file by now, or none
+        with suppress(FileNotFoundError):  # the path may have been replaced or removed
             is_mine = is_locked and os.path.samestat(os.stat(path), os.fstat(descriptor))
     finally:
         if not is_mine:
@@ -136,7 +136,7 @@ def claim(path: Path, flags: int) -> int | None:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Lock a folder, or a file that is read and replaced; raise if another process holds it."""
+    """Lock a folder or file for writing; raise InputError if another process holds the lock."""
     lock = path / LOCK if path.is_dir() else path.with_name(f".{path.name}{LOCK}")
     try:
         descriptor = claim(lock, os.O_CREAT)
@@ -145,7 +145,7 @@ def only_writer(path: Path) -> Iterator[None]:
         raise InputError(f"Cannot write to '{path}': {reason}.") from error
     if descriptor is None:
         raise InputError(
-            f"'{path}' must have one writer at a time. Got another process that is writing to it."
+            f"Another process is writing to '{path}'. Wait for it, or choose another path."
         )
     try:
         yield

@@ -1,9 +1,9 @@
-"""A folder of parts that can resume after an interruption.
+"""Write a folder of partitions that can resume after an interruption.
 
-`_plan.json` is written first: the parts and what they are made from. Each part appears whole or not
-at all, followed by its length and checksum in a file next to it. `_manifest.json` is written last
-and replaces those files. A part that matches its checksum is finished, so the same call again makes
-only what is missing.
+`_plan.json` is written first: the partitions and their inputs. Each partition is written
+atomically, followed by its length and checksum in a separate file. `_manifest.json` is written last
+and replaces those files. A partition that matches its checksum is complete, so a repeated call
+computes only the missing ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evencover.output.writers import (
     ids_to_write,
     make_folder,
     read_record,
-    refuse_other_things,
+    reject_other_files,
     write_record,
     write_sets,
 )
@@ -49,17 +49,17 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class ResumableFolder:
-    """A folder of parts that can resume after an interruption."""
+    """A folder of partitions that can resume after an interruption."""
 
-    folder: Path  # made if it does not exist
-    made_from: dict[str, str]  # name -> text that differs where the content of parts would
+    folder: Path  # created if missing
+    made_from: dict[str, str]  # name -> text that identifies an input of the partitions
     parts: list[Record]  # each with ``file``, ``first_row`` and ``rows``
 
     @contextmanager
     def writing(self, *, force: bool = False) -> Iterator[list[Record]]:
-        """Lock the folder, write the plan or check the one there, and yield the missing parts."""
+        """Lock the folder, write or check the plan, and yield the missing partitions."""
         if not (self.folder / PLAN).is_file():
-            refuse_other_things(self.folder, "one that this command began")
+            reject_other_files(self.folder, "one that this command began")
         make_folder(self.folder)
         with only_writer(self.folder):
             remove_leftovers(self.folder)
@@ -73,7 +73,7 @@ class ResumableFolder:
             yield self.missing()
 
     def missing(self) -> list[Record]:
-        """Return the parts that are not there yet, or not as they were written."""
+        """Return the partitions that are missing or damaged."""
         checksums = self._checksums()
 
         def is_finished(file: str) -> bool:
@@ -83,7 +83,7 @@ class ResumableFolder:
         return [part for part in self.parts if not is_finished(part["file"])]
 
     def _checksums(self) -> dict[str, Record]:
-        """Read the checksums from the manifest and from the files next to the parts."""
+        """Read the checksums from the manifest and from the files next to the partitions."""
         listed = (_read_quietly(self.folder / MANIFEST) or {}).get("parts")
         checksums = {
             part["file"]: {key: part.get(key) for key in ("bytes", "checksum")}
@@ -97,9 +97,9 @@ class ResumableFolder:
         return checksums
 
     def finish(self, found: Mapping[str, Record] | None = None, **counts: int) -> None:
-        """Write the manifest, now that every part is there.
+        """Write the manifest after all partitions.
 
-        `found` has, by file, what differs from the plan; `counts` are of the whole.
+        `found` has, by file, fields that differ from the plan; `counts` are totals.
         """
         checksums, found = self._checksums(), found or {}
         parts = [
@@ -113,14 +113,14 @@ class ResumableFolder:
         remove_leftovers(self.folder)
 
     def _remove_other(self, known: Record, *, force: bool) -> None:
-        """Reject the plan that is there, or remove what it made: manifest first, plan last."""
+        """Reject another plan, or remove its files: manifest first, plan last."""
         theirs = known["made_from"]
         differ = [name for name, text in self.made_from.items() if theirs.get(name) != text]
         if not force:
             raise InputError(
-                f"'{self.folder}' holds the parts of another run: it had another "
+                f"'{self.folder}' has files of another run with another "
                 f"{' and another '.join(differ) or 'partition'}; choose another folder, or "
-                "write it again with force=True (--force)."
+                "overwrite it with force=True (--force)."
             )
         files = [self.folder / part["file"] for part in known["parts"]]
         checksums = [checksum_path(path) for path in files]
@@ -129,28 +129,28 @@ class ResumableFolder:
 
 
 def content_digest(path: Path) -> str:
-    """Return a digest of a file's content."""
+    """Return the checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def file_checksum(path: Path) -> Record:
-    """Return what tells a finished part from a damaged one."""
+    """Return the record that identifies a complete partition."""
     return {"bytes": path.stat().st_size, "checksum": content_digest(path)}
 
 
 def checksum_path(path: Path) -> Path:
-    """Return where the checksum of a part is kept until the manifest is written."""
+    """Return the path of a partition's checksum until the manifest is written."""
     return path.with_name(f"_{path.name}.json")
 
 
 def write_checksum(path: Path) -> None:
-    """Record that a part is finished."""
+    """Record that a partition is complete."""
     write_record(checksum_path(path), file_checksum(path))
 
 
 def _read_quietly(path: Path) -> Record | None:
-    """Read a record that can be made again, if it can be read."""
+    """Read a record; return None if it is unreadable."""
     try:
         return read_record(path, bool, "")
     except InputError:
@@ -158,7 +158,7 @@ def _read_quietly(path: Path) -> Record | None:
 
 
 def _is_plan(content: Record) -> bool:
-    """Return whether its files are names only: nothing outside the folder may be removed."""
+    """Return whether file names have no path: nothing outside the folder may be removed."""
     files = [part["file"] for part in content["parts"]]
     return isinstance(content["made_from"], dict) and all(
         isinstance(file, str) and Path(file).name == file and file.isprintable() for file in files
@@ -166,11 +166,11 @@ def _is_plan(content: Record) -> bool:
 
 
 class FolderOfSets(NamedTuple):
-    """What `predict_to_folder` wrote."""
+    """Results of `predict_to_folder`."""
 
     n_rows: int
     n_files: int
-    n_there: int  # files that an earlier call had written
+    n_there: int  # files written by an earlier call
 
 
 def predict_to_folder(
@@ -189,31 +189,31 @@ def predict_to_folder(
     parts: int = MOST_PARTS,
     force: bool = False,
 ) -> FolderOfSets:
-    """Write the prediction set of every row, one file for each part of the input.
+    """Write a prediction set for each row, one file per partition of the input.
 
-    After an interruption the same call makes only what is missing. Raise InputError for a folder
-    that was begun with another model or input, or that lists classes in another way.
+    After an interruption, the same call computes only missing files. Raise InputError for a folder
+    with another model, input or listing of classes.
 
     Parameters
     ----------
     predictor
         A calibrated predictor.
     probabilities, ids, groups, executor
-        As in `BasePredictor.predict_set`. Workers write the files themselves, so they must see
-        the folder under the same path.
+        As in `BasePredictor.predict_set`. Workers write the files, so they need the folder under
+        the same path.
     folder
-        Where the files go.
+        Output folder.
     extension
-        Their format: ".parquet", ".npz", ".jsonl" or ".csv".
+        Format: ".parquet", ".npz", ".jsonl" or ".csv".
     order
         "probability" lists the most probable class of each set first, "index" the lowest index.
     with_probabilities, top
-        Write the probability of each class too; list only this many classes, the most probable.
+        Also write the probability of each class; list only the `top` most probable classes.
     taxonomy, parts
-        Also write the smallest nodes of a tree of classes that cover each set, at most this many: a
-        `Taxonomy`, or what it is read from.
+        Also describe each set by at most `parts` nodes of a class hierarchy: a `Taxonomy`, or an
+        input of `Taxonomy.read`.
     force
-        Replace what another model or input made.
+        Replace results of another model or input.
     """
     folder = Path(folder).absolute()
     check_sets_format(f"part{extension}")
@@ -247,7 +247,7 @@ def predict_to_folder(
         try:
             if executor is not None and items:
                 as_workers(executor).fold(write.alone, items, sum)  # type: ignore[misc]
-            else:  # one file after the other, each with all threads
+            else:  # one file after the other, each on all threads
                 for item in items:
                     write(item)
         except KeyboardInterrupt as stop:
@@ -264,7 +264,7 @@ def _rows(part: Part) -> slice:
 
 
 def ids_of_rows(source: Source, ids: Any) -> Array | None:
-    """Return the ids to write next to the sets: those given, else those of the input."""
+    """Return the ids to write with the sets: those given, else those of the input."""
     own = getattr(source, "ids", None) if ids is None else ids
     return None if own is None else ids_to_write(own)
 
@@ -275,7 +275,7 @@ def _record(part: Part, extension: str) -> dict[str, Any]:
 
 
 class PartToWrite(NamedTuple):
-    """A `Part` of the input, and the ids to write next to its sets."""
+    """A `Part` of the input, and the ids to write with its sets."""
 
     source: Source
     ids: Array | None
@@ -285,7 +285,7 @@ class PartToWrite(NamedTuple):
 
 @dataclass(frozen=True)
 class PartWriter:
-    """Write the sets of one part: the same bytes on every worker, so it may be done twice."""
+    """Write the sets of one partition; equal bytes on every worker, so it can be repeated."""
 
     folder: Path
     extension: str
@@ -293,7 +293,7 @@ class PartWriter:
     class_names: Sequence[str] | None
 
     def __call__(self, item: PartToWrite) -> int:
-        """Write the part's file and checksum; return the number of rows."""
+        """Write the partition's file and checksum; return the number of rows."""
         part = Part(*item[:3])
         path = self.folder / _record(part, self.extension)["file"]
         blocks = map_on_threads(lambda pair: self.on_block(*pair), part.blocks())
@@ -304,13 +304,13 @@ class PartWriter:
         return n_rows
 
     def alone(self, item: PartToWrite) -> int:
-        """Do the same as one of many tasks."""
+        """Write the partition on one thread."""
         with single_threaded():
             return self(item)
 
 
 def _identity(part: Part) -> tuple[Any, ...]:
-    """Return what tells this part from others, without reading all of it where possible."""
+    """Identify this partition, without reading all of it where possible."""
     source = part.source
     about: list[Any] = [part.start, source.n_rows, source.n_classes, source.logits]
     if part.ids is not None:

@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def write_csv(path: str | os.PathLike[str], records: Sequence[Mapping[str, Any]]) -> None:
-    """Write records with the same keys as CSV, whole or not at all; there must be one or more."""
+    """Write records with the same keys as CSV, atomically; there must be at least one."""
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(records[0]), lineterminator="\n")
         writer.writeheader()
@@ -42,7 +42,7 @@ def write_csv(path: str | os.PathLike[str], records: Sequence[Mapping[str, Any]]
 
 
 def safe_cell(value: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would take for a formula.
+    """Prefix text that a spreadsheet would read as a formula with an apostrophe.
 
     >>> safe_cell("=1+1"), safe_cell("-0.5"), safe_cell(-0.5)
     ("'=1+1", '-0.5', -0.5)
@@ -55,7 +55,7 @@ def safe_cell(value: Any) -> Any:
 def read_record(
     path: Path, is_valid: Callable[[dict[str, Any]], bool], problem: str
 ) -> dict[str, Any] | None:
-    """Read a record, None if there is none; raise InputError with `problem` if it is invalid."""
+    """Read a record, None if missing; raise InputError with `problem` if it is invalid."""
     if not path.is_file():
         return None
     try:
@@ -72,16 +72,16 @@ def read_record(
 
 
 def write_record(path: Path, content: Any, *, indent: int | None = 1) -> None:
-    """Write JSON, whole or not at all."""
+    """Write JSON atomically."""
     with atomic_path(path) as temporary:
         text = json.dumps(content, indent=indent, allow_nan=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def refuse_other_things(folder: Path, welcome: str) -> None:
-    """Raise InputError for a file in the folder's place, or a folder with other things in it.
+def reject_other_files(folder: Path, welcome: str) -> None:
+    """Raise InputError for a file at the folder's path, or a folder with other files.
 
-    `welcome` names, in the message, the folder that would also do.
+    `welcome` describes, in the message, the folder that would be accepted.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"Cannot write '{folder}': it is a file, not a folder.")
@@ -90,7 +90,7 @@ def refuse_other_things(folder: Path, welcome: str) -> None:
 
 
 def make_folder(folder: Path, *, parents: bool = False) -> None:
-    """Make the folder, unless it exists."""
+    """Create the folder, unless it exists."""
     try:
         folder.mkdir(parents=parents, exist_ok=True)
     except OSError as error:
@@ -100,19 +100,19 @@ def make_folder(folder: Path, *, parents: bool = False) -> None:
 
 Order = Literal["probability", "index"]
 ORDERS = ("probability", "index")
-SLICE_ELEMENTS = 1 << 18  # logits become probabilities a few rows at a time
+SLICE_ELEMENTS = 1 << 18  # rows of logits are converted in slices
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Sets of some rows as they are written."""
+    """Sets of some rows in the output format."""
 
-    sizes: IntArray  # (n,) of the whole sets
-    counts: IntArray  # (n,) of the members that are listed
-    classes: Array  # the listed members, row after row
+    sizes: IntArray  # (n,) sizes of the full sets
+    counts: IntArray  # (n,) numbers of listed classes
+    classes: Array  # the listed classes, concatenated
     n_classes: int
-    probabilities: FloatArray | None = None  # of the listed members
-    summaries: list[str] | None = None  # in the words of a taxonomy
+    probabilities: FloatArray | None = None  # of the listed classes
+    summaries: list[str] | None = None  # descriptions by a taxonomy
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -124,7 +124,7 @@ class Listed:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Listed]) -> Listed:
-        """Concatenate the rows of all parts."""
+        """Concatenate the rows of all partitions."""
         parts = list(parts)
         values = [part.probabilities for part in parts if part.probabilities is not None]
         summaries = [text for part in parts for text in part.summaries or ()]
@@ -140,7 +140,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """How the classes of a set are listed; see `predict_to_folder`."""
+    """How to list the classes of a set; see `predict_to_folder`."""
 
     order: Order = "probability"  # ties by class index
     with_probabilities: bool = False
@@ -173,13 +173,13 @@ class Listing:
 
 @dataclass(frozen=True)
 class RuleAndListing:
-    """Turn a block of rows and their ids into listed sets, here or on a worker."""
+    """Convert a block of rows and their ids to listed sets, here or on a worker."""
 
     rule: SetRule
     listing: Listing
 
     def __call__(self, block: Block, ids: Array | None = None) -> Listed:
-        """Make the sets of the block and list them."""
+        """Predict the sets of the block and list them."""
         sets, tree = self.rule.sets(block, ids), self.listing.taxonomy
         summaries = None if tree is None else tree.describe_sets(sets, self.listing.parts)
         return replace(self._listed(block, sets), summaries=summaries)
@@ -201,7 +201,7 @@ class RuleAndListing:
         return Listed(sizes, counts, classes, sets.n_classes, values)
 
     def _probabilities(self, numbers: Array, rows: IntArray, classes: Array) -> FloatArray:
-        """Return the probabilities of these classes in these rows, which ascend."""
+        """Return the probabilities of these classes in these ascending rows."""
         scoring = self.rule.scoring
         if not scoring.logits:
             return numbers[rows, classes].astype(np.float64)
@@ -215,10 +215,12 @@ class RuleAndListing:
 
 
 def check_sets_format(path: str | os.PathLike[str]) -> None:
-    """Raise InputError, before any work is done, for an extension that no writer has."""
+    """Raise InputError, before any work, for an unknown extension."""
     suffix = Path(path).suffix.lower()
     if suffix not in WRITERS:
-        raise InputError(f"Cannot write '{path}': its ending must be one of {', '.join(WRITERS)}.")
+        raise InputError(
+            f"Cannot write '{path}': its extension must be one of {', '.join(WRITERS)}."
+        )
     if suffix == ".parquet":
         import_pyarrow()
 
@@ -238,7 +240,7 @@ def write_sets(
 ) -> int:
     """Write a stream of sets in the format of the path's extension; return the number of rows.
 
-    `ids` are those of all rows; `first_row` is the index of the first one in the whole input.
+    `ids` are those of all rows; `first_row` is the index of the first row in the whole input.
     """
     check_sets_format(path)
     own = None if ids is None else ids_to_write(ids)
@@ -259,7 +261,7 @@ def write_sets(
 
 
 def ids_to_write(ids: Any) -> Array:
-    """Keep integers; turn everything else into text."""
+    """Keep integers; convert everything else to text."""
     values = to_numpy(ids)
     return values if values.dtype.kind in "iuU" else np.array([str(v) for v in values.tolist()])
 
@@ -294,20 +296,20 @@ def _write_parquet(path: Path, blocks: Iterable[_Numbered], names: Names) -> Non
 
 
 def _bounds(counts: IntArray) -> IntArray:
-    """Return where each row's classes begin and end."""
+    """Return row boundaries of the classes."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def _write_npz(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
-    """Write ``indptr``, ``indices``, ``n_classes``, ``size``, and what else is known.
+    """Write ``indptr``, ``indices``, ``n_classes``, ``size``, and optional arrays.
 
-    That is ``class_names``, ``id``, ``summary``, and ``probabilities`` of the ``indices``.
+    These are ``class_names``, ``id``, ``summary``, and ``probabilities`` of the ``indices``.
     """
     nothing = np.zeros(0, dtype=np.int64)
     sizes, counts, ids = [nothing], [nothing], []
     n_classes, has_probabilities, summaries = 0, False, list[str]()
     folder = path.parent
-    # An archive has one open member, so what is long waits in files of its own.
+    # An archive has one open member, so long arrays are buffered in separate files.
     with TemporaryFile(dir=folder) as indices, TemporaryFile(dir=folder) as probabilities:
         for listed, _, own in blocks:
             sizes.append(listed.sizes)
@@ -347,7 +349,7 @@ def _copy_member(archive: zipfile.ZipFile, name: str, numbers: IO[bytes], kind: 
 
 
 def _columns(blocks: Iterable[_Numbered], class_names: Names) -> Iterator[dict[str, Sequence[Any]]]:
-    """Yield ``row``, ``id``, ``size``, ``set``, and what else there is, of each block."""
+    """Yield ``row``, ``id``, ``size``, ``set``, and optional columns of each block."""
     for listed, row, ids in blocks:
         bounds = list(pairwise(_bounds(listed.counts).tolist()))
         classes = listed.classes.tolist()
@@ -378,8 +380,8 @@ def _write_jsonl(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
 def _write_csv(path: Path, blocks: Iterable[_Numbered], names: Names) -> None:
     r"""Write one line per row; bars separate names, spaces classes and probabilities.
 
-    A bar in a name is written as ``\|``, a backslash as two; what a spreadsheet would take for
-    a formula begins with an apostrophe.
+    Bars and backslashes in names are escaped by a backslash; an apostrophe precedes text that a
+    spreadsheet would read as a formula.
     """
     if names is not None:
         names = [name.replace("\\", r"\\").replace("|", r"\|") for name in names]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evencover.comparison.result import Comparison
-from evencover.output.atomic import refuse_existing
+from evencover.output.atomic import reject_existing
 from evencover.predictors.base import BasePredictor
 from evencover.report.content import comparison_content, report_content
 from evencover.report.page import render_comparison, render_report, require_extra, write_html
@@ -72,7 +72,7 @@ def write_report(
     title
         The title of the report.
     """
-    path = refuse_existing(path, force=force)
+    path = reject_existing(path, force=force)
     rows: Any = {"ids": ids, "groups": groups, "executor": executor, "taxonomy": taxonomy}
     rows["top"] = top
     return write_html(path, report_html(predictor, probabilities, labels, title=title, **rows))
@@ -92,5 +92,5 @@ def write_comparison(
     force: bool = False,
 ) -> Path:
     """Write `comparison_html` to a file atomically."""
-    path = refuse_existing(path, force=force)
+    path = reject_existing(path, force=force)
     return write_html(path, comparison_html(comparison, title))

@@ -18,7 +18,7 @@ import evencover
 from evencover.errors import InputError
 from evencover.monitoring import CoverageMonitor, summary
 from evencover.monitoring.summary import STRONGEST
-from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.atomic import atomic_path, reject_existing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -162,7 +162,7 @@ def write_watch_page(
     monitor: CoverageMonitor, path: str | os.PathLike[str], *, title: str = "Coverage"
 ) -> Path:
     """Write `watch_html` to a file, whole or not at all."""
-    return write_html(refuse_existing(path, force=True), watch_html(monitor, title))
+    return write_html(reject_existing(path, force=True), watch_html(monitor, title))
 
 
 def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: int = 0) -> str:

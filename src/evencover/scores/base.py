@@ -1,4 +1,4 @@
-"""What every score is: a formula of a class's position in its row."""
+"""The base class of scores: a formula of a class's position in its row."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from evencover.validation import class_labels, raise_bad_row, real_number, score
 
 @dataclass(frozen=True)
 class Score(ABC):
-    """A stateless conformal score; subclasses supply the formula.
+    """A stateless conformal score. Subclasses supply the formula.
 
-    A score may be an increasing function, class by class, of another one, its `base`. Then rows
-    are read with the base, and only scores of true labels and thresholds are translated.
+    A score may be an increasing function, class by class, of another score, its `base`. Kernels
+    then compute the base; only true-label scores and thresholds are converted.
     """
 
     name: ClassVar[str]
-    summary: ClassVar[str] = ""  # one short sentence for help texts
+    summary: ClassVar[str] = ""  # for help texts
     needs_order: ClassVar[bool] = True
 
     @abstractmethod
     def formula(self, at: Position) -> Any:
-        """Compute the score of classes from their positions, arrays that broadcast."""
+        """Compute scores from positions, arrays that broadcast."""
 
     @abstractmethod
     def maximum(self, n_classes: int) -> float:
@@ -40,38 +40,38 @@ class Score(ABC):
     def with_counts(
         self, class_counts: IntArray, class_names: Sequence[str] | None = None
     ) -> Score:
-        """Fill in what depends on the calibration labels and on the order of the classes."""
+        """Add parameters that depend on the calibration labels or on the class order."""
         return self
 
     def _native(self) -> dict[str, Any]:
-        """Describe the formula to the C++ kernels, if they have it (see `Formula`).
+        """Describe the formula for the C++ kernels, if they implement it (see `Formula`).
 
-        A subclass does not inherit this: it may have changed the formula.
+        Subclasses do not inherit this, because they may change the formula.
         """
         return {}
 
     @property
     def kernel(self) -> Formula:
-        """The score itself, not its base, as the kernels take it."""
+        """The formula of the score itself, not of its base."""
         own = self._native() if "_native" in vars(type(self)) else {}
         return Formula(self.needs_order, self.formula, **own)
 
     @property
     def base(self) -> Score:
-        """The score that the rows are read with."""
+        """The score that the kernels compute."""
         return self
 
     def from_base(self, scores: FloatArray, classes: IntArray) -> FloatArray:
-        """Scores from the base score of each class."""
+        """Convert base scores of the given classes."""
         return scores
 
     def base_thresholds(self, thresholds: Thresholds) -> Thresholds:
-        """Thresholds on the base score that admit exactly what these admit."""
+        """Convert thresholds to equivalent ones on the base score."""
         return thresholds
 
     @property
     def is_random(self) -> bool:
-        """Whether the score depends on the row's uniform."""
+        """Whether the score uses the row's uniform."""
         return bool(getattr(self, "randomize", False))
 
     def true_label(
@@ -85,11 +85,11 @@ class Score(ABC):
         temperature: float = 1.0,
         calibrating: bool = True,
     ) -> FloatArray:
-        """Score each row's true label (N,): one pass over the rows, no sort.
+        """Score each row's true label (N,) in one pass, without sorting.
 
-        Agrees bit for bit with the label's entry of `matrix` for the same `random_state`, `ids`
-        and `calibrating`: calibration rows have random numbers of their own. Prevalences are those
-        of these labels.
+        The result is bit-identical to the label's entry of `matrix` for the same `random_state`,
+        `ids` and `calibrating`. Calibration and prediction use different random numbers.
+        Prevalences are those of these labels.
         """
         rows = score_rows(probabilities)
         labels = class_labels(labels, rows.shape[1], len(rows))
@@ -142,16 +142,16 @@ class Score(ABC):
         calibrating: bool = False,
         exact: bool = False,
     ) -> Draws:
-        """Describe the random numbers of rows from the input's row `first` on.
+        """Describe the random numbers of rows that start at row `first` of the input.
 
-        Where nothing is random u = 1, the class's whole own mass. Calibration rows and rows whose
-        sets are wanted never share a number, whatever their ids.
+        Without randomization u = 1, the class's full probability. Calibration and prediction never
+        share random numbers, even for equal ids.
         """
         use = RandomStream.CALIBRATION_SCORE if calibrating else RandomStream.SCORE
         score_use = int(use) if self.is_random else None
-        coin_use = int(RandomStream.EXACT) if exact else None
-        return Draws(int(random_state), score_use, coin_use, ids, first)
+        exact_use = int(RandomStream.EXACT) if exact else None
+        return Draws(int(random_state), score_use, exact_use, ids, first)
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and parameters, as `make_score` takes them."""
+        """Return name and parameters, as `make_score` takes them."""
         return {"name": self.name, **asdict(self)}

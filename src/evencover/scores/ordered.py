@@ -1,7 +1,7 @@
-"""Scores of a class's position in the decreasing order of probabilities.
+"""Scores by a class's position in the decreasing order of probabilities.
 
-The paper lists the order ascending, which is a slip: Romano et al. (2020) and every published
-number use decreasing order.
+The paper's ascending order is a typo: Romano et al. (2020) and all published numbers use decreasing
+order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class APS(Score):
     Parameters
     ----------
     randomize
-        Draw one u per row; if False, u = 1 and the class's whole mass counts.
+        Draw one u per row; if False, u = 1 and the class's full probability counts.
 
     >>> APS(randomize=False).matrix([[0.5, 0.125, 0.375]])
     array([[0.5  , 1.   , 0.875]])
@@ -32,35 +32,35 @@ class APS(Score):
     randomize: bool = True
 
     name: ClassVar[str] = "aps"
-    summary: ClassVar[str] = "mass of the more probable classes, plus part of its own"
+    summary: ClassVar[str] = "cumulative probability down to the class"
 
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", type(self).__name__)
 
     def formula(self, at: Position) -> Any:
-        """Before + u p."""
+        """Compute before + u p."""
         return at.before + at.u * at.p
 
     def _native(self) -> dict[str, Any]:
         return {"penalty": 0.0}
 
     def maximum(self, n_classes: int) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
 
 @dataclass(frozen=True)
 class RAPS(APS):
-    """Regularised APS (Angelopoulos et al. 2021): APS + max(0, lambda (rank - k_reg)).
+    """Regularized APS (Angelopoulos et al. 2021): APS + max(0, lambda (rank - k_reg)).
 
     Parameters
     ----------
     randomize
         As in APS.
     penalty
-        The paper's lambda, the price of each rank beyond `k_reg`.
+        The paper's lambda, the penalty per rank beyond `k_reg`.
     k_reg
-        The rank up to which nothing is paid.
+        Number of ranks without a penalty.
 
     >>> RAPS(randomize=False, penalty=1, k_reg=2).matrix([[0.5, 0.125, 0.375]])
     array([[0.5  , 2.   , 0.875]])
@@ -70,7 +70,7 @@ class RAPS(APS):
     k_reg: int = 5
 
     name: ClassVar[str] = "raps"
-    summary: ClassVar[str] = "APS plus a penalty for every rank beyond the first few"
+    summary: ClassVar[str] = "APS, plus a penalty per rank beyond the first few"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,30 +78,30 @@ class RAPS(APS):
         whole_number(self.k_reg, "k_reg", "RAPS", 0)
 
     def formula(self, at: Position) -> Any:
-        """APS, plus the penalty for the rank."""
+        """Compute APS plus the penalty of the rank."""
         return super().formula(at) + self.penalty * np.maximum(at.rank - self.k_reg, 0)
 
     def _native(self) -> dict[str, Any]:
         return {"penalty": float(self.penalty), "k_reg": self.k_reg}
 
     def maximum(self, n_classes: int) -> float:
-        """1, plus the penalty of the last rank."""
+        """Return 1 plus the penalty of the last rank."""
         return 1.0 + self.penalty * max(n_classes - self.k_reg, 0)
 
 
 @dataclass(frozen=True)
 class SAPS(Score):
-    """Sorted APS (Huang et al. 2024): only the largest probability counts, the rest by rank.
+    """Sorted APS (Huang et al. 2024): the largest probability, and ranks for the rest.
 
-    s = u p_max for the most probable class, else p_max + lambda (rank - 2 + u): small
-    probabilities, which are mostly noise, have no say.
+    s = u p_max for the most probable class, else p_max + lambda (rank - 2 + u). Small
+    probabilities, which are mostly noise, do not count.
 
     Parameters
     ----------
     randomize
         As in APS.
     penalty
-        The authors' lambda, the price of each rank. They tune it; it is not tuned here.
+        The authors' lambda, the penalty per rank. The authors tune it; the default is fixed.
 
     >>> SAPS(randomize=False, penalty=0.25).matrix([[0.5, 0.125, 0.375]])
     array([[0.5 , 1.  , 0.75]])
@@ -111,14 +111,14 @@ class SAPS(Score):
     penalty: float = 0.2
 
     name: ClassVar[str] = "saps"
-    summary: ClassVar[str] = "largest probability, plus a penalty for every rank"
+    summary: ClassVar[str] = "the largest probability, plus a penalty per rank"
 
     def __post_init__(self) -> None:
         flag(self.randomize, "randomize", "SAPS")
         real_number(self.penalty, "penalty", "SAPS", 0)
 
     def formula(self, at: Position) -> Any:
-        """Return u p_max for the top class, else p_max and the price of the rank."""
+        """Compute u p_max for the top class, else p_max plus the penalty of the rank."""
         behind = at.top + self.penalty * (at.rank - 2 + at.u)
         return np.where(at.rank == 1, at.u * at.top, behind)
 
@@ -126,5 +126,5 @@ class SAPS(Score):
         return {"penalty": float(self.penalty), "by_rank": True}
 
     def maximum(self, n_classes: int) -> float:
-        """1, plus the price of the last rank."""
+        """Return 1 plus the penalty of the last rank."""
         return 1.0 + self.penalty * (n_classes - 1)

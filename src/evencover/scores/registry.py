@@ -1,4 +1,4 @@
-"""Scores by name: the built-in ones, those a user registers, and those of installed packages."""
+"""Find scores by name: built in, registered, or from installed packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evencover.scores.ordered import APS, RAPS, SAPS
 from evencover.scores.softmax import PAS, Softmax
 from evencover.validation import raise_unknown
 
-ENTRY_POINTS = "evencover.scores"  # the group under which a package lists its score classes
+ENTRY_POINTS = "evencover.scores"  # entry-point group of score classes
 
 SCORES: dict[str, type[Score]] = {cls.name: cls for cls in (Softmax, APS, RAPS, SAPS, PAS)}
 
@@ -20,9 +20,9 @@ AnyScore = TypeVar("AnyScore", bound=type[Score])
 
 
 def register_score(cls: AnyScore) -> AnyScore:
-    """Make a score known by its `name`; also a decorator.
+    """Register a score by its `name`; also a decorator.
 
-    A package does the same for its users by an entry point of the group "evencover.scores".
+    A package registers scores with an entry point of the group "evencover.scores".
     """
     if not inspect.isclass(cls) or not issubclass(cls, Score) or inspect.isabstract(cls):
         raise InputError(f"A score must be a subclass of evencover.scores.Score. Got {cls!r}.")
@@ -32,18 +32,18 @@ def register_score(cls: AnyScore) -> AnyScore:
             f"The 'name' of the score {cls.__qualname__} must be text in lower case. Got {name!r}."
         )
     holder = SCORES.get(name, cls)
-    # A notebook's cell that runs again defines its class anew: that is no other class.
+    # Running a notebook cell again redefines the same class.
     if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
         raise InputError(
             f"The score name {name!r} belongs to {holder.__module__}.{holder.__qualname__}; "
-            f"give {cls.__module__}.{cls.__qualname__} a 'name' of its own."
+            f"give {cls.__module__}.{cls.__qualname__} another 'name'."
         )
     SCORES[name] = cls
     return cls
 
 
 def score_names() -> list[str]:
-    """All names that `make_score` takes, those of installed packages too.
+    """Return all names that `make_score` takes, including those of installed packages.
 
     >>> score_names()[:5]
     ['softmax', 'aps', 'raps', 'saps', 'pas']
@@ -53,7 +53,7 @@ def score_names() -> list[str]:
 
 
 def make_score(score: Score | str | dict[str, Any]) -> Score:
-    """Make a score from its name or its `to_dict`; return a score as it is.
+    """Make a score from its name or `to_dict`; return a score unchanged.
 
     >>> make_score("raps")
     RAPS(randomize=True, penalty=0.01, k_reg=5)
@@ -63,7 +63,7 @@ def make_score(score: Score | str | dict[str, Any]) -> Score:
     parameters = dict(score) if isinstance(score, dict) else {"name": score}
     name = parameters.pop("name", None)
     key = name.lower() if isinstance(name, str) else None
-    if key not in SCORES and key not in score_names():  # entry points take time to look up
+    if key not in SCORES and key not in score_names():  # entry points are slow to look up
         raise_unknown("score", name, score_names())
     try:
         return SCORES[str(key)](**parameters)
@@ -73,13 +73,13 @@ def make_score(score: Score | str | dict[str, Any]) -> Score:
 
 @cache
 def _register_entry_points() -> None:
-    """Once, and only when somebody asks for what is not built in: it looks at every package."""
+    """Register the scores of installed packages, once: the search reads all packages."""
     from importlib.metadata import entry_points
 
     for point in entry_points(group=ENTRY_POINTS):
         try:
             register_score(point.load())
-        except Exception as error:  # a stranger's package must not stop those who do not use it
+        except Exception as error:  # a broken package must not affect users of others
             warn_caller(
                 f"The score {point.name!r} ({point.value}) of an installed package is left out, "
                 f"because it does not load: {one_line(error).rstrip('.')}."

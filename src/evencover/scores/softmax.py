@@ -1,4 +1,4 @@
-"""Scores of a class's own probability."""
+"""Scores by a class's probability."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from evencover.validation import align_classes, by_class
 
 @dataclass(frozen=True)
 class Softmax(Score):
-    """s(x, y) = 1 - p_y(x).
+    """Softmax score: s(x, y) = 1 - p_y(x).
 
     >>> Softmax().matrix([[0.5, 0.25, 0.25]])
     array([[0.5 , 0.75, 0.75]])
     """
 
     name: ClassVar[str] = "softmax"
-    summary: ClassVar[str] = "1 - p: the class's own probability"
+    summary: ClassVar[str] = "1 - the class's probability"
     needs_order: ClassVar[bool] = False
 
     def formula(self, at: Position) -> Any:
-        """1 - p."""
+        """Compute 1 - p."""
         return 1.0 - at.p
 
     def _native(self) -> dict[str, Any]:
         return {"penalty": 0.0}
 
     def maximum(self, n_classes: int) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
 
-# 1 - p is a whole multiple of this for every probability p, so (1 - p) - 1 is exact.
+# 1 - p is a multiple of this for every probability p, so (1 - p) - 1 is exact.
 GRID = 2.0**-53
 
 
@@ -48,22 +48,21 @@ GRID = 2.0**-53
 class PAS(Score):
     """Prevalence-adjusted softmax (Ding, Fermanian, Salmon 2025): s(x, y) = -p_y(x) / prevalence_y.
 
-    For a model with correct probabilities, one threshold on p_y / prevalence_y gives the smallest
-    sets of a given macro coverage (the mean over classes), as one on p_y does for marginal
-    coverage: with STANDARD it lifts rare classes. Within a class it orders rows as `Softmax`
-    does, so CLASSWISE sets are the same.
+    For correct probabilities, one threshold on p_y / prevalence_y gives the smallest sets of a
+    given macro coverage (the mean over classes), as p_y does for marginal coverage. With STANDARD
+    it raises the coverage of rare classes. Within a class it orders rows as `Softmax` does, so
+    CLASSWISE sets are the same.
 
-    With prevalences from elsewhere every method keeps its guarantee. "auto" takes them from the
-    calibration labels: they are then not independent of the calibration rows. CLASSWISE keeps its
-    guarantee, which is conditional on the labels; the marginal guarantee of the others holds up
-    to the error of the estimated prevalences, and no longer exactly.
+    With independent prevalences every method keeps its guarantee. "auto" estimates them from the
+    calibration labels. CLASSWISE then keeps its guarantee, which is conditional on the labels. The
+    marginal guarantee of other methods holds up to the error of the estimates.
 
     Parameters
     ----------
     prevalence
         One positive number per class, such as the training counts (only ratios matter): a mapping,
-        Series or two-column frame by class name, or a vector in the order of the classes. Or
-        "auto": the counts of the calibration labels, a class without any counting as one row.
+        Series or two-column frame by class name, or a vector in class order. "auto" counts the
+        calibration labels, with at least 1 per class.
 
     >>> PAS(prevalence=[8, 1, 1]).matrix([[0.5, 0.25, 0.25]])
     array([[-0.0625, -0.25  , -0.25  ]])
@@ -87,11 +86,11 @@ class PAS(Score):
         object.__setattr__(self, "prevalence", values)
 
     def formula(self, at: Position) -> Any:
-        """-p / prevalence, p being rounded as `Softmax` rounds it."""
+        """Compute -p / prevalence, with p rounded as `Softmax` rounds it."""
         return ((1.0 - at.p) - 1.0) / self._prevalence()[at.classes]
 
     def maximum(self, n_classes: int) -> float:
-        """0."""
+        """Return 0."""
         return 0.0
 
     def with_counts(
@@ -105,15 +104,15 @@ class PAS(Score):
 
     @property
     def base(self) -> Score:
-        """`Softmax`."""
+        """The `Softmax` score."""
         return Softmax()
 
     def from_base(self, scores: FloatArray, classes: IntArray) -> FloatArray:
-        """((1 - p) - 1) / prevalence."""
+        """Compute ((1 - p) - 1) / prevalence."""
         return (scores - 1.0) / self._prevalence()[classes]
 
     def base_thresholds(self, thresholds: Thresholds) -> Thresholds:
-        """Return the largest softmax score of each class whose PAS is within the limit."""
+        """Return the largest softmax score of each class whose PAS is within the threshold."""
         lower = None if thresholds.lower is None else self._base_limits(thresholds.lower)
         return thresholds._replace(upper=self._base_limits(thresholds.upper), lower=lower)
 
@@ -121,7 +120,7 @@ class PAS(Score):
         classes = np.arange(len(limits))
         near = np.floor(np.clip(1.0 + limits * self._prevalence(), -1.0, 2.0) / GRID)
         result = np.full(len(limits), -np.inf)
-        for step in (-2, -1, 0, 1, 2):  # rounding moves the limit by less than two steps
+        for step in (-2, -1, 0, 1, 2):  # rounding moves the threshold by less than two steps
             candidate = (near + step) * GRID
             inside = self.from_base(candidate, classes) <= limits
             result = np.where(inside, candidate, result)
@@ -147,6 +146,6 @@ def _positive_numbers(values: Any, classes: Sequence[str] | None = None) -> tupl
         which = worst if classes is None else classes[worst]
         raise InputError(
             "The 'prevalence' parameter of PAS must be finite and above 0. "
-            f"Got {numbers[worst]} for class {which}; count a class never seen as 1."
+            f"Got {numbers[worst]} for class {which}; use 1 for an unseen class."
         )
     return tuple(numbers.tolist())

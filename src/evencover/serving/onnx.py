@@ -22,7 +22,7 @@ from evencover._kernels.reference import FIXED_POINT
 from evencover.arrays import FloatArray
 from evencover.engine.blocks import known_ids
 from evencover.errors import InputError, needs, one_line
-from evencover.output.atomic import atomic_path, refuse_existing
+from evencover.output.atomic import atomic_path, reject_existing
 from evencover.predictors.base import BasePredictor
 from evencover.predictors.fitting import align_to_calibration
 from evencover.predictors.rule import SetRule
@@ -354,7 +354,7 @@ def to_onnx(
         Overwrite an existing file.
     """
     onnx = _import_onnx()
-    path = refuse_existing(path, force=force, endings=(".onnx",))
+    path = reject_existing(path, force=force, extensions=(".onnx",))
     if dtype not in TYPES:
         raise InputError(f"'dtype' must be one of {', '.join(TYPES)}. Got {dtype!r} instead.")
     rule = _rule_of(predictor)

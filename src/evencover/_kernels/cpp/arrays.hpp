@@ -1,4 +1,4 @@
-// Arrays as the Python module takes and returns them, and the checks of their shapes.
+// NumPy arrays of the Python module, and checks of their shapes.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -59,7 +59,7 @@ auto without_gil(Work work) {
     return work();
 }
 
-// A new array of NumPy's.
+// Allocate a NumPy array.
 template <class T>
 struct Output {
     nb::object array;
@@ -71,7 +71,7 @@ struct Output {
           data(nb::cast<nb::ndarray<T, nb::c_contig, nb::device::cpu>>(array).data()) {}
 };
 
-// Memory from malloc as an array that frees it.
+// Wrap memory from malloc as an array that frees it.
 template <class T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(T* data, int64_t n) {
     const nb::capsule owner(data ? static_cast<void*>(data) : std::malloc(1),

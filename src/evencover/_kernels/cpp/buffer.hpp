@@ -1,4 +1,4 @@
-// Scratch memory of one call; grows, never shrinks, is not initialized.
+// Scratch memory of one call: grows, never shrinks, uninitialized.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Buffer {
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
 
-    // Room for `size` elements; what is there already is kept.
+    // Reserve room for `size` elements; keep the content.
     void reserve(int64_t size) {
         if (size <= capacity_) return;
         const int64_t grown = size > 2 * capacity_ ? size : 2 * capacity_;

@@ -1,4 +1,4 @@
-// The classes of a row that matter: few, but all whose score can be within a threshold.
+// Candidates of a row: the few classes whose score can be within a threshold.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,13 @@ class Candidates {
     explicit Candidates(int64_t n_classes)
         : classes_(n_classes + n_lanes), values_(n_classes), masses_(n_classes) {}
 
-    // The classes with row[y] >= cut, in order.
+    // Collect the classes with row[y] >= cut, in order.
     void collect(const T* row, int64_t n, double cut) {
         FloatPass pass;
         collect(row, n, cut, pass);
     }
 
-    // The same on the way of another pass.
+    // Collect them during another pass.
     void collect(const T* row, int64_t n, double cut, FloatPass& pass) {
         int32_t* const begin = classes_.data();
         size_ = append_places(row, n, cut, begin, pass) - begin;
@@ -55,15 +55,15 @@ class Candidates {
         return out;
     }
 
-    // A probability that is 1 at most, as nearly all are, has its fixed point in the bits of 1 + p.
-    // Bits instead of numbers, because their maximum does not depend on the order: this vectorizes.
+    // For a probability of at most 1, the fixed point is in the bits of 1 + p. The maximum of bits
+    // does not depend on the order, so this vectorizes.
     void read_values(const T* __restrict row) {
         const int32_t* __restrict const classes = classes_.data();
         T* __restrict const values = values_.data();
         int64_t* __restrict const masses = masses_.data();
         const int64_t size = size_;
         Bits largest = 0, smallest = bits(T{2});
-        uint64_t mass = 0;  // of a row that may be bad: it may wrap around, but not overflow
+        uint64_t mass = 0;  // may wrap around in a bad row
         for (int64_t i = 0; i < size; ++i) {
             const T value = row[classes[i]] + T{0};  // -0.0 becomes 0.0
             const Bits b = bits(value);
@@ -80,7 +80,7 @@ class Candidates {
         mass_ = static_cast<int64_t>(mass);
     }
 
-    // The masses again, plainly, where some probability is a little more than 1.
+    // Compute the masses again if some probability is slightly above 1.
     uint64_t read_large() {
         uint64_t mass = 0;
         for (int64_t i = 0; i < size_; ++i) {
@@ -101,7 +101,7 @@ class Candidates {
 
 class CandidateFilter {
    public:
-    // No class of a rank beyond `largest_rank` is wanted.
+    // Classes of a rank beyond `largest_rank` are not needed.
     CandidateFilter(const Score& score, double largest_limit, int64_t n_classes, int64_t largest_rank)
         : score_(score),
           largest_limit_(largest_limit),
@@ -109,13 +109,13 @@ class CandidateFilter {
           largest_rank_(largest_rank),
           guess_(0.1 / static_cast<double>(n_classes)) {}
 
-    // Whether the row is good.
+    // Return whether the row is good.
     template <class Source>
     bool choose(const Source& source, const typename Source::Value* row,
                 Candidates<typename Source::Value>& candidates) {
         const bool is_guess = score_.needs_order || largest_rank_ < n_classes_;
-        // Where so many classes are wanted, rather than so much mass, they share what the top class
-        // leaves to them.
+        // If the number of classes is limited, rather than their mass, they share what the top
+        // class leaves.
         const bool by_rank = score_.by_rank || largest_rank_ < n_classes_;
         unit_ = by_rank ? std::max(1.0 - static_cast<double>(largest_of(row, n_classes_)), 1e-9)
                         : 1.0;
@@ -127,7 +127,7 @@ class CandidateFilter {
     }
 
    private:
-    // Collects and checks the row, in one pass if possible; `total` is at most the row's.
+    // Collect and check the row, in one pass if possible; `total` is at most the row's.
     template <class Source>
     bool collect_good(const Source& source, const typename Source::Value* row, double cut,
                       Candidates<typename Source::Value>& candidates, double& total) {
@@ -145,17 +145,17 @@ class CandidateFilter {
         return good;
     }
 
-    // 1 - p is rounded, so the cut keeps a little more than the limit admits.
+    // 1 - p is rounded, so the cut keeps slightly more classes than needed.
     double softmax_cut() const {
         return std::max((1.0 - largest_limit_) * (1.0 - 1e-6) - 1e-15, 0.0);
     }
 
-    // If the classes above the guessed cut use up the largest limit, all others come after it.
-    // The guess follows the rows: it changes the time taken, never the result.
+    // If the classes above the guessed cut use up the largest threshold, all others come after it.
+    // The guess adapts to the rows; it affects speed, never the result.
     template <class T>
     void lower_cut(const T* row, double cut, double total, Candidates<T>& candidates) {
         if (cut <= least_cut() || is_enough(candidates)) {
-            guess_ = std::min(guess_ * 1.03, 0.25);  // against * 0.5: too high for 4% of the rows
+            guess_ = std::min(guess_ * 1.03, 0.25);  // versus * 0.5: too high for 4% of the rows
             return;
         }
         const double safe = safe_cut(total);
@@ -175,8 +175,8 @@ class CandidateFilter {
     // No row needs candidates below it.
     double least_cut() const { return score_.needs_order ? 0.0 : softmax_cut(); }
 
-    // Below it, even K classes cannot hold what the largest limit leaves of the row's total (less
-    // a little for rounding); 0, all classes, if the limit leaves nothing.
+    // Below it, even K classes cannot have the mass that the largest threshold leaves of the row's
+    // total, up to rounding. 0 (all classes) if it leaves nothing.
     double safe_cut(double total) const {
         if (!score_.needs_order || score_.by_rank) return least_cut();
         const double left = total - largest_limit_ - 1e-9;

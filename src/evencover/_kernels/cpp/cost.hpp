@@ -1,5 +1,5 @@
-// What a comparison's cost is made of: how many rows a threshold lets a class into, and by how much that
-// falls short of what the class's own rows would need.
+// Parts of a comparison's cost: how many rows a threshold admits to a class, and the shortfall from
+// what the class's examples need.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 EVENCOVER_BEGIN
 
-// For each i, how many of the n increasing values of its class are at most values[i]. By halves,
-// for four at a time: none of them waits for the others.
+// For each i, count the increasing values of its class that are at most values[i]. Bisect four at a
+// time, so that none waits for the others.
 inline void counts_within(const double* ordered, int64_t n, const int64_t* classes,
                           const double* values, int64_t n_values, int64_t* counts) {
     constexpr int64_t at_once = 4;
@@ -37,7 +37,7 @@ inline void counts_within(const double* ordered, int64_t n, const int64_t* class
     }
 }
 
-// By class, how many rows are flagged, and the sum of max(wanted - has, 0) over them.
+// By class, count the flagged rows, and sum max(wanted - has, 0) over them.
 inline void shortfalls(const Shortfalls& rows, int64_t* counts, double* sums) {
     for (int64_t y = 0; y < rows.n_classes; ++y) {
         counts[y] = 0;

@@ -1,4 +1,4 @@
-// Classes in decreasing order of probability: a radix sort, which keeps equal ones in their order.
+// Order classes by decreasing probability: a stable radix sort.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@ EVENCOVER_BEGIN
 template <class T>
 class DescendingOrder {
    public:
-    // Puts all classes of the row in order.
+    // Sort all classes of the row.
     void sort(const T* row, int64_t n) {
         reserve(n);
         for (int64_t y = 0; y < n; ++y) put(y, row[y]);
         sort_items();
     }
 
-    // Puts n of them in order, and visits their places in `classes`, which increase.
+    // Sort n classes, and visit their indices in increasing `classes`.
     void sort(const T* row, const int32_t* classes, int64_t n) {
         reserve(n);
         for (int64_t i = 0; i < n; ++i) put(i, row[classes[i]]);
         sort_items();
     }
 
-    // Puts the most probable of n increasing classes first. Few are ranked by comparing all pairs:
-    // that is quicker than sorting, whose branches nobody can guess. Ties leave ranks over.
+    // Sort n increasing classes. A few are ranked by comparing all pairs, which is faster than
+    // sorting, whose branches are unpredictable. Ties leave gaps in the ranks.
     void put_first(const T* row, int32_t* classes, int64_t n) {
         if (n < 2) return;
         int32_t given[few];
@@ -51,7 +51,7 @@ class DescendingOrder {
         for (int64_t i = 0; i < n; ++i) classes[i] = items_[i].place;
     }
 
-    // Calls visit(place, score) from the most probable on, until scores exceed `largest`.
+    // Call visit(index, score) from the most probable class on, until scores exceed `largest`.
     template <class Visit>
     void walk(const Score& score, double u, double largest, Visit visit) const {
         int64_t mass = 0;
@@ -76,7 +76,7 @@ class DescendingOrder {
         int32_t place;
     };
 
-    // How many values are larger than each; four at a time, lest the sums wait for each other.
+    // Count the values larger than each; four sums at a time are independent.
     static void rank_few(T* __restrict values, int64_t n, Bits* __restrict ranks) {
         const int64_t end = (n + n_lanes - 1) / n_lanes * n_lanes;
         for (int64_t i = n; i < end; ++i) values[i] = -static_cast<T>(infinity);

@@ -1,8 +1,8 @@
 // The namespace of the instruction set that this translation unit is compiled for.
 //
-// Everything that kernels.cpp includes lives in it, and uses the standard library only where it is
-// inlined or instantiated with types of this namespace: otherwise the linker could keep the AVX-512
-// copy of a shared function for machines that lack it.
+// Everything that kernels.cpp includes is in this namespace. It uses the standard library only
+// inlined or instantiated with types of this namespace. Otherwise the linker could keep the AVX-512
+// copy of a shared function for machines without AVX-512.
 #pragma once
 
 #ifndef EVENCOVER_ISA

@@ -26,7 +26,7 @@ int64_t true_label_scores(const Rows& rows, const Score& score, const Draws& dra
             }
             if (!position.find(source, row, rows.n_classes, labels[i])) return false;
             const int64_t rank = position.count_before + 1;
-            const bool is_top = rank == 1 || !score.by_rank;  // else nobody asks for the top
+            const bool is_top = rank == 1 || !score.by_rank;  // else the top is not used
             const double top =
                 is_top ? own : static_cast<double>(largest_of(row, rows.n_classes));
             scores[i] = ordered_score(score, own, position.mass_before, rank, u, top);

@@ -1,6 +1,6 @@
-// What the Python module asks of the kernels: plain pointers in, plain pointers out.
+// Interface between the Python module and the kernels: plain pointers.
 //
-// kernels.cpp is compiled once per instruction set; module.cpp chooses what can run.
+// kernels.cpp is compiled once per instruction set; module.cpp selects one at run time.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ struct Rows {
     Element element;
     bool logits;
     double temperature;
-    double tolerance;  // how far from 1 a row may sum; one that was bfloat16 may further
+    double tolerance;  // of the row's sum; larger for rows that were bfloat16
 };
 
-// Softmax is 1 - p. The others go by the order: APS, or RAPS with its penalty on ranks beyond
-// k_reg; or `by_rank`, SAPS, where the penalty is on every rank after the first.
+// Softmax is 1 - p. The others use the order: APS, RAPS with a penalty on ranks beyond k_reg, or
+// `by_rank`, SAPS with a penalty on every rank after the first.
 struct Score {
     bool needs_order;
     double penalty;
@@ -31,20 +31,20 @@ struct Score {
     bool by_rank;
 };
 
-// Which random numbers rows are given: the key of a row is its id or, without ids, a mix of its
-// content and its place, which is `first` for the first row. Without a use u is 1 and the coin 0.
+// Random numbers of rows. The key of a row is its id or, without ids, a mix of its content and its
+// index, starting at `first`. Without a use, u is 1 and the draw 0.
 struct Draws {
     uint64_t seed;
     bool has_score;
     uint64_t score_use;
-    bool has_coin;
-    uint64_t coin_use;
+    bool has_exact;
+    uint64_t exact_use;
     const uint64_t* ids;
     uint64_t first;
 };
 
-// One limit per class; `lower` and `upper_probability` are null unless coverage is exact, and
-// `rank_limit` unless a class must also have at most some rank.
+// One threshold per class. `lower` and `upper_probability` are null unless coverage is exact,
+// `rank_limit` unless ranks are limited.
 struct Thresholds {
     const double* upper;
     const double* lower;
@@ -52,33 +52,33 @@ struct Thresholds {
     const int64_t* rank_limit;
 };
 
-// Many vectors of thresholds, as types.py arranges them: first `n_plain` vectors with one
-// limit per class, then `n_pairs` with two. Ranks are within the class.
+// Many vectors of thresholds, arranged by types.py: `n_plain` vectors with one threshold per class,
+// then `n_pairs` with two. Ranks are within the class.
 struct ThresholdTable {
     int64_t n_plain;
     int64_t n_pairs;
     const int32_t* vector_of;
-    // (K, n_top) the largest limits of each class, decreasing; each counts for one vector (its place
-    // in `vector_of`) where the coin is at least coin_from and less than coin_to.
+    // (K, n_top) the largest thresholds of each class, decreasing. Each counts for one vector (its
+    // index in `vector_of`) if draw_from <= draw < draw_to.
     int64_t n_top;
     const double* top_limits;
     const int16_t* top_vectors;
-    const double* coin_from;
-    const double* coin_to;
-    // All limits, for scores that reach more than those.
-    const double* limits;        // (K, n_plain + 2 n_pairs) increasing; +inf stands as -inf
-    const int16_t* plain_ranks;  // (K, n_plain); -1: no score is within the limit
+    const double* draw_from;
+    const double* draw_to;
+    // All thresholds, for scores that exceed those.
+    const double* limits;        // (K, n_plain + 2 n_pairs) increasing; +inf is stored as -inf
+    const int16_t* plain_ranks;  // (K, n_plain); -1: no score is within the threshold
     const int16_t* upper_ranks;  // (K, n_pairs)
     const int16_t* lower_ranks;
     const double* chances;  // (K, n_pairs) increasing
     const int16_t* chance_ranks;
-    // How many classes an infinite limit takes in: always; where the coin is less than so many of
-    // `heads`; where it is at least so many of `tails`. Increasing within each pair.
+    // Classes with an infinite threshold: always; if the draw is below an entry of `upper_only`; if
+    // it is at least an entry of `lower_only`. Increasing within each pair.
     const int64_t* always;
-    const double* heads;
-    const int64_t* head_offsets;
-    const double* tails;
-    const int64_t* tail_offsets;
+    const double* upper_only;
+    const int64_t* upper_only_offsets;
+    const double* lower_only;
+    const int64_t* lower_only_offsets;
 };
 
 // Calibration scores sorted within groups; group g is scores[offsets[g]..offsets[g + 1]).
@@ -90,21 +90,20 @@ struct GroupedScores {
     const int64_t* group_of_class;  // -1: a group without scores
 };
 
-// Memory from malloc, so that Python can take it over and free it.
+// Memory from malloc, which Python takes over and frees.
 struct ClassList {
     int32_t* classes = nullptr;
     int64_t size = 0;
 };
 
-// For each row the size of its set, whether that holds the row's label, and the (first) most
-// probable class.
+// Of each row: set size, whether the set contains the label, and the (first) most probable class.
 struct SetCoverage {
     int64_t* sizes;
     bool* is_covered;
     int64_t* top_classes;
 };
 
-// What rows want of their class, and what their class has; only flagged rows count.
+// Requirements per row, and values per class; only flagged rows count.
 struct Shortfalls {
     const int64_t* classes;
     const bool* flags;
@@ -116,7 +115,7 @@ struct Shortfalls {
 
 constexpr int64_t all_good = -1;
 
-// Where rows are scored, the functions return the first bad one, or `all_good`.
+// Functions that score rows return the first bad row, or `all_good`.
 struct Kernels {
     void (*random_bits)(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n,
                         uint64_t* result);

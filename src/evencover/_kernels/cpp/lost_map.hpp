@@ -1,5 +1,5 @@
-// A file that is cut short while it is mapped into memory ends the process by a signal (SIGBUS),
-// wherever its rows are read; a command says so before it ends.
+// Truncating a memory-mapped file ends the process by a signal (SIGBUS). The handler prints a
+// message first.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ inline std::string& last_words() {
     return words;
 }
 
-// Only what a signal handler may call.
+// Uses only functions that are safe in a signal handler.
 inline void end_with_last_words(int) {
     const std::string& words = last_words();
     const ssize_t written = write(2, words.data(), words.size());

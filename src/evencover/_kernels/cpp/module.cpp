@@ -1,4 +1,4 @@
-// The Python module `_native`: checks shapes, releases the GIL, calls the kernels.
+// The Python module `_native`: check shapes, release the GIL, call the kernels.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
@@ -21,7 +21,7 @@ using namespace nb::literals;
 namespace evencover {
 namespace {
 
-// The kernels that this machine can run, best first.
+// The kernels that this machine supports, best first.
 struct NamedKernels {
     const char* name;
     const Kernels& kernels;
@@ -31,7 +31,7 @@ std::vector<NamedKernels> runnable() {
     std::vector<NamedKernels> found;
 #ifdef EVENCOVER_X86_DISPATCH
     __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2");  // such processors have F16C, too
+    const bool avx2 = __builtin_cpu_supports("avx2");  // such processors also have F16C
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
         found.push_back({"avx512", avx512::kernels});
@@ -95,15 +95,15 @@ struct TableArrays {
     Vector<int32_t> vector_of;
     Matrix<double> top_limits;
     Matrix<int16_t> top_vectors;
-    Matrix<double> coin_from, coin_to, limits;
+    Matrix<double> draw_from, draw_to, limits;
     Matrix<int16_t> plain_ranks, upper_ranks, lower_ranks;
     Matrix<double> chances;
     Matrix<int16_t> chance_ranks;
     Vector<int64_t> always;
-    Vector<double> heads;
-    Vector<int64_t> head_offsets;
-    Vector<double> tails;
-    Vector<int64_t> tail_offsets;
+    Vector<double> upper_only;
+    Vector<int64_t> upper_only_offsets;
+    Vector<double> lower_only;
+    Vector<int64_t> lower_only_offsets;
 
     ThresholdTable checked(int64_t n_classes) const {
         const auto n_plain = static_cast<int64_t>(plain_ranks.shape(1));
@@ -116,7 +116,7 @@ struct TableArrays {
         }
         const auto n_top = static_cast<int64_t>(top_limits.shape(1));
         expect(n_top >= 1, "there must be limits");
-        for (const auto* each : {&top_limits, &coin_from, &coin_to}) {
+        for (const auto* each : {&top_limits, &draw_from, &draw_to}) {
             expect_shape(*each, n_classes, n_top);
         }
         expect_shape(top_vectors, n_classes, n_top);
@@ -131,16 +131,16 @@ struct TableArrays {
         }
         expect_shape(chances, n_classes, n_pairs);
         expect_length(always, n_vectors);
-        expect_offsets(head_offsets, n_pairs, length(heads));
-        expect_offsets(tail_offsets, n_pairs, length(tails));
+        expect_offsets(upper_only_offsets, n_pairs, length(upper_only));
+        expect_offsets(lower_only_offsets, n_pairs, length(lower_only));
         return {n_plain,
                 n_pairs,
                 vector_of.data(),
                 n_top,
                 top_limits.data(),
                 top_vectors.data(),
-                coin_from.data(),
-                coin_to.data(),
+                draw_from.data(),
+                draw_to.data(),
                 limits.data(),
                 plain_ranks.data(),
                 upper_ranks.data(),
@@ -148,28 +148,28 @@ struct TableArrays {
                 chances.data(),
                 chance_ranks.data(),
                 always.data(),
-                heads.data(),
-                head_offsets.data(),
-                tails.data(),
-                tail_offsets.data()};
+                upper_only.data(),
+                upper_only_offsets.data(),
+                lower_only.data(),
+                lower_only_offsets.data()};
     }
 };
 
 using Ids = std::optional<Vector<uint64_t>>;
 
-// A score and its random numbers; methods are given rows, their ids, and the place of the first.
+// A score and its random numbers; methods take rows, ids, and the index of the first row.
 class Scorer {
    public:
     Scorer(const std::string& instruction_set, uint64_t seed, std::optional<uint64_t> score_use,
-           std::optional<uint64_t> coin_use, bool needs_order, double penalty, int64_t k_reg,
+           std::optional<uint64_t> exact_use, bool needs_order, double penalty, int64_t k_reg,
            bool by_rank, bool logits, double temperature, std::array<double, 3> tolerances)
         : kernels_(kernels_for(instruction_set)),
           score_{needs_order, penalty, k_reg, by_rank},
           draws_{seed,
                  score_use.has_value(),
                  score_use.value_or(0),
-                 coin_use.has_value(),
-                 coin_use.value_or(0),
+                 exact_use.has_value(),
+                 exact_use.value_or(0),
                  nullptr,
                  0},
           logits_(logits),
@@ -205,7 +205,7 @@ class Scorer {
         return scores.array;
     }
 
-    // Where the classes of each row begin, and the classes.
+    // Return the boundaries of the rows' classes, and the classes.
     nb::tuple prediction_sets(const RowArray& array, const Ids& ids, uint64_t first,
                               const ThresholdArrays& thresholds, bool allow_empty) const {
         const Rows rows = rows_of(array);
@@ -220,7 +220,7 @@ class Scorer {
             return kernels_.prediction_sets(rows, score_, draws, own, allow_empty, starts + 1,
                                             members);
         };
-        // A few rows are done before another thread would give the GIL back.
+        // A few rows take less time than reacquiring the GIL.
         const int64_t bad = rows.n_rows <= 8 ? select() : without_gil(select);
         const auto classes = owned(members.classes, members.size);
         expect_good(bad);
@@ -359,10 +359,11 @@ NB_MODULE(_native, m) {
                       Matrix<double>, Matrix<double>, Matrix<int16_t>, Matrix<int16_t>,
                       Matrix<int16_t>, Matrix<double>, Matrix<int16_t>, Vector<int64_t>,
                       Vector<double>, Vector<int64_t>, Vector<double>, Vector<int64_t>>(),
-             nb::kw_only(), "vector_of"_a, "top_limits"_a, "top_vectors"_a, "coin_from"_a,
-             "coin_to"_a, "limits"_a, "plain_ranks"_a, "upper_ranks"_a, "lower_ranks"_a,
-             "chances"_a, "chance_ranks"_a, "always"_a, "heads"_a, "head_offsets"_a, "tails"_a,
-             "tail_offsets"_a);
+             nb::kw_only(), "vector_of"_a, "top_limits"_a, "top_vectors"_a, "draw_from"_a,
+             "draw_to"_a, "limits"_a, "plain_ranks"_a, "upper_ranks"_a, "lower_ranks"_a,
+             "chances"_a, "chance_ranks"_a, "always"_a, "upper_only"_a,
+             "upper_only_offsets"_a, "lower_only"_a,
+             "lower_only_offsets"_a);
     nb::class_<Scorer>(m, "Scorer")
         .def(nb::init<const std::string&, uint64_t, std::optional<uint64_t>,
                       std::optional<uint64_t>, bool, double, int64_t, bool, bool, double,

@@ -1,4 +1,4 @@
-// Prediction sets, straight to one list of classes.
+// Prediction sets, written to one list of classes.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 EVENCOVER_BEGIN
 
-// Calls `use(i, classes, size)` with the set of each row, which is written to `room()`.
+// Call `use(i, classes, size)` with the set of each row, which is written to `room()`.
 template <class Sets, class Source, class Room, class Use>
 inline int64_t each_set_by(Source& source, const Rows& rows, const Score& score,
                            const Draws& draws, const Thresholds& thresholds, bool allow_empty,
                            Room room, Use use) {
     Sets sets(score, thresholds, rows.n_classes, rows.n_rows);
-    return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double coin) {
+    return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double draw) {
         int32_t* const classes = room();
-        int64_t size = sets.write(source, row, u, coin, classes);
+        int64_t size = sets.write(source, row, u, draw, classes);
         if (size < 0) return false;
         if (size == 0 && !allow_empty) {
             classes[0] = static_cast<int32_t>(first_largest(source.stored(), rows.n_classes));
@@ -39,7 +39,7 @@ inline int64_t each_set(Source& source, const Rows& rows, const Score& score, co
     return by(source, rows, score, draws, thresholds, allow_empty, room, use);
 }
 
-// The most probable class of each set comes first.
+// Order each set by decreasing probability.
 inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws& draws,
                                const Thresholds& thresholds, bool allow_empty, int64_t* sizes,
                                ClassList& members) {
@@ -66,7 +66,7 @@ inline int64_t prediction_sets(const Rows& rows, const Score& score, const Draws
     });
 }
 
-// What evaluation asks of the sets, which need not be kept for it.
+// Evaluate the sets without storing them.
 inline int64_t set_coverage(const Rows& rows, const Score& score, const Draws& draws,
                             const int64_t* labels, const Thresholds& thresholds, bool allow_empty,
                             const SetCoverage& result) {

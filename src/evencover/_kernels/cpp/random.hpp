@@ -1,4 +1,4 @@
-// The random numbers of rows: the uniform of the score, and the coin between two thresholds.
+// Random numbers of rows: the uniform of the score, and the randomization draw.
 #pragma once
 
 #include <cmath>
@@ -35,7 +35,7 @@ inline void philox(PhiloxCounters<n_lanes>& c, uint64_t key) {
 // 64 random bits of each row id for one use.
 inline void random_bits(uint64_t seed, uint64_t use, const uint64_t* ids, int64_t n,
                         uint64_t* result) {
-    constexpr int step = 64;  // too many to be unrolled, so compilers vectorize
+    constexpr int step = 64;  // too many to unroll, so compilers vectorize
     for (int64_t at = 0; at < n; at += step) {
         const int size = static_cast<int>(n - at < step ? n - at : step);
         PhiloxCounters<step> c = {};
@@ -55,8 +55,8 @@ inline void random_bits(uint64_t seed, uint64_t use, const uint64_t* ids, int64_
 constexpr uint32_t column_step = 0x9E3779B1u;
 constexpr uint64_t rest_step = 0x9E3779B97F4A7C15u;
 
-// The content of a row in 64 bits: half, float and double of equal values agree. The products of
-// neighboring columns' bits, shifted by the column, are summed (as in NH, Black et al. 1999): one
+// Hash a row's content to 64 bits; half, float and double of equal values agree. Sum the products
+// of neighboring columns' bits, shifted by the column (as in NH, Black et al. 1999): one
 // multiplication for two values, in any order.
 class RowContent {
    public:
@@ -68,7 +68,7 @@ class RowContent {
 
     uint64_t of(const float* row) const {
         constexpr int64_t width = PairSums::width;
-        PairSums even, odd;  // two, because an addition waits for the one before
+        PairSums even, odd;  // two independent sums
         int64_t j = 0;
         for (; j + 2 * width <= n_; j += 2 * width) {
             even.add(row + j, shifts_.data() + j);
@@ -89,7 +89,7 @@ class RowContent {
         return of(floats_.data());
     }
 
-    // The nearest floats, and what they leave over: nothing if the values are floats.
+    // The nearest floats, and their remainders: zero if the values are floats.
     uint64_t of(const double* row) {
         floats_.reserve(n_);
         uint64_t rest = 0;
@@ -166,24 +166,24 @@ class RowNumbers {
    public:
     RowNumbers(const Rows& rows, const Draws& draws)
         : draws_(draws),
-          is_needed_(draws.has_score || draws.has_coin),
+          is_needed_(draws.has_score || draws.has_exact),
           keys_(rows, draws, is_needed_) {}
 
     void go_to(int64_t i) {
         if (!is_needed_) return;
         const uint64_t key = keys_.of(i);
         if (draws_.has_score) u_ = uniform(draws_.seed, draws_.score_use, key);
-        if (draws_.has_coin) coin_ = uniform(draws_.seed, draws_.coin_use, key);
+        if (draws_.has_exact) draw_ = uniform(draws_.seed, draws_.exact_use, key);
     }
     double u() const { return u_; }
-    double coin() const { return coin_; }
+    double draw() const { return draw_; }
 
    private:
     const Draws& draws_;
     bool is_needed_;
     RowKeys keys_;
     double u_ = 1.0;
-    double coin_ = 0.0;
+    double draw_ = 0.0;
 };
 
 EVENCOVER_END

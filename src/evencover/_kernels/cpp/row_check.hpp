@@ -1,4 +1,4 @@
-// Whether a row is good, found on the way of looking for what is wanted of it.
+// Check a row while reading it for another purpose.
 #pragma once
 
 #include <cmath>
@@ -9,35 +9,35 @@
 
 EVENCOVER_BEGIN
 
-// One pass over float32 values at the speed of memory: is the row surely good, and which values
-// are at least so large. The sum is taken in float32 with a bound on its error; in the rare case
-// that the bound does not decide, or values are not in [0, 1], `scan_row` looks again, exactly.
+// Check float32 values in one pass at the speed of memory, and find those above a cut. The sum is
+// float32 with an error bound. If the bound does not decide, or values are not in [0, 1],
+// `scan_row` repeats the check exactly, which is rare.
 class FloatPass {
    public:
-    // Appends the values >= from to `out` (with room for n_lanes more), and returns its new end.
+    // Append the values >= from to `out` (with room for n_lanes more), and return its new end.
     float* append_values(const float* row, int64_t n, float from, float* out) {
         return append(
             row, n, [=](int64_t) { return from; }, out,
             [](const FloatLanes& values, int64_t) -> const FloatLanes& { return values; });
     }
 
-    // Appends the places of the values >= from to `out`, and returns its new end.
+    // Append the indices of the values >= from to `out`, and return its new end.
     int32_t* append_places(const float* row, int64_t n, float from, int32_t* out) {
         return append(
             row, n, [=](int64_t) { return from; }, out,
             [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
     }
 
-    // The same for values >= cuts[place]; the cuts go on for n_lanes beyond n.
+    // Same for values >= cuts[index]; the cuts extend n_lanes beyond n.
     int32_t* append_places(const float* row, int64_t n, const float* cuts, int32_t* out) {
         return append(
             row, n, [=](int64_t j) { return FloatLanes(cuts + j); }, out,
             [](const FloatLanes&, int64_t j) { return PlaceLanes(j); });
     }
 
-    // Only looks whether the row is good.
+    // Only check the row.
     void look(const float* row, int64_t n) {
-        LaneSums sums = sums_, more;  // two, because an addition waits for the one before
+        LaneSums sums = sums_, more;  // two independent sums
         int64_t j = 0;
         for (; j + 2 * n_lanes <= n; j += 2 * n_lanes) {
             fetch_ahead(row + j);
@@ -53,14 +53,14 @@ class FloatPass {
     bool in_unit_interval() const { return sums_.in_unit_interval(); }
     double sum() const { return sums_.total(); }
 
-    // At most how far the sum of n values in [0, 1] is off, if it is near 1: n / n_lanes additions
-    // are each off by 2**-24 of the sum at most.
+    // Error bound of the sum of n values in [0, 1], if it is near 1: each of n / n_lanes additions
+    // has an error of at most 2**-24 of the sum.
     static double error(int64_t n) {
         return static_cast<double>(n / n_lanes + 32) * 0x1p-24 * 1.05;
     }
 
    private:
-    // At the end of a row the processor's own prefetching falters; a few KB ahead is enough.
+    // Hardware prefetching stops at the end of a row; a few KB ahead suffice.
     static void fetch_ahead(const float* at) {
 #if defined(__GNUC__)
         __builtin_prefetch(at + 2048, 0, 3);
@@ -69,7 +69,7 @@ class FloatPass {
 #endif
     }
 
-    // The sums are kept in registers: `out` could alias members, which would be written each time.
+    // Sums are local, hence in registers: `out` could alias members.
     template <class From, class Out, class Take>
     Out* append(const float* row, int64_t n, From from, Out* out, Take take) {
         LaneSums sums = sums_;
@@ -100,9 +100,9 @@ struct Scan {
     int64_t count_before = 0;
 };
 
-// So many values of at most 1 cannot overflow 64-bit fixed point.
+// This many values of at most 1 cannot overflow 64-bit fixed point.
 constexpr int64_t scan_step = 1024;
-// No good row sums to 2; beyond it the total is not followed, so it cannot wrap around to 1.
+// A good row sums to less than 2. Beyond it the total is not updated, so it cannot wrap around.
 constexpr int64_t too_much = int64_t{1} << 53;
 
 inline uint32_t bits_of_unit(float) { return 0x3F800000u; }
@@ -131,7 +131,7 @@ inline void scan_values(const T* row, int64_t n, T from, Scan& scan) {
     scan.count_before += static_cast<int64_t>(count);
 }
 
-// Calls `step(begin, size)` on pieces of [begin, end) until the row turns out to be bad.
+// Call `step(begin, size)` on pieces of [begin, end) until the row is known to be bad.
 template <class Step>
 inline void in_steps(int64_t begin, int64_t end, const Scan& scan, Step step) {
     for (; begin < end && scan.in_unit_interval && scan.total < too_much; begin += scan_step) {
@@ -139,7 +139,7 @@ inline void in_steps(int64_t begin, int64_t end, const Scan& scan, Step step) {
     }
 }
 
-// The same for rows with values a little above 1, or -0.0: rare, so plainly.
+// Same for rows with values slightly above 1, or -0.0, which are rare.
 template <class Source>
 inline bool scan_carefully(const Source& source, const typename Source::Value* row, int64_t n,
                            int64_t label, Scan& scan) {
@@ -161,8 +161,8 @@ inline bool scan_carefully(const Source& source, const typename Source::Value* r
 inline float just_above(float x) { return float_of(bits(x) + 1); }
 inline double just_above(double x) { return double_of(bits(x) + 1); }
 
-// Whether the row is good; its total, and mass and number of the classes before `label` in
-// decreasing order of probability (equal ones by index). Label -1 asks for the total alone.
+// Return whether the row is good; compute its total, and mass and number of the classes before
+// `label` by decreasing probability (ties by index). Label -1 computes only the total.
 template <class Source>
 inline bool scan_row(const Source& source, const typename Source::Value* row, int64_t n,
                      int64_t label, Scan& scan) {
@@ -185,7 +185,7 @@ inline bool scan_row(const Source& source, const typename Source::Value* row, in
     return scan_carefully(source, row, n, label, scan);
 }
 
-// Sources of floats are always probabilities: logits become doubles.
+// Float sources are always probabilities: logits become doubles.
 template <class Source>
 constexpr bool is_quick = std::is_same<typename Source::Value, float>::value;
 
@@ -213,12 +213,12 @@ inline int64_t fixed_mass(const float* values, int64_t n) {
     return static_cast<int64_t>(mass - static_cast<uint64_t>(n) * bits_of_one);
 }
 
-// Finds what comes before a class; keeps memory for it.
+// Find the mass and rank before a class; keep memory between rows.
 class LabelPosition {
    public:
     explicit LabelPosition(int64_t n_classes) : larger_(n_classes + n_lanes) {}
 
-    // Whether the row is good.
+    // Return whether the row is good.
     template <class Source>
     bool find(const Source& source, const typename Source::Value* row, int64_t n, int64_t label) {
         if constexpr (is_quick<Source>) {

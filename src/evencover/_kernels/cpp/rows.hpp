@@ -1,7 +1,7 @@
-// One row after the other, whatever it is stored as: half, float, double, probabilities or logits.
+// Iterate over rows of any type: half, float, double, probabilities or logits.
 //
-// A source gives adjacent float or double probabilities, or null for a bad row of logits. Whether
-// a row of probabilities is good is seen by the scan that reads it anyway (row_check.hpp).
+// A source returns contiguous float or double probabilities, or null for a bad row of logits. Rows
+// of probabilities are checked by the scan that reads them (row_check.hpp).
 #pragma once
 
 #include <cmath>
@@ -35,7 +35,7 @@ inline double exp_nonpositive(double x) {
     return clipped < -700.0 ? 0.0 : value * power;
 }
 
-// The largest value, or NaN if there is one.
+// Return the largest value, or NaN if there is one.
 template <class T>
 inline double largest_or_nan(const T* row, int64_t n) {
     T top = row[0];
@@ -53,7 +53,7 @@ inline int bit_length(int64_t n) {
     return length;
 }
 
-// The sum of rint(e * 2**shift) for e in [0, 1]; it fits 63 bits.
+// Return the sum of rint(e * 2**shift) for e in [0, 1]; it fits 63 bits.
 inline int64_t fixed_sum(const double* e, int64_t n, int shift) {
     if (shift > 52) {
         const double scale = std::ldexp(1.0, shift);
@@ -68,7 +68,7 @@ inline int64_t fixed_sum(const double* e, int64_t n, int shift) {
     return static_cast<int64_t>(total);
 }
 
-// False if the largest logit is not a finite number; -inf is a masked class.
+// Return false if the largest logit is not finite; -inf is a masked class.
 template <class T>
 inline bool softmax_row(const T* logits, int64_t n, double temperature, double* p) {
     const double top = largest_or_nan(logits, n);
@@ -92,7 +92,8 @@ inline T largest_of(const T* row, int64_t n) {
     return number_of(largest);
 }
 
-// Where to go on looking for a value of at least `from`: nothing before is that large.
+// Return where to continue the search for a value of at least `from`; all values before are
+// smaller.
 inline int64_t skip_less(const float* row, int64_t n, float from) {
     int64_t j = 0;
     for (; j + n_lanes <= n; j += n_lanes) {
@@ -103,7 +104,7 @@ inline int64_t skip_less(const float* row, int64_t n, float from) {
 }
 inline int64_t skip_less(const double*, int64_t, double) { return 0; }
 
-// Any place, if there is NaN.
+// Any index if there is NaN.
 template <class T>
 inline int64_t first_largest(const T* row, int64_t n) {
     const T largest = largest_of(row, n);
@@ -112,7 +113,7 @@ inline int64_t first_largest(const T* row, int64_t n) {
     return j;
 }
 
-// Rows that are used where they lie.
+// Rows that are used in place.
 template <class T>
 class PlainRows {
    public:
@@ -139,9 +140,9 @@ class HalfRows {
     Buffer<float> row_;
 };
 
-constexpr double coarse_tolerance = 1e-2;  // of numbers with 8 or 11 bits
+constexpr double coarse_tolerance = 1e-2;  // for numbers with 8 or 11 bits
 
-// Whether floats use only their upper half; the first number nearly always tells.
+// Return whether floats use only their upper half; the first number nearly always decides.
 inline bool was_bfloat16(const float* row, int64_t n) {
     for (int64_t j = 0; j < n; ++j) {
         if (bits(row[j]) & 0xFFFFu) return false;
@@ -157,8 +158,8 @@ class ProbabilitySource {
     const Value* load(int64_t i) { return row_ = stored_.load(i); }
     const Value* stored() const { return row_; }
 
-    // Whether rounding of the stored type explains a sum so far off 1. Each row decides for itself
-    // whether it was bfloat16, so that neither blocks nor parts matter.
+    // Return whether rounding of the stored type explains a sum this far from 1. Each row is
+    // checked for bfloat16 by itself, independently of blocks and partitions.
     bool is_good_sum(double off, const Value* row) const {
         if (off <= rows_.tolerance) return true;
         if constexpr (std::is_same<Value, float>::value) {
@@ -169,7 +170,7 @@ class ProbabilitySource {
     bool is_good_total(int64_t total, const Value* row) const {
         return is_good_sum(std::fabs(static_cast<double>(total) - two_52) / two_52, row);
     }
-    // What is larger makes the total too large; here it only must not overflow.
+    // Larger values make the total too large; they only must not overflow here.
     bool is_good_value(double p) const { return p >= 0.0 && p <= 1.0 + coarse_tolerance; }
 
    private:
@@ -200,7 +201,7 @@ class LogitSource {
     Buffer<double> p_;
 };
 
-// Calls `use(source)` with the source that fits the rows.
+// Call `use(source)` with the source for the rows.
 template <class Use>
 inline int64_t with_source(const Rows& rows, Use use) {
     switch (rows.element) {
@@ -216,14 +217,15 @@ inline int64_t with_source(const Rows& rows, Use use) {
     }
 }
 
-// Calls `visit(i, row, u, coin)` until that says a row is bad; returns the bad row, or `all_good`.
+// Call `visit(i, row, u, draw)` until it returns false for a bad row; return that row, or
+// `all_good`.
 template <class Source, class Visit>
 inline int64_t each_row(Source& source, const Rows& rows, const Draws& draws, Visit visit) {
     RowNumbers numbers(rows, draws);
     for (int64_t i = 0; i < rows.n_rows; ++i) {
         numbers.go_to(i);
         const auto* row = source.load(i);
-        if (!row || !visit(i, row, numbers.u(), numbers.coin())) return i;
+        if (!row || !visit(i, row, numbers.u(), numbers.draw())) return i;
     }
     return all_good;
 }

@@ -1,4 +1,4 @@
-// The formulas of scores, and the thresholds that they are compared with.
+// Formulas of scores, and the thresholds.
 #pragma once
 
 #include <cmath>
@@ -16,28 +16,28 @@ inline double rank_penalty(const Score& score, int64_t rank) {
     return score.penalty * static_cast<double>(beyond);
 }
 
-// SAPS: the top class by its probability, all others by their rank; `share` is u, or a bound of it.
+// SAPS: the top class by its probability, others by rank; `share` is u, or a bound of it.
 inline double score_by_rank(const Score& score, int64_t rank, double share, double top) {
     if (rank == 1) return share * top;
     return top + score.penalty * (static_cast<double>(rank - 2) + share);
 }
 
-// APS has penalty 0, and adding 0 changes nothing. `top` is the largest probability of the row.
+// APS has penalty 0, and adding 0 is exact. `top` is the largest probability of the row.
 inline double ordered_score(const Score& score, double p, int64_t mass_before, int64_t rank,
                             double u, double top) {
     if (score.by_rank) return score_by_rank(score, rank, u, top);
     return (from_fixed_point(mass_before) + u * p) + rank_penalty(score, rank);
 }
 
-// At most the score of any class with this mass before it and this rank, because u p >= 0 and
-// rounding is monotone. It never decreases along the order, so it tells where to stop.
+// Lower bound of the score of any class with this mass before it and this rank, because u p >= 0
+// and rounding is monotone. It never decreases along the order, so it determines where to stop.
 inline double least_score(const Score& score, int64_t mass_before, int64_t rank, double top) {
     if (score.by_rank) return score_by_rank(score, rank, 0.0, top);
     return from_fixed_point(mass_before) + rank_penalty(score, rank);
 }
 
-// At least the score of every class up to this mass (its own included) and rank: u <= 1, and p is
-// at most half a unit more than its fixed point.
+// Upper bound of the score of every class up to this mass (its own included) and rank: u <= 1, and
+// p is at most half a unit more than its fixed point.
 inline double largest_score(const Score& score, int64_t mass_up_to, int64_t rank, double top) {
     if (score.by_rank) return score_by_rank(score, rank, 1.0, top);
     return from_fixed_point(mass_up_to + 1) + rank_penalty(score, rank);
@@ -45,18 +45,18 @@ inline double largest_score(const Score& score, int64_t mass_up_to, int64_t rank
 
 constexpr double infinity = HUGE_VAL;
 
-inline double threshold_of(const Thresholds& thresholds, int64_t y, double coin) {
-    const bool upper = !thresholds.lower || coin < thresholds.upper_probability[y];
+inline double threshold_of(const Thresholds& thresholds, int64_t y, double draw) {
+    const bool upper = !thresholds.lower || draw < thresholds.upper_probability[y];
     return upper ? thresholds.upper[y] : thresholds.lower[y];
 }
 
-// Whether an infinite limit takes the class in whatever its score; a limit on its rank may not.
+// Whether an infinite threshold includes the class for any score; a rank limit may exclude it.
 inline bool is_free(const Thresholds& thresholds, int64_t y, int64_t n_classes) {
     return !thresholds.rank_limit || thresholds.rank_limit[y] >= n_classes;
 }
 
-// The largest limit that a score can exceed, and the largest on ranks. +inf takes its class in
-// without looking at the score.
+// The largest finite threshold, and the largest rank limit. +inf includes its class without
+// comparing the score.
 class LargestThreshold {
    public:
     LargestThreshold(const Thresholds& thresholds, int64_t n_classes)

@@ -1,4 +1,4 @@
-// Scores of every class, and the p-values made of them: the only kernels that rank whole rows.
+// Scores of every class, and their p-values: the only kernels that rank whole rows.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 EVENCOVER_BEGIN
 
-// How many of n values come first that are `within`; without branches that depend on the data.
+// Count the leading values that are `within`, without data-dependent branches.
 template <class Within>
 inline int64_t count_first(const double* values, int64_t n, Within within) {
     const double* start = values;
     while (n > 1) {
         const int64_t half = n / 2;
-        start += half * within(start[half - 1]);  // a product, lest it become a branch
+        start += half * within(start[half - 1]);  // a product instead of a branch
         n -= half;
     }
     return start - values + (n == 1 && within(*start));
 }
 
-// How many of n increasing values are less than x, or at most x.
+// Count the increasing values less than x, or at most x.
 inline int64_t count_less(const double* values, int64_t n, double x) {
     return count_first(values, n, [=](double value) { return value < x; });
 }
@@ -30,7 +30,7 @@ inline int64_t count_at_most(const double* values, int64_t n, double x) {
     return count_first(values, n, [=](double value) { return value <= x; });
 }
 
-// Finds how many scores of a group are less than s: bins of equal width, then a search within one.
+// Count the scores of a group less than s: bins of equal width, then a search within one.
 class ScoreIndex {
    public:
     explicit ScoreIndex(const GroupedScores& grouped)
@@ -54,7 +54,7 @@ class ScoreIndex {
             n_bins_ = n / 2 + 1;
             least_ = n ? scores[0] : 0.0;
             const double width = n ? scores[n - 1] - least_ : 0.0;
-            // Infinite scores leave no bins of equal width; then all are in the first.
+            // Infinite scores have no bins of equal width; all are in the first then.
             scale_ = width > 0.0 && width < 1e300 ? static_cast<double>(n_bins_) / width : 0.0;
             int64_t i = 0;
             for (int64_t bin = 0; bin <= n_bins_; ++bin) {
@@ -63,7 +63,7 @@ class ScoreIndex {
             }
         }
 
-        // bin_of never decreases: scores of lower bins are less than s, those of higher ones more.
+        // bin_of never decreases: scores of lower bins are less than s, those of higher bins more.
         int64_t count_below(double s) const {
             const int64_t bin = bin_of(s);
             const int64_t start = starts_[bin];
@@ -133,14 +133,14 @@ inline int64_t p_values(const Rows& rows, const Score& score, const Draws& draws
     const ScoreIndex index(groups);
     return with_source(rows, [&](auto&& source) {
         RowScorer<typename std::decay_t<decltype(source)>::Value> scorer(score);
-        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double coin) {
+        return each_row(source, rows, draws, [&](int64_t i, const auto* row, double u, double draw) {
             if (!is_good_row(source, row, rows.n_classes)) return false;
             double* const out = result + i * rows.n_classes;
             scorer.write(row, rows.n_classes, u, out);
             for (int64_t y = 0; y < rows.n_classes; ++y) {
                 const ScoreIndex::Group& group = index.group(groups.group_of_class[y]);
                 const int64_t at_least = group.size() - group.count_below(out[y]);
-                out[y] = (static_cast<double>(at_least) + (1.0 - coin)) /
+                out[y] = (static_cast<double>(at_least) + (1.0 - draw)) /
                          (static_cast<double>(group.size()) + 1.0);
             }
             return true;

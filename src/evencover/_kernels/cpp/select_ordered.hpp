@@ -1,8 +1,8 @@
-// Which candidates are in the set of a score that goes by the order.
+// Select the candidates in the set of a score that uses the order.
 //
-// Candidates fall into buckets by exponent and leading mantissa bits. The mass of the buckets
-// before bounds the scores of a bucket from both sides; only where a threshold lies between the
-// bounds is the bucket sorted.
+// Candidates fall into buckets by exponent and leading mantissa bits. The mass of earlier buckets
+// bounds the scores of a bucket from both sides. A bucket is sorted only if a threshold lies
+// between the bounds.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 EVENCOVER_BEGIN
 
-// A candidate, and what comes before it in its bucket.
+// A candidate, and the mass and rank before it in its bucket.
 struct Placed {
     double p;
     int64_t mass;
     int64_t mass_before, count_before;
-    int32_t candidate;  // candidates are in the order of their classes
+    int32_t candidate;  // candidates are in class order
 };
 
-// Compares all pairs: for few that is quicker than sorting, whose branches nobody can guess.
+// Compare all pairs: faster than sorting a few, whose branches are unpredictable.
 inline void place_few(Placed* placed, int64_t n) {
     for (int64_t j = 0; j < n; ++j) {
         const double p = placed[j].p;
@@ -48,7 +48,7 @@ inline void place_many(Placed* placed, int64_t n) {
     }
 }
 
-// Turns each of n amounts into the sum of those before it, and the one after them into the sum.
+// Replace n amounts by their exclusive prefix sums, and the next element by the total.
 inline void add_up(int64_t* amounts, int64_t n) {
     int64_t sum = 0;
     for (int64_t b = 0; b < n; ++b) {
@@ -81,9 +81,9 @@ class OrderedSelector {
         for (int64_t i = 0; i < n_classes; ++i) all_[i] = static_cast<int32_t>(i);
     }
 
-    // Writes the classes of the members to `classes`, with room for one more than there are
-    // candidates, and returns how many.
-    int64_t select(const Candidates<T>& candidates, double u, double coin, int32_t* classes) {
+    // Write the classes of the members to `classes`, with room for one more than there are
+    // candidates, and return their number.
+    int64_t select(const Candidates<T>& candidates, double u, double draw, int32_t* classes) {
         if (candidates.size() == 0) return 0;
         if (counts_) {
             fill_buckets<true>(candidates);
@@ -91,14 +91,14 @@ class OrderedSelector {
             fill_buckets<false>(candidates);
         }
         bound_scores(candidates.largest());
-        // Where there are many, nearly all of them are out, and are left out at once.
+        // Among many candidates nearly all are out, and are dropped together.
         const bool are_many = candidates.size() > many;
         const int32_t* const left = are_many ? places_.data() : all_.data();
-        const int64_t n_left = are_many ? leave_out(candidates, coin) : candidates.size();
-        const int64_t n_unsure = compare_bounds(candidates, left, n_left, coin);
+        const int64_t n_left = are_many ? leave_out(candidates, draw) : candidates.size();
+        const int64_t n_unsure = compare_bounds(candidates, left, n_left, draw);
         for (int64_t l = 0; l < n_unsure; ++l) {
             const int32_t b = bucket_of_[unsure_[l]];
-            if (!is_sorted_[b]) compare_exactly(candidates, b, u, coin);
+            if (!is_sorted_[b]) compare_exactly(candidates, b, u, draw);
         }
         const int32_t* const class_of = candidates.classes();
         int64_t size = 0;
@@ -115,7 +115,7 @@ class OrderedSelector {
     static constexpr int64_t max_buckets = 1 << 13;
     static constexpr int64_t many = 256, few = 16;  // candidates
 
-    // More candidates, finer buckets; the last one takes all that is too small to matter.
+    // More candidates, finer buckets; the last bucket takes all negligible ones.
     template <bool with_counts>
     void fill_buckets(const Candidates<T>& candidates) {
         const int64_t size = candidates.size();
@@ -146,9 +146,9 @@ class OrderedSelector {
         }
     }
 
-    // Turns what is in each bucket into what is before it.
+    // Replace the content of each bucket by what precedes it.
     void bound_scores(double top) {
-        const Score score = score_;  // a copy, which nothing that is written here can change
+        const Score score = score_;  // a local copy, which writes cannot alias
         int64_t* __restrict const mass_before = mass_before_.data();
         int64_t* __restrict const count_before = count_before_.data();
         double* __restrict const least = least_.data();
@@ -168,14 +168,14 @@ class OrderedSelector {
         }
     }
 
-    // Lists the candidates that may be members, and returns how many.
-    int64_t leave_out(const Candidates<T>& candidates, double coin) {
+    // List the candidates that may be members, and return their number.
+    int64_t leave_out(const Candidates<T>& candidates, double draw) {
         const double* __restrict const upper = thresholds_.upper;
         if (!thresholds_.lower) {
             return leave_out_beyond(candidates, [=](int32_t y) { return upper[y]; });
         }
         return leave_out_beyond(candidates,
-                                [=](int32_t y) { return threshold_of(thresholds_, y, coin); });
+                                [=](int32_t y) { return threshold_of(thresholds_, y, draw); });
     }
 
     template <class Limit>
@@ -210,23 +210,23 @@ class OrderedSelector {
         return list_true(flags, size, places_.data());
     }
 
-    // Sets the flags of those that are surely members, and lists those whose buckets are left to sort.
-    // Nothing is skipped, since a branch that is guessed wrongly costs more than a comparison.
+    // Set the flags of certain members, and list candidates whose buckets must be sorted. Nothing
+    // is skipped, because a mispredicted branch takes longer than a comparison.
     int64_t compare_bounds(const Candidates<T>& candidates, const int32_t* left, int64_t n_left,
-                           double coin) {
+                           double draw) {
         const double* const upper = thresholds_.upper;
         if (!thresholds_.lower && !thresholds_.rank_limit) {
             return compare_bounds(candidates, left, n_left, [=](int32_t y) { return upper[y]; },
                                   [](int64_t, int32_t) { return true; });
         }
         return compare_bounds(
-            candidates, left, n_left, [&](int32_t y) { return threshold_of(thresholds_, y, coin); },
+            candidates, left, n_left, [&](int32_t y) { return threshold_of(thresholds_, y, draw); },
             [&](int64_t rank, int32_t y) {
                 return !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
             });
     }
 
-    // Bytes may alias anything, so all that is read is told to be apart from them.
+    // Bytes may alias anything, so the inputs are declared as distinct.
     template <class Limit, class InRank>
     int64_t compare_bounds(const Candidates<T>& candidates, const int32_t* __restrict left,
                            int64_t n_left, Limit limit_of_class, InRank is_in_rank) {
@@ -253,8 +253,8 @@ class OrderedSelector {
         return n_unsure;
     }
 
-    // Sets the flags of the members in one bucket, all of which have their exact place then.
-    void compare_exactly(const Candidates<T>& candidates, int32_t b, double u, double coin) {
+    // Set the flags of the members in one bucket, whose positions are then exact.
+    void compare_exactly(const Candidates<T>& candidates, int32_t b, double u, double draw) {
         const int32_t* const bucket_of = bucket_of_.data();
         const int64_t size = list_places(
             candidates.size(), in_bucket_.data(),
@@ -277,7 +277,7 @@ class OrderedSelector {
                                                                 candidates.largest())
                                                 : softmax_score(placed[j].p);
             const bool in_rank = !thresholds_.rank_limit || rank <= thresholds_.rank_limit[y];
-            flags_[placed[j].candidate] = (s <= threshold_of(thresholds_, y, coin)) & in_rank;
+            flags_[placed[j].candidate] = (s <= threshold_of(thresholds_, y, draw)) & in_rank;
         }
         is_sorted_[b] = 1;
     }
@@ -297,7 +297,7 @@ class OrderedSelector {
     Buffer<Placed> placed_;
 };
 
-// The classes that an infinite threshold takes in, whatever their score.
+// The classes with an infinite threshold, included for any score.
 class InfiniteThresholds {
    public:
     InfiniteThresholds(const Thresholds& thresholds, int64_t n_classes)
@@ -316,12 +316,12 @@ class InfiniteThresholds {
 
     bool exist() const { return exist_; }
 
-    // Writes a flag for each class.
-    void write(uint8_t* flags, double coin) const {
+    // Write a flag for each class.
+    void write(uint8_t* flags, double draw) const {
         std::memcpy(flags, always_.data(), static_cast<size_t>(n_classes_));
         for (int64_t i = 0; i < n_sometimes_; ++i) {
             const int32_t y = sometimes_[i];
-            flags[y] = threshold_of(thresholds_, y, coin) == infinity;
+            flags[y] = threshold_of(thresholds_, y, draw) == infinity;
         }
     }
 
@@ -334,7 +334,7 @@ class InfiniteThresholds {
     bool exist_ = false;
 };
 
-// Writes the set of one row of T, for scores that go by the order.
+// Write the set of one row of T, for scores that use the order.
 template <class T>
 class OrderedSets {
    public:
@@ -347,18 +347,18 @@ class OrderedSets {
           candidates_(n_classes),
           flags_(n_classes + n_lanes) {}
 
-    // The size of the set, or -1 for a bad row.
+    // Return the size of the set, or -1 for a bad row.
     template <class Source>
-    int64_t write(const Source& source, const typename Source::Value* row, double u, double coin,
+    int64_t write(const Source& source, const typename Source::Value* row, double u, double draw,
                   int32_t* classes) {
         if (!filter_.choose(source, row, candidates_)) return -1;
-        const int64_t size = selector_.select(candidates_, u, coin, classes);
-        return infinite_.exist() ? add_infinite(coin, classes, size) : size;
+        const int64_t size = selector_.select(candidates_, u, draw, classes);
+        return infinite_.exist() ? add_infinite(draw, classes, size) : size;
     }
 
    private:
-    int64_t add_infinite(double coin, int32_t* classes, int64_t size) {
-        infinite_.write(flags_.data(), coin);
+    int64_t add_infinite(double draw, int32_t* classes, int64_t size) {
+        infinite_.write(flags_.data(), draw);
         for (int64_t i = 0; i < size; ++i) flags_[classes[i]] = 1;
         return list_true(flags_.data(), n_classes_, classes);
     }

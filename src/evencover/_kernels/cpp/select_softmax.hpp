@@ -1,4 +1,4 @@
-// Which classes are in the set of the softmax score: 1 - p against each class's threshold.
+// Select the classes in the set of the softmax score: 1 - p against each class's threshold.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 EVENCOVER_BEGIN
 
-// The least float32 probability that each class's threshold takes in: for float32 rows, comparing
-// with it is the same as comparing the score 1 - p with the threshold, and needs no doubles.
+// The smallest float32 probability that each class's threshold admits. For float32 rows, comparing
+// with it equals comparing 1 - p with the threshold, without doubles.
 class SoftmaxCuts {
    public:
     SoftmaxCuts(const double* limits, int64_t n_classes) : cuts_(n_classes + n_lanes) {
@@ -23,8 +23,8 @@ class SoftmaxCuts {
         return softmax_score(static_cast<double>(p)) <= limit;
     }
 
-    // The score falls as p rises, so there is one cut, found by halving: floats that are not
-    // negative have the order of their bits. It is nearly always within a step of the guess.
+    // The score decreases with p, so there is one cut, found by bisection: nonnegative floats are
+    // ordered as their bits. It is nearly always within a step of the guess.
     static float cut_of(double limit) {
         constexpr float infinite = std::numeric_limits<float>::infinity();
         if (is_in(0.0f, limit)) return -infinite;
@@ -47,7 +47,7 @@ class SoftmaxCuts {
 
 class SoftmaxSets {
    public:
-    // To find the cuts takes as long as a few rows.
+    // Finding the cuts takes as long as a few rows.
     SoftmaxSets(const Score&, const Thresholds& thresholds, int64_t n_classes, int64_t n_rows)
         : thresholds_(thresholds),
           n_classes_(n_classes),
@@ -56,7 +56,7 @@ class SoftmaxSets {
           flags_(n_classes + n_lanes) {}
 
     template <class Source>
-    int64_t write(const Source& source, const typename Source::Value* row, double, double coin,
+    int64_t write(const Source& source, const typename Source::Value* row, double, double draw,
                   int32_t* classes) {
         if constexpr (is_quick<Source>) {
             if (has_cuts_) {
@@ -66,13 +66,13 @@ class SoftmaxSets {
             }
         }
         if (!is_good_row(source, row, n_classes_)) return -1;
-        flag_members(row, coin);
+        flag_members(row, draw);
         return list_true(flags_.data(), n_classes_, classes);
     }
 
    private:
     template <class T>
-    void flag_members(const T* __restrict row, double coin) {
+    void flag_members(const T* __restrict row, double draw) {
         const double* __restrict const upper = thresholds_.upper;
         const double* __restrict const lower = thresholds_.lower;
         const double* __restrict const chance = thresholds_.upper_probability;
@@ -84,7 +84,7 @@ class SoftmaxSets {
             return;
         }
         for (int64_t y = 0; y < n_classes_; ++y) {
-            const double limit = coin < chance[y] ? upper[y] : lower[y];
+            const double limit = draw < chance[y] ? upper[y] : lower[y];
             flags[y] = softmax_score(static_cast<double>(row[y])) <= limit;
         }
     }

@@ -1,4 +1,4 @@
-// Set sizes under many vectors of thresholds: each row is ranked once, then counted for all vectors.
+// Set sizes under many vectors of thresholds: rank each row once, then count for all vectors.
 #pragma once
 
 #include <algorithm>
@@ -13,57 +13,57 @@
 
 EVENCOVER_BEGIN
 
-// The scores of one row that can be within a limit, in the order of the classes.
+// The scores of one row that can be within a threshold, in class order.
 struct RowScores {
     const int32_t* classes;
     const double* scores;
     int64_t size;
 };
 
-// Counts, for one row after the other, the classes within the limits of every vector.
+// Count, row by row, the classes within the thresholds of every vector.
 class VectorCounter {
    public:
     explicit VectorCounter(const ThresholdTable& table)
         : table_(table), n_vectors_(table.n_plain + table.n_pairs), counts_(n_vectors_) {}
 
-    void count(const RowScores& row, double coin, int64_t* sizes) {
+    void count(const RowScores& row, double draw, int64_t* sizes) {
         for (int64_t j = 0; j < n_vectors_; ++j) {
-            sizes[table_.vector_of[j]] = always_in(j, coin);
+            sizes[table_.vector_of[j]] = always_in(j, draw);
         }
-        // Sixteen bits per vector: so many classes cannot overflow them.
+        // Sixteen bits per vector: this many classes cannot overflow them.
         constexpr int64_t step = 32767;
         for (int64_t begin = 0; begin < row.size; begin += step) {
             const int64_t end = row.size - begin < step ? row.size : begin + step;
             std::memset(counts_.data(), 0, static_cast<size_t>(n_vectors_) * sizeof(int16_t));
             for (int64_t i = begin; i < end; ++i) {
-                add(row.classes[i], row.scores[i], coin);
+                add(row.classes[i], row.scores[i], draw);
             }
             for (int64_t j = 0; j < n_vectors_; ++j) sizes[table_.vector_of[j]] += counts_[j];
         }
     }
 
    private:
-    // Most scores are within no limit of their class, or a few.
-    void add(int64_t y, double s, double coin) {
+    // Most scores are within no threshold of their class, or a few.
+    void add(int64_t y, double s, double draw) {
         const int64_t n_top = table_.n_top;
         const double* const limits = table_.top_limits + y * n_top;
         if (!(s <= limits[0])) return;
         if (s <= limits[n_top - 1]) {
-            add_by_rank(y, s, coin);
+            add_by_rank(y, s, draw);
             return;
         }
         const int16_t* const vectors = table_.top_vectors + y * n_top;
-        const double* const from = table_.coin_from + y * n_top;
-        const double* const to = table_.coin_to + y * n_top;
+        const double* const from = table_.draw_from + y * n_top;
+        const double* const to = table_.draw_to + y * n_top;
         for (int64_t i = 0; s <= limits[i]; ++i) {  // the last one stops it
             int16_t& count = counts_[vectors[i]];
-            count = static_cast<int16_t>(count + (from[i] <= coin && coin < to[i]));
+            count = static_cast<int16_t>(count + (from[i] <= draw && draw < to[i]));
         }
     }
 
-    // The rank of a limit is the number of lesser ones, so s is within all whose rank is at least
-    // the number of limits less than s. The coin among the chances likewise.
-    void add_by_rank(int64_t y, double s, double coin) {
+    // The rank of a threshold is the number of smaller ones. So s is within all whose rank is at
+    // least the number of thresholds less than s. The same holds for the draw and the chances.
+    void add_by_rank(int64_t y, double s, double draw) {
         const int64_t n_plain = table_.n_plain, n_pairs = table_.n_pairs;
         const int64_t n_limits = n_plain + 2 * n_pairs;
         const auto least =
@@ -74,29 +74,29 @@ class VectorCounter {
             counts[j] = static_cast<int16_t>(counts[j] + (rank[j] >= least));
         }
         if (!n_pairs) return;
-        const auto heads =
-            static_cast<int16_t>(count_at_most(table_.chances + y * n_pairs, n_pairs, coin));
+        const auto draw_rank =
+            static_cast<int16_t>(count_at_most(table_.chances + y * n_pairs, n_pairs, draw));
         int16_t* const pair_counts = counts + n_plain;
         const int16_t* const upper = table_.upper_ranks + y * n_pairs;
         const int16_t* const lower = table_.lower_ranks + y * n_pairs;
         const int16_t* const chance = table_.chance_ranks + y * n_pairs;
         for (int64_t j = 0; j < n_pairs; ++j) {
-            const int16_t limit = chance[j] >= heads ? upper[j] : lower[j];
+            const int16_t limit = chance[j] >= draw_rank ? upper[j] : lower[j];
             pair_counts[j] = static_cast<int16_t>(pair_counts[j] + (limit >= least));
         }
     }
 
-    // How many classes an infinite limit takes in.
-    int64_t always_in(int64_t j, double coin) const {
+    // Count the classes with an infinite threshold.
+    int64_t always_in(int64_t j, double draw) const {
         if (j < table_.n_plain) return table_.always[j];
         const int64_t pair = j - table_.n_plain;
-        const int64_t first_head = table_.head_offsets[pair];
-        const int64_t n_heads = table_.head_offsets[pair + 1] - first_head;
-        const int64_t first_tail = table_.tail_offsets[pair];
-        const int64_t n_tails = table_.tail_offsets[pair + 1] - first_tail;
-        return table_.always[j] + n_heads -
-               count_at_most(table_.heads + first_head, n_heads, coin) +
-               count_at_most(table_.tails + first_tail, n_tails, coin);
+        const int64_t first_upper_only = table_.upper_only_offsets[pair];
+        const int64_t n_upper_only = table_.upper_only_offsets[pair + 1] - first_upper_only;
+        const int64_t first_lower_only = table_.lower_only_offsets[pair];
+        const int64_t n_lower_only = table_.lower_only_offsets[pair + 1] - first_lower_only;
+        return table_.always[j] + n_upper_only -
+               count_at_most(table_.upper_only + first_upper_only, n_upper_only, draw) +
+               count_at_most(table_.lower_only + first_lower_only, n_lower_only, draw);
     }
 
     const ThresholdTable& table_;
@@ -104,7 +104,7 @@ class VectorCounter {
     Buffer<int16_t> counts_;
 };
 
-// Scores of the candidates; +inf, which no finite limit admits, for those beyond all limits.
+// Scores of the candidates; +inf for those beyond all finite thresholds.
 template <class T>
 class CandidateScorer {
    public:
@@ -146,9 +146,9 @@ inline int64_t set_sizes(const Rows& rows, const Score& score, const Draws& draw
         CandidateFilter filter(score, largest, n_classes, n_classes);
         CandidateScorer<T> scorer(score, largest, n_classes);
         Candidates<T> candidates(n_classes);
-        return each_row(source, rows, draws, [&](int64_t i, const T* row, double u, double coin) {
+        return each_row(source, rows, draws, [&](int64_t i, const T* row, double u, double draw) {
             if (!filter.choose(source, row, candidates)) return false;
-            counter.count(scorer.scores(row, candidates, u), coin,
+            counter.count(scorer.scores(row, candidates, u), draw,
                           sizes + i * (table.n_plain + table.n_pairs));
             return true;
         });

@@ -1,1 +1,1 @@
-"""Kinds of files, one module each: what is in them, as arrays or tables read piece by piece."""
+"""File formats, one module each, read as arrays or tables piece by piece."""

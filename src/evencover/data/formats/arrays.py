@@ -1,4 +1,4 @@
-"""Files of arrays: .npy, .npz, .safetensors and files of torch.save."""
+"""Read files of arrays: .npy, .npz, .safetensors and torch.save."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from evencover.data.columns import (
     Keys,
     checked_names,
     found_key,
-    holds_logits,
     matrix_key,
+    names_logits,
 )
 from evencover.data.location import Location, identity_of, reading, size_of
 from evencover.data.source import (
@@ -40,11 +40,11 @@ from evencover.data.source import (
 from evencover.errors import InputError, needs
 from evencover.validation import matrix_shape, parse_json, unique_keys
 
-BFLOAT16 = np.dtype("V2")  # what NumPy makes of a type that it does not know
+BFLOAT16 = np.dtype("V2")  # NumPy's placeholder for an unknown type
 
 
 class PlainArray:
-    """Numbers of one type from `offset` on; slices of rows are read when they are asked for."""
+    """An array of numbers in a file from `offset` on; reads slices of rows on demand."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class PlainArray:
         if offset + math.prod(shape) * dtype.itemsize > end:
             raise InputError(f"Cannot read '{location}': the file is truncated.")
         self._map: Array | None = None
-        if isinstance(location, Path) and 0 not in shape:  # an empty map is refused
+        if isinstance(location, Path) and 0 not in shape:  # an empty map raises
             order = "F" if fortran else "C"
             self._map = np.memmap(location, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
 
@@ -77,13 +77,13 @@ class PlainArray:
         n_bytes = self.dtype.itemsize
         data = self.location.read(self.offset + first * n_bytes, self.offset + last * n_bytes)
         values = np.frombuffer(data, self.dtype)
-        if self.fortran:  # columns first: rows lie scattered
+        if self.fortran:  # column-major: rows are scattered
             return widened(values.reshape(self.shape, order="F")[start:stop])
         return widened(values.reshape(-1, *self.shape[1:]) if self.shape else values)
 
 
 def widened(values: Array) -> Array:
-    """bfloat16 as float32, whose upper half it is; anything else as it comes."""
+    """Convert bfloat16 to float32; return others unchanged."""
     if values.dtype != BFLOAT16:
         return values
     bits = np.ascontiguousarray(values).view("<u2").astype(np.uint32)
@@ -91,13 +91,13 @@ def widened(values: Array) -> Array:
     return bits.view(np.float32)
 
 
-# Zeros are packed a thousandfold; what is small may be read however small its file is.
+# Zeros compress a thousandfold; small arrays are read from files of any size.
 MOST_PACKED, ALWAYS_READ = 1000, 1 << 26
-ONLY_ARRAY = ""  # the name of an array in a file that holds no other
+ONLY_ARRAY = ""  # name of the array in a file with one array
 
 
 class LazyArrays(UserDict[str, Any]):
-    """Arrays that are looked at when they are asked for; one that cannot be read is a key, too."""
+    """Arrays opened on demand; unreadable ones are keys, too."""
 
     def __init__(self, keys: Iterable[str], get: Callable[[str], Any]) -> None:
         super().__init__(dict.fromkeys(keys))
@@ -109,15 +109,15 @@ class LazyArrays(UserDict[str, Any]):
         return self._get(key)
 
 
-# Give the arrays of a file: each has a shape, a dtype and slices of rows. One that is stored in
-# chunks has `chunks`; one that can only be read from its start on has `in_order`.
+# Opens the arrays of a file: each has a shape, a dtype and slices of rows. Chunked arrays have
+# `chunks`; arrays that must be read from the start have `in_order`.
 OpenArrays = Callable[[Location], AbstractContextManager[Mapping[str, Any]]]
 
 
 class ArraysSource(Source):
-    """A matrix with labels and class names beside it, in one file.
+    """A matrix with labels and class names in one file.
 
-    Only the location is kept, and which rows are meant: the file is opened to be read.
+    Keeps the location and the range of rows; opens the file to read it.
     """
 
     def __init__(self, location: Location, open_arrays: OpenArrays, keys: Keys = USUAL) -> None:
@@ -127,7 +127,7 @@ class ArraysSource(Source):
             matrix, size = arrays[self._key], self.identity.size
             n_rows, n_classes = matrix_shape(matrix.shape, name)
             if matrix.dtype.kind not in "biuf" and matrix.dtype != BFLOAT16:
-                raise InputError(f"{name} must hold real numbers. Got the type {matrix.dtype}.")
+                raise InputError(f"{name} must contain real numbers. Got the type {matrix.dtype}.")
             chunks = getattr(matrix, "chunks", None) or [0 if hasattr(matrix, "in_order") else 1]
             self._unit = int(chunks[0])
             reject_bomb((self._unit, n_classes), matrix.dtype, self._key, size)
@@ -137,14 +137,14 @@ class ArraysSource(Source):
             id_key = found_key(arrays, keys.ids, ID_KEYS, name, "ids_key")
             ids = whole(arrays, id_key, size)
             if ids is not None and (ids.shape != (n_rows,) or ids.dtype.kind not in "iuUO"):
-                id_key = ids = None  # of something else
+                id_key = ids = None  # ids of other data
             self._ids = ids
             names_key = None if names is None else NAMES_KEY
             uses = {"numbers": self._key or "the only matrix", "labels": label_key, "ids": id_key}
             uses["class names"] = names_key
             others = set(arrays) - {self._key, label_key, id_key, names_key}
             left_out = {key: "not a name that is known" for key in arrays if key in others}
-            logits = holds_logits(self._key, arrays)
+            logits = names_logits(self._key, arrays)
         class_names = None
         if names is not None:
             stored = f"{NAMES_KEY!r} in {name}"
@@ -164,9 +164,9 @@ class ArraysSource(Source):
             self.attach_labels(labels)
 
     def row_blocks(self) -> RawBlocks:
-        """Read slices of the matrix that follow its chunks, so that none is read twice.
+        """Read slices of the matrix aligned with its chunks, so that none is read twice.
 
-        Large chunks come in pairs, which zarr unpacks side by side.
+        Large chunks are read in pairs, which zarr decompresses in parallel.
         """
         assert self.n_rows is not None
         chunk = max(1, self._unit)
@@ -180,7 +180,7 @@ class ArraysSource(Source):
                 yield from slices(np.asarray(matrix[start : min(start + step, stop)]))
 
     def split(self) -> list[Source]:
-        """Ranges of rows that end where chunks end."""
+        """Split rows at chunk boundaries."""
         assert self.n_rows is not None
         step = rows_per_part(self.n_classes)
         step = step + -step % self._unit if self._unit else max(1, self.n_rows)
@@ -190,23 +190,21 @@ class ArraysSource(Source):
 
 @contextmanager
 def array_columns(location: Location, open_arrays: OpenArrays) -> Iterator[Mapping[str, Array]]:
-    """Open the arrays of a file, each read whole when it is asked for."""
+    """Open the arrays of a file; each is read whole on demand."""
     size = identity_of(location).size
     with open_arrays(location) as arrays:
         yield LazyArrays(arrays, lambda key: np.array(whole(arrays, key, size)))
 
 
 def reject_bomb(shape: tuple[int, ...], dtype: np.dtype[Any], key: str, file_size: int) -> None:
-    """Reject what a file says it holds where no packing could have made it so small."""
+    """Reject arrays whose stated size no compression explains."""
     n_bytes = math.prod(shape) * dtype.itemsize
     if n_bytes > MOST_PACKED * file_size + ALWAYS_READ:
-        raise ValueError(
-            f"it says that {key!r} has {n_bytes:.3g} bytes at once, and has itself {file_size}"
-        )
+        raise ValueError(f"{key!r} states {n_bytes:.3g} bytes, and the file has {file_size}")
 
 
 def whole(arrays: Mapping[str, Any], key: str | None, file_size: int) -> Array | None:
-    """Read all of a small array, text as text; None if there is none of this name."""
+    """Read a whole small array, text as text; None if there is none of this name."""
     if key is None or key not in arrays:
         return None
     stored = arrays[key]
@@ -217,16 +215,16 @@ def whole(arrays: Mapping[str, Any], key: str | None, file_size: int) -> Array |
     if values.dtype.kind in "OT":
         return to_numpy([v.decode() if isinstance(v, bytes) else str(v) for v in values.tolist()])
     if values.dtype.kind == "U" and values.size:
-        # NumPy keeps any 32 bits as a character; Python ends in a SystemError when it meets them.
+        # NumPy stores any 32 bits as a character; Python raises SystemError for invalid ones.
         codes = np.frombuffer(values.tobytes(), values.dtype.str[0] + "u4")
         if codes.size and codes.max() > sys.maxunicode:
-            raise ValueError(f"{key!r} has a character that Unicode does not know")
+            raise ValueError(f"{key!r} has an invalid Unicode character")
     return values
 
 
 @contextmanager
 def npy_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
-    """Open the one array of an .npy file."""
+    """Open the array of an .npy file."""
     with location.open("rb") as file:
         shape, fortran, dtype = _header(file, f"'{location}'")
         offset = file.tell()
@@ -249,7 +247,7 @@ def _member(
     with archive.open(info) as member:
         shape, fortran, dtype = _header(member, f"'{key}' in '{location}'")
         header_length = member.tell()
-    # Small ones are read through the archive, which compares their checksums.
+    # Small arrays are read through the archive, which verifies checksums.
     if info.compress_type != zipfile.ZIP_STORED or len(shape) != 2:
         return _CompressedArray(archive, info, shape, fortran, dtype)
     file.seek(info.header_offset + 26)
@@ -260,7 +258,7 @@ def _member(
 
 
 class _CompressedArray:
-    """A member that is unpacked from its start on, as far as it is asked for."""
+    """A member that is decompressed from its start, as far as needed."""
 
     in_order = True
 
@@ -280,7 +278,7 @@ class _CompressedArray:
 
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0] if self.shape else 1)
-        if self._fortran or len(self.shape) < 2:  # columns first: rows cannot be streamed
+        if self._fortran or len(self.shape) < 2:  # column-major: rows cannot be streamed
             if self._all is None:
                 with self._archive.open(self._info) as member:
                     self._all = np.lib.format.read_array(member, allow_pickle=False)
@@ -311,8 +309,8 @@ def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise InputError(
-            f"{name} must hold plain numbers or text. Got pickled Python objects, which are never "
-            "loaded; save it again with .astype(str) or .astype(float)."
+            f"{name} must contain plain numbers or text. Got pickled Python objects, which "
+            "are never loaded; save it again with .astype(str) or .astype(float)."
         )
     return shape, fortran, dtype
 
@@ -327,7 +325,7 @@ _LONGEST_HEADER = 100_000_000  # the format's own limit
 
 @contextmanager
 def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
-    """Open the tensors; class names are a JSON list of texts in the metadata."""
+    """Open the tensors; class names are a JSON list of strings in the metadata."""
     begin, header = _safetensors_header(location)
     metadata = header.pop("__metadata__", {})
     arrays: dict[str, Any] = {}
@@ -337,7 +335,7 @@ def safetensors_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
         raise ValueError("its tensors overlap, leave gaps or do not end with the file")
     for key, about in header.items():
         if about["dtype"] not in _TYPES:
-            raise InputError(f"'{key}' in '{location}' must hold numbers. Got {about['dtype']}.")
+            raise InputError(f"'{key}' in '{location}' must contain numbers. Got {about['dtype']}.")
         start, end = about["data_offsets"]
         dtype, shape = _TYPES[about["dtype"]], tuple(about["shape"])
         if math.prod(shape) * dtype.itemsize != end - start or any(n < 0 for n in shape):
@@ -354,7 +352,7 @@ def safetensors_metadata(location: Location) -> dict[str, str]:
 
 
 def _safetensors_header(location: Location) -> tuple[int, dict[str, Any]]:
-    """Where the tensors begin, and what is said about them."""
+    """Return the offset of the tensors, and their descriptions."""
     with location.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= _LONGEST_HEADER:
@@ -374,7 +372,7 @@ def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
             held = torch.load(where, map_location="cpu", weights_only=True)
         except UnpicklingError as error:
             raise InputError(
-                f"Cannot read '{location}': it holds other things than tensors, or is damaged; "
+                f"Cannot read '{location}': it contains objects other than tensors, or is damaged; "
                 "save the tensors alone, torch.save({'probs': ..., 'labels': ...}, ...)."
             ) from error
     if isinstance(held, list | tuple) and len(held) == 2:
@@ -382,7 +380,7 @@ def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     elif hasattr(held, "detach"):
         held = {ONLY_ARRAY: held}
     if not isinstance(held, Mapping):
-        raise InputError(f"'{location}' must hold tensors. Got {type(held).__name__}.")
+        raise InputError(f"'{location}' must contain tensors. Got {type(held).__name__}.")
     yield {
         str(key): to_numpy(value)
         for key, value in held.items()

@@ -1,4 +1,4 @@
-"""Dask arrays, row chunk by row chunk: on a cluster a chunk never leaves its worker."""
+"""Read Dask arrays by row chunks; on a cluster, chunks stay on their worker."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from evencover.validation import matrix_shape
 
 
 class DaskArraySource(Source):
-    """An (N, K) `dask.array.Array`; its row chunks are the parts."""
+    """An (N, K) `dask.array.Array`; its row chunks are the partitions."""
 
     def __init__(self, array: Any, name: str = "the Dask array", **facts: Any) -> None:
-        if np.isnan(array.shape).any():  # the chunks' lengths are unknown: count first
+        if np.isnan(array.shape).any():  # unknown chunk lengths: count first
             array = array.compute_chunk_sizes()
         n_rows, n_classes = matrix_shape(array.shape, name)
         self.array = array.rechunk({1: -1})  # whole rows
@@ -69,13 +69,13 @@ def dask_frame(frame: Any, keys: Keys = USUAL) -> Source:
 
 
 class DaskChunkSource(Source):
-    """One row chunk: a recipe, or the rows themselves once a worker has made them."""
+    """One row chunk: a task graph, or its rows once computed on a worker."""
 
     def __init__(self, chunk: Any, info: SourceInfo) -> None:
         self.chunk, self.info = chunk, info
 
     def row_blocks(self) -> RawBlocks:
-        """Cut the chunk."""
+        """Split the chunk."""
         rows = self.chunk
         if hasattr(rows, "compute"):
             rows = rows.compute(scheduler="synchronous")

@@ -1,7 +1,7 @@
-"""Samples of lm-evaluation-harness: log-likelihoods of the choices, and which of them is right.
+"""Read samples of lm-evaluation-harness: log-likelihoods of the choices, and the correct one.
 
-With 0.4 and ``--log_samples`` each line is one question: ``resps`` and ``filtered_resps`` hold
-[log-likelihood, is greedy] per choice, as text, and ``arguments`` what was asked of the model.
+With 0.4 and ``--log_samples`` each line is one question: ``resps`` and ``filtered_resps`` have
+[log-likelihood, is greedy] per choice, as text, and ``arguments`` the requests.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ Request = tuple[str, str]
 
 
 def log_likelihoods(responses: Any, record: Record) -> list[float]:
-    """One number per choice."""
+    """Return one number per choice."""
     found = [_first_number(response) for response in responses]
     asked = _asked(record)
     return found[: len(_once(asked))] if len(asked) == len(found) else found
 
 
 def right_choice(target: Any, record: Record) -> str:
-    """Return the position of the right choice, which a target in words names by its text.
+    """Return the index of the correct choice; a target in words is matched by text.
 
-    Where the choices are in the questions instead (winogrande), all have the same words, and the
-    sample does not tell which is right: the words stay, and are refused as a label.
+    If the choices are in the questions instead (winogrande), all have the same words. The words
+    then stay, and are rejected as a label.
     """
     words = str(target).strip()
     texts = [text.strip() for _, text in _once(_asked(record))]
@@ -47,7 +47,7 @@ def _asked(record: Record) -> list[Request]:
 
 
 def _once(asked: list[Request]) -> list[Request]:
-    """Without what the metric ``acc_mutual_info`` asks again: each choice, without the question."""
+    """Drop the requests of ``acc_mutual_info``, which repeat choices without the question."""
     half = len(asked) // 2
     once, again = asked[:half], asked[half:]
     twice = again == [("", text) for _, text in once] and any(context for context, _ in once)

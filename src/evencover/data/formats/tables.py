@@ -1,4 +1,4 @@
-"""Tables: Parquet, Arrow, CSV and JSON lines, read with pyarrow."""
+"""Read tables with pyarrow: Parquet, Arrow, CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ from evencover.errors import InputError
 from evencover.threads import map_on_threads
 from evencover.validation import are_json_numbers, parse_json, unique_keys
 
-MOST_READERS = 4  # each holds pieces in memory
+MOST_READERS = 4  # each keeps pieces in memory
 
-# Row groups of up to 64 MB of float32 are read whole; larger ones in batches: lists in small ones,
-# which stay in the cache, and columns in large ones, each of which costs a call per class.
+# Row groups of up to 64 MB of float32 are read whole. Larger ones are read in batches: small ones
+# of lists, to stay in the cache, and large ones of columns, each of which takes a call per class.
 WHOLE_ELEMENTS = 1 << 24
 LIST_ELEMENTS, COLUMN_ELEMENTS = 1 << 20, 1 << 23
 
 
 class TableSource(Source):
-    """A table whose rows are stored in pieces, such as row groups or record batches.
+    """A table stored in pieces, such as row groups or record batches.
 
-    Only the location and the range of pieces are kept.
+    Keeps only the location and the range of pieces.
     """
 
     location: Location
@@ -116,7 +116,7 @@ class TableSource(Source):
             if n_classes == 0:
                 batches = self._batches(self._pieces, self._columns, 1)
                 rows = next((each.column(0).slice(0, 1) for each in batches if each.num_rows), None)
-                # Without rows nobody knows; reading it says that there are none.
+                # The number of classes is unknown without rows; reading raises.
                 n_classes = 0 if rows is None else matrix_from_arrow(rows, self.name).shape[1]
             stored = (schema.metadata or {}).get(NAMES_KEY.encode())
             if stored is not None:  # a JSON list, as in safetensors files
@@ -146,18 +146,18 @@ class TableSource(Source):
         return index_ids(ids) if self._ids_are_index else ids
 
     def _wanted(self) -> list[str]:
-        """List the columns to read; labels that were given apart replace those of the file."""
+        """List the columns to read; separate labels replace those of the file."""
         has_labels = self._label_column is not None and self.labels is None
         return [*self._columns, *([self._label_column] if has_labels else [])]  # type: ignore[list-item]
 
     def row_blocks(self) -> RawBlocks:
-        """Read the pieces, in blocks."""
+        """Read the pieces as blocks."""
         with reading(self.location, self.identity):
             for blocks in self._read():
                 yield from blocks
 
     def _read(self) -> Iterator[RawBlocks]:
-        """Read blocks, as they are stored together."""
+        """Read blocks as they are stored."""
         n_elements = LIST_ELEMENTS if self._is_list else COLUMN_ELEMENTS
         n_rows = max(1, n_elements // max(1, self.n_classes))
         first = self.info.first_row
@@ -166,14 +166,14 @@ class TableSource(Source):
             first += batch.num_rows
 
     def _as_blocks(self, table: Any, first: int) -> RawBlocks:
-        """Rows and labels of a table or record batch that begins with row `first`."""
+        """Return rows and labels of a table or record batch that starts at row `first`."""
         found = [matrix_from_arrow(table.column(name), self.name, first) for name in self._columns]
         has_labels = self._label_column in table.schema.names
         labels = self._labels_of(table, first) if has_labels else None
         return slices(found[0] if len(found) == 1 else rows_of(found), labels)
 
     def _labels_of(self, table: Any, first: int) -> Array:
-        """Read the labels; a list of one (several answers could be right) is that one."""
+        """Read the labels; a list of one label is that label."""
         column = table.column(self._label_column)
         if not is_list(column.type):
             return matrix_from_arrow(column, self.name, first)
@@ -190,9 +190,9 @@ class TableSource(Source):
 
     @classmethod
     def columns_of(cls, location: Location) -> LazyArrays:
-        """Give the columns of a file that need not hold probabilities, each read when asked for.
+        """Return the columns of a file that need not contain probabilities, read on demand.
 
-        An index of pandas is called ``__index_level_0__``, whatever its own name.
+        The index of pandas is called ``__index_level_0__``, regardless of its name.
         """
         table = cls.__new__(cls)
         table.location = location
@@ -224,7 +224,7 @@ class TableSource(Source):
                 first, n_rows, start = piece + 1, 0, start + n_rows
 
     def split(self) -> list[Source]:
-        """Group pieces into parts."""
+        """Group pieces into partitions."""
         parts: list[Source] = []
         for pieces, start, n_rows in self._runs(rows_per_part(self.n_classes)):
             part = self.cut(start, n_rows)
@@ -243,7 +243,7 @@ def _fields(schema: Any) -> Iterator[Any]:
 
 
 def _unfolded(schema: Any, keys: Keys) -> Any:
-    """Replace structs in a schema by those of their fields that the keys name."""
+    """Replace structs in a schema by the fields that the keys name."""
     wanted = {key for key in keys.names if key is not None} - set(schema.names)
     inner = [field for field in _fields(schema) if field.name in wanted]
     outer = {field.name.partition(".")[0] for field in inner}
@@ -254,7 +254,7 @@ def _unfolded(schema: Any, keys: Keys) -> Any:
 def _picked(rows: Any, columns: list[str]) -> Any:
     """Select columns of a table or record batch, which may be fields of structs.
 
-    Validate it before: reading an inconsistent one may end the process.
+    Validate the table first: reading an inconsistent one may crash the process.
     """
     rows.validate(full=True)
     names = rows.schema.names
@@ -271,7 +271,7 @@ def _picked(rows: Any, columns: list[str]) -> Any:
 
 
 class ParquetSource(TableSource):
-    """A Parquet file: row groups, read side by side where they are small."""
+    """A Parquet file; small row groups are read in parallel."""
 
     def _describe(self) -> tuple[Any, list[int]]:
         with self._open() as file:
@@ -312,7 +312,7 @@ class ParquetSource(TableSource):
 
 
 class ArrowSource(TableSource):
-    """An Arrow IPC (Feather) file, memory-mapped where it is on this machine."""
+    """An Arrow IPC (Feather) file, memory-mapped if local."""
 
     def _describe(self) -> tuple[Any, list[int]]:
         with self._stream() as stream:
@@ -336,7 +336,7 @@ class ArrowSource(TableSource):
         return pa.PythonFile(self.location.open("rb"), mode="r")
 
 
-N_SAMPLED = 200  # rows that tell the kind of a column; only integers are followed to the end
+N_SAMPLED = 200  # rows that determine the kind of a column; integers are checked to the end
 CSV_BYTES = 1 << 24  # parsed at once
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _INTEGER = r"^\s*-?[0-9]{1,18}\s*$"
@@ -344,7 +344,7 @@ _TYPES = {"float": "double", "integer": "int64", "flag": "bool", "text": "string
 
 
 class TextSource(TableSource):
-    """A table in a text file, read twice: first for the number of rows and the kinds of columns.
+    """A table in a text file, read twice: first for the number of rows and the column types.
 
     Ids are text. Labels are integers if all are, in plain digits, else text.
     """
@@ -361,7 +361,7 @@ class TextSource(TableSource):
 
     def _no_numbers(self, name: str, found: Any, row: int) -> InputError:
         return InputError(
-            f"{name!r} of {self.name} must hold numbers, one per class. "
+            f"{name!r} of {self.name} must contain numbers, one per class. "
             f"Got {str(found)[:40]!r} in row {row}."
         )
 
@@ -374,7 +374,7 @@ class TextSource(TableSource):
 
 
 class CsvSource(TextSource):
-    """CSV or TSV; a first line with anything but numbers in it names the columns."""
+    """A CSV or TSV file; a first line with anything but numbers is a header."""
 
     def _describe(self) -> tuple[Any, list[int]]:
         import pyarrow.compute as compute
@@ -398,7 +398,7 @@ class CsvSource(TextSource):
                     kinds[i] = "float"
                 if {cell.strip() for cell in batch[i].unique().to_pylist()} != {"0"}:
                     zeros.discard(i)
-            for i in ids:  # which may be numbers and text
+            for i in ids:  # ids may be numbers and text
                 if not all(map(_is_number, batch[i].to_pylist())):
                     kinds[i] = "text"
         self._integer_labels = {self._names[i] for i in integers}
@@ -437,7 +437,7 @@ class CsvSource(TextSource):
 
     @classmethod
     def columns_of(cls, location: Location) -> LazyArrays:
-        """Give the columns by name, as text; an only column has no name."""
+        """Return the columns by name, as text; a single column has no name."""
         names, has_header = _csv_names(location, always=True)
         if len(names) == 1 and names[0] not in (*LABEL_KEYS, *ID_KEYS):
             names, has_header = [ONLY_ARRAY], False
@@ -451,19 +451,19 @@ class CsvSource(TextSource):
 
 
 def _csv_names(location: Location, *, always: bool = False) -> tuple[list[str], bool]:
-    """Return the names of the columns, and whether the first line has them, as it may `always`."""
+    """Return the column names, and whether the first line is a header (it is if `always`)."""
     with location.open("rb") as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         lines = csv.reader(text, delimiter=_DELIMITERS[location.suffix.lower()], strict=True)
         first = [name.strip() for name in next(filter(None, lines), [])]
-    # 0, 1, 2, ... are names of columns as pandas gives them, not probabilities.
+    # 0, 1, 2, ... are default names of pandas, not probabilities.
     if always or not all(map(_is_number, first)) or (len(first) > 2 and count_up(first)):
         return first, True
     return [f"column {place}" for place in range(len(first))], False
 
 
 def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
-    """Read record batches of text; their columns are named by position."""
+    """Read record batches of text; columns are named by position."""
     pa = import_pyarrow()
     import pyarrow.compute as compute
     import pyarrow.csv as arrow_csv
@@ -482,7 +482,7 @@ def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[A
         n_quotes = sum(part.count(b'"') for part in iter(partial(file.read, 1 << 20), b""))
         file.seek(0)
         read_options = arrow_csv.ReadOptions(
-            use_threads=False,  # so that a wrong row has a number
+            use_threads=False,  # keeps row numbers in errors
             block_size=max(CSV_BYTES, 4 * longest),
             column_names=names,
             skip_rows_after_names=int(has_header),
@@ -523,12 +523,12 @@ def _kind_of_cells(cells: list[str]) -> Kind:
 
 
 def _list_cells(cell: str) -> list[str]:
-    """Split a list as Python, NumPy or JSON print it."""
+    """Split a list in Python, NumPy or JSON notation."""
     return cell.strip().strip("[]").replace(",", " ").split()
 
 
 def column_from_text(values: list[str]) -> Array:
-    """Return integers if all are, in plain digits, else the texts."""
+    """Convert to integers if all texts are plain digits."""
     if all(map(_is_integer, values)):
         return np.array([int(value) for value in values], dtype=np.int64)
     return to_numpy(values)
@@ -550,9 +550,9 @@ Record = dict[str, Any]
 
 
 class JsonLinesSource(TextSource):
-    """Objects, one per line; fields of objects inside them are called ``outer.inner``.
+    """JSON objects, one per line; nested fields are called ``outer.inner``.
 
-    They are parsed by Python: pyarrow rejects fields of mixed types, such as those of lm-eval.
+    Python parses them, because pyarrow rejects fields of mixed types, such as lm-eval's.
     """
 
     _responses: str | None = None
@@ -578,7 +578,7 @@ class JsonLinesSource(TextSource):
         sample = list(islice(records, N_SAMPLED))
         names = list(dict.fromkeys(name for record in sample for name in record))
         known = {name for each in sample for name, value in each.items() if value is not None}
-        self._late: list[str] = []  # numbers under names that the first rows lack
+        self._late: list[str] = []  # numeric fields that the first rows lack
         labels_too = (self._keys.labels, LIGHTEVAL.labels, FLAT_LIGHTEVAL.labels)
         self._integer_labels = {name for name in names if name in (*LABEL_KEYS, *labels_too)}
         n_rows, pattern = 0, self._keys.probabilities or "*"
@@ -622,7 +622,7 @@ class JsonLinesSource(TextSource):
         return pa.array(values, pa.list_(pa.float64()))
 
     def _records(self) -> Iterator[Record]:
-        """Read the objects; of samples of lm-eval only the numbers, the label and the id."""
+        """Read the objects; of lm-eval samples only the numbers, the label and the id."""
         for row, record in enumerate(_records(self.location)):
             if self._responses is None:
                 yield record
@@ -643,7 +643,7 @@ class JsonLinesSource(TextSource):
 
     @classmethod
     def columns_of(cls, location: Location) -> LazyArrays:
-        """Give the fields of a file that need not hold probabilities, as text."""
+        """Return the fields of a file that need not contain probabilities, as text."""
         records = list(_records(location))
 
         def read(field: str) -> Array:
@@ -671,12 +671,12 @@ def _flat(record: Record, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _as_text(value: Any) -> str:
-    """Return a label or id as text; a list of one (several answers may be right) as that one."""
+    """Return a label or id as text; a list of one label is that label."""
     return str(value[0] if isinstance(value, list) and len(value) == 1 else value)
 
 
 def _kind(values: list[Any], name: str = "") -> Kind:
-    """Tell what a field holds; one number makes it numbers, so that no other value hides a class.
+    """Return the kind of a field. One number makes it numeric: other values must not hide a class.
 
     Ids may be numbers and text.
     """

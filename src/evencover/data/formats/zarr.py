@@ -1,4 +1,4 @@
-"""Zarr stores: arrays, read in chunks; pickled objects are rejected."""
+"""Read arrays of zarr stores in chunks; reject pickled objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evencover.errors import InputError, needs
 
 
 def is_zarr(location: Location) -> bool:
-    """Whether a folder is a store, whatever its name."""
+    """Return whether a folder is a store, regardless of its name."""
     marks = ("zarr.json", ".zgroup", ".zarray")
     return location.is_dir() and any((location / mark).is_file() for mark in marks)
 
@@ -45,12 +45,12 @@ def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
 
 
 class _Chunked:
-    """An array of the store; what is stored together is read together."""
+    """An array of the store, read chunk by chunk."""
 
     def __init__(self, array: Any, location: Location) -> None:
-        if _names_pickle(array.metadata.to_dict()):  # decoding would run whatever code is in it
+        if _names_pickle(array.metadata.to_dict()):  # decoding would run arbitrary code
             raise InputError(
-                f"'{location}' must hold plain numbers or text. Got an array of pickled Python "
+                f"'{location}' must contain plain numbers or text. Got an array of pickled Python "
                 "objects, which are never loaded; write it again as numbers or text."
             )
         self._array = array
@@ -62,7 +62,7 @@ class _Chunked:
 
 
 def _names_pickle(about: Any) -> bool:
-    """Whether a codec anywhere in an array's description unpickles."""
+    """Return whether a codec in an array's description unpickles."""
     if isinstance(about, Mapping):
         names = (str(about.get(key, "")).lower() for key in ("id", "name"))
         return any("pickle" in name for name in names) or any(map(_names_pickle, about.values()))

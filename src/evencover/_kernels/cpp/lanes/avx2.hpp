@@ -1,11 +1,11 @@
-// Sixteen lanes in two registers of AVX2.
+// Sixteen lanes in two AVX2 registers.
 #pragma once
 
 #include "x86.hpp"
 
 EVENCOVER_BEGIN
 
-// For each choice of eight lanes the chosen ones in order, one byte each.
+// For each choice of eight lanes, the chosen lanes in order, one byte each.
 struct PackedLanes {
     uint64_t of[256];
 
@@ -45,7 +45,7 @@ struct FloatLanes {
                     _mm256_cmp_ps(high, limits.high, _CMP_GE_OQ));
     }
     float* store(LaneMask kept, float* out) const {
-        if (!kept) return out;  // most have none
+        if (!kept) return out;  // the most common case
         const uint32_t first = kept & 0xFF, second = kept >> 8;
         _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(low, chosen_lanes(first)));
         out += __builtin_popcount(first);

@@ -1,4 +1,4 @@
-// Sixteen lanes in one register of AVX-512.
+// Sixteen lanes in one AVX-512 register.
 #pragma once
 
 #include "x86.hpp"

@@ -1,5 +1,5 @@
-// Sixteen values at a time: one file per instruction set gives FloatLanes, PlaceLanes, LaneSums,
-// PairSums, where_true, where_equal and floats_from_halves, all with the same results.
+// Sixteen values at a time. One file per instruction set defines FloatLanes, PlaceLanes, LaneSums,
+// PairSums, where_true, where_equal and floats_from_halves with identical results.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ EVENCOVER_END
 
 EVENCOVER_BEGIN
 
-// Writes the places below n that `mask_at` wants, and returns how many. It looks at whole lanes, so
-// what it reads must go on for n_lanes beyond n, and so must `places`.
+// Write the indices below n that `mask_at` selects, and return their number. It processes whole
+// lanes, so its input and `places` must extend n_lanes beyond n.
 template <class MaskAt>
 inline int64_t list_places(int64_t n, int32_t* places, MaskAt mask_at) {
     int32_t* out = places;
@@ -40,7 +40,7 @@ inline int64_t list_places(int64_t n, int32_t* places, MaskAt mask_at) {
     return out - places;
 }
 
-// The places of the flags that are set.
+// Return the indices of the flags that are set.
 inline int64_t list_true(const uint8_t* flags, int64_t n, int32_t* places) {
     return list_places(n, places, [=](int64_t at) { return where_true(flags + at); });
 }

@@ -15,7 +15,7 @@ struct FloatLanes {
     }
     FloatLanes(const FloatLanes&) = delete;
 
-    // The whole mask is rarely wanted: most blocks have none.
+    // Most blocks have none, so the whole mask is rarely needed.
     LaneMask at_least(float from) const {
         uint32_t any = 0;
         for (int64_t l = 0; l < n_lanes; ++l) any |= values[l] >= from ? 1u : 0u;

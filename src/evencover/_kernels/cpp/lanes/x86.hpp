@@ -1,4 +1,4 @@
-// What AVX2 and AVX-512 have in common.
+// Code common to AVX2 and AVX-512.
 #pragma once
 
 #include <immintrin.h>

@@ -1,12 +1,12 @@
-"""How the simulated twins were tuned, and how near they come to the published results.
+"""Tune the simulated data, and compare them with the published results.
 
-    python scripts/tune_twins.py search NAME PUBLISHED.csv [--minutes 10]
-    python scripts/tune_twins.py check PUBLISHED.csv [NAME ...]
+    python scripts/tune_simulated.py search NAME PUBLISHED.csv [--minutes 10]
+    python scripts/tune_simulated.py check PUBLISHED.csv [NAME ...]
 
 PUBLISHED.csv has the columns dataset, score, method, n_avg, metric (CovGap or AvgSize) and mean.
-`search` prints better and better parameters, by CMA-ES (pip install cma) on the first rows of a
-twin. `check` measures the twins in data/simulated.py at full size, calibrated as in the paper on
-n_avg x K rows drawn from all rows, and prints reached and published figures side by side.
+`search` prints improving parameters, found by CMA-ES (pip install cma) on the first rows. `check`
+measures the data sets of data/simulated.py at full size, calibrated as in the paper on n_avg x K
+rows, and prints measured and published results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from typing import NamedTuple
 import numpy as np
 
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split
-from evencover.data.simulated import TWINS, TwinParameters, TwinSource, twin
+from evencover.data.simulated import (
+    SIMULATED,
+    SimulatedSource,
+    SimulationParameters,
+    load_simulated,
+)
 from evencover.data.source import ArraySource, Source, rows_per_block
 from evencover.errors import EvencoverWarning
 from evencover.predictors import make_predictor
@@ -33,9 +38,9 @@ from evencover.scores import make_score
 
 SCORES = [make_score(name) for name in ("softmax", "aps", "raps")]
 METHODS = ("standard", "classwise", "clustered")
-SIZE_ROWS = 50_000  # set sizes are counted on so many rows of a twin at most
+SIZE_ROWS = 50_000  # maximum rows for set sizes
 
-# (lowest, highest, step of the search); haze is searched on a logarithmic scale.
+# (minimum, maximum, step of the search); haze is searched on a logarithmic scale.
 RANGES = {
     "dimensions": (6, 60, 6),
     "separation": (1.5, 12, 1.0),
@@ -55,7 +60,7 @@ RANGES = {
 
 
 class Cell(NamedTuple):
-    """What a figure is about."""
+    """The settings of a result."""
 
     score: str
     method: str
@@ -67,7 +72,7 @@ Figures = dict[Cell, float]
 
 
 def published(path: Path, name: str) -> Figures:
-    """The figures of one data set."""
+    """Collect the results of one data set."""
     with path.open(newline="") as file:
         return {
             Cell(row["score"].lower(), row["method"], int(row["n_avg"]), row["metric"]): float(
@@ -81,7 +86,7 @@ def published(path: Path, name: str) -> Figures:
 def measure(
     rows: ScoredRows, few: ScoredRows, test_rows: np.ndarray, sizes: tuple[int, ...], times: int
 ) -> Figures:
-    """Mean CovGap and AvgSize over so many splits; set sizes are counted on the `few` first rows.
+    """Return mean CovGap and AvgSize over splits; count set sizes on the `few` first rows.
 
     ``test_rows`` (K,) is how many rows of each class there are in the whole data set.
     """
@@ -108,7 +113,7 @@ def measure(
 
 
 def covgap(covered: np.ndarray, labels: np.ndarray, left: np.ndarray) -> float:
-    """CovGap, with the variance of test noise changed to that of ``left`` (K,) test rows."""
+    """Return CovGap with the variance of test noise changed to that of ``left`` (K,) test rows."""
     n = np.bincount(labels, minlength=len(left))
     tested = n > 1
     coverage = np.bincount(labels, covered, minlength=len(left))[tested] / n[tested]
@@ -117,8 +122,8 @@ def covgap(covered: np.ndarray, labels: np.ndarray, left: np.ndarray) -> float:
     return float(100 * np.abs(gaps).mean() * np.sqrt(max(1 - too_much / np.mean(gaps**2), 0)))
 
 
-def first_rows(source: TwinSource, n_rows: int) -> ScoredRows:
-    """The first rows of a twin, which are a fair sample; generated in blocks."""
+def first_rows(source: SimulatedSource, n_rows: int) -> ScoredRows:
+    """Return the first rows, which are a random sample; generated in blocks."""
     step = rows_per_block(source.n_classes)
     blocks = [source.rows(i, min(i + step, n_rows)) for i in range(0, n_rows, step)]
     sample = ArraySource(np.concatenate(blocks))
@@ -127,12 +132,12 @@ def first_rows(source: TwinSource, n_rows: int) -> ScoredRows:
 
 
 def scored(source: Source) -> ScoredRows:
-    """True-label scores of all rows."""
+    """Score the true labels of all rows."""
     return ScoredRows(source, SCORES, from_logits=False, temperature=1.0, random_state=0)
 
 
 def loss(reached: Figures, goal: Figures) -> float:
-    """Squared distances, in units of 0.5 points of CovGap and 25% of AvgSize."""
+    """Return squared distances, in units of 0.5 points of CovGap and 25% of AvgSize."""
     total = 0.0
     for cell, value in reached.items():
         if cell.metric == "CovGap":
@@ -143,8 +148,10 @@ def loss(reached: Figures, goal: Figures) -> float:
     return total
 
 
-def search(name: str, goal: Figures, minutes: float, n_rows: int, start: TwinParameters) -> None:
-    """Print parameters whenever they are better than all before."""
+def search(
+    name: str, goal: Figures, minutes: float, n_rows: int, start: SimulationParameters
+) -> None:
+    """Print parameters that improve on all before."""
     import cma
 
     keys = [key for key in RANGES if key != "prior" or name == "inaturalist"]
@@ -153,7 +160,7 @@ def search(name: str, goal: Figures, minutes: float, n_rows: int, start: TwinPar
     origin = [getattr(start, key) if key != "haze" else np.log10(start.haze) for key in keys]
     best, began = np.inf, time.monotonic()
 
-    def parameters(steps: np.ndarray) -> tuple[TwinParameters, float]:
+    def parameters(steps: np.ndarray) -> tuple[SimulationParameters, float]:
         wanted = {
             key: zero + step * RANGES[key][2]
             for key, zero, step in zip(keys, origin, steps, strict=True)
@@ -167,7 +174,7 @@ def search(name: str, goal: Figures, minutes: float, n_rows: int, start: TwinPar
     def distance(steps: np.ndarray) -> float:
         nonlocal best
         tried, outside = parameters(steps)
-        source = TwinSource(name, tried, scale=1.0, random_state=0)
+        source = SimulatedSource(name, tried, scale=1.0, random_state=0)
         rows = first_rows(source, n_rows)
         few = first_rows(source, min(n_rows, 5_000))
         reached = measure(rows, few, np.bincount(source.labels), sizes, 1)
@@ -183,7 +190,7 @@ def search(name: str, goal: Figures, minutes: float, n_rows: int, start: TwinPar
 
 
 def table(reached: dict[str, Figures], goal: dict[str, Figures]) -> str:
-    """Markdown: reached (published) for each data set, score and method; a column per n_avg."""
+    """Format measured (published) results by data set, score and method; a column per n_avg."""
     lines = []
     for name, figures in reached.items():
         sizes = sorted({cell.n_avg for cell in figures})
@@ -201,9 +208,9 @@ def table(reached: dict[str, Figures], goal: dict[str, Figures]) -> str:
 
 
 def summary(reached: dict[str, Figures], goal: dict[str, Figures]) -> str:
-    """How many figures are near the published ones."""
+    """Count the results near the published ones."""
     lines = [
-        "| twin | CovGap within 0.5 | largest difference | AvgSize within 25% | largest ratio |"
+        "| data | CovGap within 0.5 | largest difference | AvgSize within 25% | largest ratio |"
     ]
     lines.append("|---" * 5 + "|")
     for name, figures in reached.items():
@@ -220,33 +227,33 @@ def summary(reached: dict[str, Figures], goal: dict[str, Figures]) -> str:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("search")
-    one.add_argument("name", choices=sorted(TWINS))
+    one.add_argument("name", choices=sorted(SIMULATED))
     one.add_argument("published", type=Path)
     one.add_argument("--minutes", type=float, default=10)
     one.add_argument("--rows", type=int, default=80_000)
     two = commands.add_parser("check")
     two.add_argument("published", type=Path)
-    two.add_argument("names", nargs="*", default=list(TWINS))
+    two.add_argument("names", nargs="*", default=list(SIMULATED))
     two.add_argument("--repetitions", type=int, default=10)
-    wishes = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", EvencoverWarning)
-    if wishes.command == "search":
-        goal = published(wishes.published, wishes.name)
-        search(wishes.name, goal, wishes.minutes, wishes.rows, TWINS[wishes.name])
+    if options.command == "search":
+        goal = published(options.published, options.name)
+        search(options.name, goal, options.minutes, options.rows, SIMULATED[options.name])
         return
     reached, goal = {}, {}
-    for name in wishes.names:
+    for name in options.names:
         began = time.monotonic()
-        goal[name] = published(wishes.published, name)
-        source = twin(name)
+        goal[name] = published(options.published, name)
+        source = load_simulated(name)
         rows, few = scored(source), first_rows(source, min(source.n_rows, SIZE_ROWS))
         sizes = tuple(sorted({cell.n_avg for cell in goal[name]}))
         counts = np.bincount(rows.labels)
-        reached[name] = measure(rows, few, counts, sizes, wishes.repetitions)
+        reached[name] = measure(rows, few, counts, sizes, options.repetitions)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
         print(table({name: reached[name]}, goal), end="\n\n", flush=True)
     print(summary(reached, goal))

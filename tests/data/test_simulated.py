@@ -1,4 +1,4 @@
-"""A twin has the shape and the class counts of its score file, and is the same however read."""
+"""Simulated data have the shape and class counts of their score file, however they are read."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evencover import InputError, compare
-from evencover.data import TWINS, TwinSource, as_source, source, twin
+from evencover.data import SIMULATED, SimulatedSource, as_source, load_simulated, source
 from evencover.data.simulated import (
     CENTRE_LIMIT,
     CENTRE_STEP,
@@ -16,7 +16,7 @@ from evencover.data.simulated import (
     class_counts,
 )
 
-NAMES = list(TWINS)
+NAMES = list(SIMULATED)
 # Rows, classes, and normalised entropy of the class counts of the authors' score files.
 PUBLISHED = {
     "imagenet": (1_153_051, 1000, 0.99975),
@@ -26,37 +26,37 @@ PUBLISHED = {
 }
 
 
-def read(twin_source: TwinSource) -> tuple[np.ndarray, np.ndarray]:
-    blocks = list(twin_source.blocks())
+def read(simulated_source: SimulatedSource) -> tuple[np.ndarray, np.ndarray]:
+    blocks = list(simulated_source.blocks())
     return np.concatenate([b.rows for b in blocks]), np.concatenate([b.labels for b in blocks])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_counts_follow_the_published_quantiles(name: str) -> None:
     n_rows, n_classes, entropy = PUBLISHED[name]
-    counts = class_counts(TWINS[name])
+    counts = class_counts(SIMULATED[name])
     assert (len(counts), counts.sum()) == (n_classes, n_rows)
-    least, *inner, most = TWINS[name].count_quantiles
+    least, *inner, most = SIMULATED[name].count_quantiles
     assert (counts.min(), counts.max()) == (least, most)
     np.testing.assert_allclose(np.quantile(counts, [0.25, 0.5, 0.75, 0.9]), inner, rtol=0.005)
     rarest = np.sort(counts)[: n_classes // 20].sum() / (0.05 * n_rows)
-    assert rarest == pytest.approx(TWINS[name].rarest_share, abs=0.002)
+    assert rarest == pytest.approx(SIMULATED[name].rarest_share, abs=0.002)
     share = counts / counts.sum()
     assert -(share @ np.log(share)) / np.log(n_classes) == pytest.approx(entropy, abs=0.006)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_full_size_has_the_published_shape_and_any_of_its_rows_at_once(name: str) -> None:
-    full = twin(name)
+    full = load_simulated(name)
     assert (full.n_rows, full.n_classes) == PUBLISHED[name][:2]
-    np.testing.assert_array_equal(np.sort(np.bincount(full.labels)), class_counts(TWINS[name]))
+    np.testing.assert_array_equal(np.sort(np.bincount(full.labels)), class_counts(SIMULATED[name]))
     last = full.rows(full.n_rows - 5, full.n_rows)
     assert last.shape == (5, full.n_classes)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_probabilities_that_know_something_about_the_label(name: str) -> None:
-    rows, labels = read(twin(name, scale=0.02))
+    rows, labels = read(load_simulated(name, scale=0.02))
     assert rows.dtype == np.float32
     assert rows.min() >= 0
     np.testing.assert_allclose(rows.sum(axis=1, dtype=np.float64), 1, rtol=0, atol=1e-5)
@@ -65,13 +65,13 @@ def test_rows_are_probabilities_that_know_something_about_the_label(name: str) -
 
 
 def test_classes_of_a_row_hardly_tie() -> None:
-    ordered = np.sort(twin("places365").rows(0, 500), axis=1)
+    ordered = np.sort(load_simulated("places365").rows(0, 500), axis=1)
     assert (np.diff(ordered, axis=1) == 0).mean() < 1e-3
 
 
 @pytest.mark.parametrize("elements", [1000, 77_777])
 def test_same_bytes_for_any_block_size(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = twin("inaturalist", scale=0.02)
+    small = load_simulated("inaturalist", scale=0.02)
     rows, labels = read(small)
     monkeypatch.setattr(source, "BLOCK_ELEMENTS", elements)
     again, same_labels = read(small)
@@ -80,9 +80,9 @@ def test_same_bytes_for_any_block_size(elements: int, monkeypatch: pytest.Monkey
 
 
 def test_same_bytes_with_one_thread_and_one_row_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, labels = read(twin("cifar-100", scale=0.3))
+    rows, labels = read(load_simulated("cifar-100", scale=0.3))
     monkeypatch.setenv("EVENCOVER_THREADS", "1")
-    again = twin("cifar-100", scale=0.3)
+    again = load_simulated("cifar-100", scale=0.3)
     assert read(again)[0].tobytes() == rows.tobytes()
     np.testing.assert_array_equal(again.labels, labels)
     for row in (0, 17, 8999):
@@ -90,7 +90,10 @@ def test_same_bytes_with_one_thread_and_one_row_at_a_time(monkeypatch: pytest.Mo
 
 
 def test_another_seed_gives_other_rows_of_the_same_kind() -> None:
-    one, other = twin("cifar-100", scale=0.3), twin("cifar-100", scale=0.3, random_state=1)
+    one, other = (
+        load_simulated("cifar-100", scale=0.3),
+        load_simulated("cifar-100", scale=0.3, random_state=1),
+    )
     rows, labels = read(one)
     other_rows, other_labels = read(other)
     assert one.n_rows == other.n_rows
@@ -104,68 +107,70 @@ def test_another_seed_gives_other_rows_of_the_same_kind() -> None:
 def test_scale_keeps_rows_per_class_and_imbalance(name: str, scale: float) -> None:
     n_rows, n_classes, _ = PUBLISHED[name]
     wanted = max(10, round(scale * n_classes))
-    small = twin(name, scale=scale)
+    small = load_simulated(name, scale=scale)
     assert small.n_classes == wanted
     assert small.n_rows == pytest.approx(n_rows * wanted / n_classes, abs=1)
-    counts, full = np.bincount(small.labels), class_counts(TWINS[name])
+    counts, full = np.bincount(small.labels), class_counts(SIMULATED[name])
     assert len(counts) == wanted
     assert np.median(counts) == pytest.approx(np.median(full), rel=0.15)
 
 
 def test_rows_are_in_random_order() -> None:
-    labels = twin("places365", scale=0.2).labels
+    labels = load_simulated("places365", scale=0.2).labels
     assert (np.diff(labels) == 0).mean() < 0.03  # 0.014 by chance
 
 
 def test_classes_differ_in_difficulty() -> None:
-    rows, labels = read(twin("cifar-100"))
+    rows, labels = read(load_simulated("cifar-100"))
     right = rows.argmax(axis=1) == labels
     accuracy = np.bincount(labels, right) / np.bincount(labels)
     assert accuracy.std() > 0.08  # 0.03 from noise alone
 
 
 def test_reading_can_stop_early() -> None:
-    blocks: Iterator[source.Block] = twin("imagenet").blocks()
+    blocks: Iterator[source.Block] = load_simulated("imagenet").blocks()
     assert next(blocks).rows.shape[1] == 1000
     blocks.close()  # type: ignore[attr-defined]
 
 
 def test_unknown_name_is_refused_with_a_guess() -> None:
-    with pytest.raises(InputError, match=r"Unknown twin 'imagnet'.*did you mean 'imagenet'"):
-        twin("imagnet")
+    with pytest.raises(
+        InputError, match=r"Unknown simulated data set 'imagnet'.*did you mean 'imagenet'"
+    ):
+        load_simulated("imagnet")
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1.5, float("nan"), "half", True])
 def test_scale_outside_its_range_is_refused(scale: object) -> None:
     with pytest.raises(InputError, match="'scale'"):
-        twin("cifar-100", scale=scale)  # type: ignore[arg-type]
+        load_simulated("cifar-100", scale=scale)  # type: ignore[arg-type]
 
 
 def test_bad_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="'random_state' parameter of twin"):
-        twin("cifar-100", random_state=-1)
+    with pytest.raises(InputError, match="'random_state' parameter of load_simulated"):
+        load_simulated("cifar-100", random_state=-1)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_products_of_the_latent_space_are_exact_in_float32(name: str) -> None:
-    largest = (POINT_LIMIT / POINT_STEP) * (CENTRE_LIMIT / CENTRE_STEP) * TWINS[name].dimensions
+    largest = (POINT_LIMIT / POINT_STEP) * (CENTRE_LIMIT / CENTRE_STEP) * SIMULATED[name].dimensions
     assert largest <= 2**24
-    assert TWINS[name].dimensions <= EXTRA_SLOT
+    assert SIMULATED[name].dimensions <= EXTRA_SLOT
 
 
 def test_other_labels_do_not_change_the_rows() -> None:
-    rows, labels = read(twin("cifar-100", scale=0.1))
-    relabelled = as_source(twin("cifar-100", scale=0.1), (labels + 1) % 10)
+    rows, labels = read(load_simulated("cifar-100", scale=0.1))
+    relabelled = as_source(load_simulated("cifar-100", scale=0.1), (labels + 1) % 10)
     again, others = read(relabelled)  # type: ignore[arg-type]
     assert again.tobytes() == rows.tobytes()
     np.testing.assert_array_equal(others, (labels + 1) % 10)
 
 
-def test_cifar_twin_behaves_as_published() -> None:
+def test_simulated_cifar_behaves_as_published() -> None:
     # Ding et al. (2023), Table 2, n_avg = 50, softmax: CovGap and AvgSize.
     published = {"standard": (4.1, 7.9), "classwise": (3.8, 11.9), "clustered": (2.9, 9.3)}
     comparison = compare(
-        twin("cifar-100"),
+        load_simulated("cifar-100"),
         methods=list(published),
         scores=["softmax"],
         n_splits=5,
