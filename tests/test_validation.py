@@ -271,7 +271,7 @@ def test_class_names_are_one_per_class():
     with refused("'class_names'"):
         StandardPredictor().fit(GOOD, LABELS, class_names=["a", "b"])
     with refused("'z'"):
-        StandardPredictor().fit(GOOD, ["a", "b", "z", "a"], class_names=["a", "b", "c"])
+        StandardPredictor().fit(GOOD, ["z"] * 4, class_names=["a", "b", "c"])
 
 
 # ---- order of calls ------------------------------------------------------------------------------

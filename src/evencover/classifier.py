@@ -260,6 +260,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         is_unknown = self.classes_[indices] != y
         if not is_unknown.any():
             return indices
+        if is_unknown.all():
+            raise InputError(f"The model must know some of the labels. Got {y[0]!r} in row 0.")
         names.append(max(names, key=len) + "?")  # longer than any class name
         return np.array(names, dtype=object)[np.where(is_unknown, -1, indices)]
 

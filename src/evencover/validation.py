@@ -164,7 +164,7 @@ def label_indices(
 
     Messages call them `name`, and a row by what `place` makes of its number. With
     `numbers_are_names` the classes are called by whole numbers, and so are the labels. With
-    `allow_unknown`, names that are not among the classes become `n_classes`, unless all are.
+    `allow_unknown`, names that are not among the classes become `n_classes`.
 
     >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
     [1, 0]
@@ -194,16 +194,21 @@ def label_indices(
         )
     names = [str(each) for each in values.ravel().tolist()]
     indices = [index_of_name.get(each, n_classes) for each in names]
-    if n_classes in indices and not (allow_unknown and min(indices) < n_classes):
+    if n_classes in indices and not allow_unknown:
         row = indices.index(n_classes)
-        close = difflib.get_close_matches(names[row], list(class_names), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise InputError(
-            f"Every label must be one of the {n_classes} class names. "
-            f"Got {names[row]!r} in {place(row)}{hint}"
-        )
+        raise unknown_label(names[row], place(row), class_names)
     found = np.array(indices, dtype=np.int64).reshape(values.shape)
     return class_labels(found, n_classes + allow_unknown, n_rows, name, place)
+
+
+def unknown_label(label: str, place: str, class_names: Sequence[str]) -> InputError:
+    """Build the error for a label that is not among the classes."""
+    close = difflib.get_close_matches(label, list(class_names), n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return InputError(
+        f"Every label must be one of the {len(class_names)} class names. "
+        f"Got {label!r} in {place}{hint}"
+    )
 
 
 def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
