@@ -227,6 +227,20 @@ def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]
     return class_name, key
 
 
+def as_written(values: Array) -> Array:
+    """Return short floats as the decimals that were written: 0.1 in float32 is 0.1.
+
+    >>> as_written(np.array([0.1, 0.01], dtype=np.float32)).tolist()
+    [0.1, 0.01]
+    """
+    is_short = values.dtype.kind == "f" and values.dtype.itemsize < 8
+    return values.astype(str).astype(np.float64) if is_short else values
+
+
+def _as_written(value: Any) -> Any:
+    return float(str(value)) if isinstance(value, np.float16 | np.float32) else value
+
+
 def by_class(values: Any, name: str) -> dict[str, Any] | None:
     """Return {class: value} of what names its classes; None for a vector in the order of classes.
 
@@ -238,7 +252,7 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
         columns = {str(each): each for each in getattr(values, "column_names", values.columns)}
         if len(columns) > 1:
             chosen = class_columns(list(columns), name, f"The frame of '{name}'")
-            lists = [to_numpy(values[columns[each]]).tolist() for each in chosen]
+            lists = [as_written(to_numpy(values[columns[each]])).tolist() for each in chosen]
             pairs = zip(*lists, strict=True)
         else:
             values = values[next(iter(columns.values()))]
@@ -248,7 +262,7 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
         index = values.index
         is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
         if not is_default:
-            pairs = zip(index.tolist(), to_numpy(values).tolist(), strict=True)
+            pairs = zip(index.tolist(), as_written(to_numpy(values)).tolist(), strict=True)
     elif isinstance(values, list | tuple) and len(values):
         is_pair = [isinstance(each, list | tuple) and len(each) == 2 for each in values]
         pairs = (
@@ -288,7 +302,7 @@ def align_classes(
     """
     known = by_class(values, name)
     if known is None:
-        vector = to_numpy(values)
+        vector = as_written(to_numpy(values))
         if vector.shape != (n_classes,):
             size = len(vector) if vector.ndim == 1 else f"shape {vector.shape}"
             raise InputError(
@@ -309,7 +323,7 @@ def align_classes(
             f"Got {' and '.join(found) or 'classes that share a name'}."
         )
     values_of = rest | known
-    return to_numpy([values_of[each] for each in names])
+    return to_numpy([_as_written(values_of[each]) for each in names])
 
 
 def _no_class(values: FloatArray) -> int | None:
