@@ -164,7 +164,8 @@ def label_indices(
 
     Messages call them `name`, and a row by what `place` makes of its number. With
     `numbers_are_names` the classes are called by whole numbers, and so are the labels. With
-    `allow_unknown`, names that are not among the classes become `n_classes`.
+    `allow_unknown`, text that is not among the classes becomes `n_classes`; numbers do not, which
+    may be indices.
 
     >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
     [1, 0]
@@ -194,7 +195,7 @@ def label_indices(
         )
     names = [str(each) for each in values.ravel().tolist()]
     indices = [index_of_name.get(each, n_classes) for each in names]
-    if n_classes in indices and not allow_unknown:
+    if n_classes in indices and not (allow_unknown and is_text):
         row = indices.index(n_classes)
         raise unknown_label(names[row], place(row), class_names)
     found = np.array(indices, dtype=np.int64).reshape(values.shape)
