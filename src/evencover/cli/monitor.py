@@ -113,13 +113,13 @@ def _count(monitor: CoverageMonitor, data: str, read: Input, **how: Any) -> None
     from dataclasses import replace
 
     if read.labels is not None and how["once"]:
-        unlabeled = replace(read, labels=None).open(data, "counting")
+        unlabeled = replace(read, labels=None).open(data, "counting", allow_unknown=True)
         if unlabeled.ids is not None and _label_columns(read)[0] is not None:
             groups = read.groups(unlabeled)
             monitor.observe(unlabeled, groups=groups, **how)
             _label(monitor, read, how["period"])
             return
-    source = read.open(data, "counting")
+    source = read.open(data, "counting", allow_unknown=True)
     groups = read.groups(source)
     if source.has_labels:
         monitor.update(source, groups=groups, **how)

@@ -84,6 +84,8 @@ class ScoredRows:
             map_source(source, None, read, joined, executor)
         )
         self.is_known = self.labels < source.n_classes
+        if not self.is_known.any():
+            raise source.no_known_label()
         self.known_labels = np.minimum(self.labels, source.n_classes - 1)
         calibrating = dict(zip(self.scorings, found[::2], strict=True))
         testing = dict(zip(self.scorings, found[1::2], strict=True))

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray, IntArray
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.evaluation.metrics import CoverageMetrics, shown_in
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
-from evencover.validation import import_pandas, label_indices, whole_number
+from evencover.validation import import_pandas, label_indices, unknown_label, whole_number
 
 
 class Tally(NamedTuple):
@@ -198,9 +198,11 @@ def evaluate(
     if len(sets) == 0:
         raise InputError("There must be at least one row to evaluate. Got none.")
     names = sets.class_names if class_names is None else class_names
-    labels = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
+    found = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
+    if names is not None and found.min() == sets.n_classes:
+        raise unknown_label(str(to_numpy(labels).ravel()[0]), "row 0", names)
     return CoverageReport.from_tally(
-        Tally.of(sets, labels),
+        Tally.of(sets, found),
         alpha,
         class_names=names,
         calibration_counts=calibration_counts,

@@ -58,6 +58,7 @@ from evencover.validation import real_number
 
 # Set sizes are counted in bins: 0, 1, 2, 3 to 5, 6 to 10, ...; the last has no end.
 SIZE_EDGES = np.array([0, 1, 2, 3, 6, 11, 21, 51, 101, 1001])
+UNKNOWN = "unknown"  # what the state calls labels of no class in files and arrays
 LATEST, DELAY_LEVEL, FEWEST = 10_000, 1e-3, 10  # labels compared, level, labels of a class
 
 
@@ -347,7 +348,8 @@ class CoverageMonitor:
         within = None if self._urn is None else np.concatenate(parts[2])
         keys = self._keys(parts[3], source, ids, once)
         name = today() if period is None else str(period)
-        judged = Judged(classes, covered, within, [name] * len(classes), keys)
+        names = [UNKNOWN] * len(classes)  # sources do not keep the names of unknown labels
+        judged = Judged(classes, covered, within, [name] * len(classes), keys, labels=names)
         self._note_repeated(len(classes), self.store.add_judged(self.about.key, judged))
         return self
 

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -496,9 +497,10 @@ class Store:
         classes, n_rows = judged.classes, len(judged.classes)
         if not n_rows:
             return new
-        for label, y in zip(judged.labels or (), classes.tolist(), strict=False):
-            if y == OVERALL:
-                self._insert("unknown", [(model, printable(str(label)), 1)], ADD_UNKNOWN)
+        pairs = zip(judged.labels or (), classes.tolist(), strict=False)
+        unknown_labels = Counter(printable(str(label)) for label, y in pairs if y == OVERALL)
+        more = [(model, label, times) for label, times in unknown_labels.items()]
+        self._insert("unknown", more, ADD_UNKNOWN)
         is_scored = np.full(n_rows, judged.within is not None)
         within = is_scored if judged.within is None else judged.within
         values = np.stack([np.ones(n_rows), judged.covered, is_scored, within], axis=-1)

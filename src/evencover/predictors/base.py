@@ -563,10 +563,7 @@ class BasePredictor(MethodContract):
     ) -> CoverageReport:
         """Make the report on rows of a source that have been read and counted."""
         if not tally.rows.any():
-            raise InputError(
-                f"Labels must be among the {self.n_classes_} classes of the model. Got none that "
-                f"is in {source.name}."
-            )
+            raise source.no_known_label()
         about = {"class_names": source.class_names, "calibration_counts": self.class_counts_}
         about |= self._about_classes()
         report = CoverageReport.from_tally(tally, self.class_alpha, confusions=confusions, **about)
