@@ -16,8 +16,8 @@ from evencover.errors import InputError, needs
 from evencover.quantiles import GroupedScores, conformal_ranks
 from evencover.validation import whole_number
 
-# Okabe and Ito's colors, which color-blind readers can tell apart.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8C8C8C"
+# Okabe and Ito's colors, which color-blind readers can distinguish.
+BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#8C8C8C"
 
 
 def new_axes(ax: Any) -> Any:
@@ -61,9 +61,9 @@ def _target(report: Any) -> float | FloatArray:
 def _draw_target(ax: Any, x: IntArray, target: float | FloatArray) -> None:
     """Draw one dashed line, or a tick for each class at its own target."""
     if isinstance(target, float):
-        ax.axhline(target, color=GREY, linestyle="--", label=f"target {target:g}")
+        ax.axhline(target, color=GRAY, linestyle="--", label=f"target {target:g}")
     else:
-        ax.plot(x, target, "_", color=GREY, label="target of the class")
+        ax.plot(x, target, "_", color=GRAY, label="target of the class")
 
 
 @dataclass(eq=False)
@@ -221,7 +221,7 @@ class ScoreDistributionDisplay(_Display):
     def _draw(self, ax: Any) -> None:
         """Draw both empirical distribution functions, and the threshold."""
         for values, color, label in (
-            (self.others, GREY, self.others_name),
+            (self.others, GRAY, self.others_name),
             (self.own, BLUE, self.name),
         ):
             if len(values):
@@ -255,7 +255,7 @@ class EmbeddingDisplay(_Display):
         known = np.isfinite(self.embedding).all(axis=1)
         lowest, highest = self.embedding.T
         null = known & (self.cluster_of_class < 0)
-        ax.plot(lowest[null], highest[null], "x", color=GREY, label="null cluster")
+        ax.plot(lowest[null], highest[null], "x", color=GRAY, label="null cluster")
         member = known & (self.cluster_of_class >= 0)
         dots = ax.scatter(
             lowest[member], highest[member], c=self.cluster_of_class[member], cmap="viridis", s=16

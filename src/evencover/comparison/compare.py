@@ -242,6 +242,6 @@ def _with_confidence(predictors: list[BasePredictor], confidence: Alpha) -> list
 
 
 def _names(items: Sequence[Any], attribute: str) -> list[str]:
-    """Short names where they tell the items apart, else the items with their parameters."""
+    """Return short names if they are distinct, else the items with their parameters."""
     short = [getattr(item, attribute) for item in items]
     return short if len(set(short)) == len(items) else [repr(item) for item in items]

@@ -14,13 +14,13 @@ from evencover.evaluation.metrics import find_metric, shown_in
 from evencover.experiments.results import Results, coverage_of, method_title
 from evencover.output.atomic import atomic_path
 from evencover.output.writers import make_folder
-from evencover.plotting import BLUE, GREY, ORANGE, new_axes
+from evencover.plotting import BLUE, GRAY, ORANGE, new_axes
 from evencover.validation import raise_unknown
 
 # Okabe and Ito's colors; the paper's methods always look the same.
 GREEN, PURPLE, SKY, YELLOW = "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 LOOKS = {"standard": (BLUE, "s"), "classwise": (ORANGE, "^"), "clustered": (GREEN, "o")}
-OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GREY, "*")]
+OTHER_LOOKS = [(PURPLE, "D"), (SKY, "v"), (YELLOW, "P"), ("#000000", "X"), (GRAY, "*")]
 EXTENSIONS = ("png", "svg", "pdf")
 N_CLASSES_SHOWN = 12
 
@@ -79,7 +79,7 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
                 ax.fill_between(n_avg, low, mean + error, color=color, alpha=0.2, linewidth=0)
             if metric.name == "covgap":
                 floor = {r["n_avg"]: r["covgap_noise_floor"] for r in rows if r["score"] == score}
-                line = {"color": GREY, "linestyle": "--", "linewidth": 1}
+                line = {"color": GRAY, "linestyle": "--", "linewidth": 1}
                 ax.plot(*np.array(sorted(floor.items())).T, **line, label="noise floor of CovGap")
             if metric.unit == "classes":
                 _use_log_scale(ax)
@@ -205,7 +205,7 @@ def _draw_extremes(
     labels = [f"class {c}" if names is None else names[c] for c in chosen.tolist()]
     labels = [name if len(name) <= 22 else f"{name[:21]}…" for name in labels]
     ax.set_yticks(place, labels, fontsize=7)
-    ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
+    ax.axvline(aim, color=GRAY, linestyle="--", linewidth=1)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set(title=title, xlim=(min(0.5, float(coverage[chosen].min()) - 0.03), 1.01))
@@ -219,7 +219,7 @@ def _draw_spread(ax: Any, coverage: FloatArray, aim: float) -> None:
     middle = (edges[1:] + edges[:-1]) / 2
     colors = [ORANGE if center < aim else BLUE for center in middle]
     ax.bar(middle, counts, width=0.9 * np.diff(edges), color=colors)
-    ax.axvline(aim, color=GREY, linestyle="--", linewidth=1)
+    ax.axvline(aim, color=GRAY, linestyle="--", linewidth=1)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set(xlabel="coverage of the class", xlim=(low, 1.01))
 

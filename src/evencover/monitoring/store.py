@@ -71,7 +71,7 @@ class StoreError(InputError):
 
 @dataclass(frozen=True, eq=False)
 class About:
-    """What a state knows of a model: enough to judge labels of rows that it served."""
+    """Describe a model to the state: enough to judge labels of rows that it served."""
 
     digest: str
     name: str
@@ -100,7 +100,7 @@ class About:
 
 
 class Served(NamedTuple):
-    """Rows whose sets were handed out: their keys (n,), sets, and classes within their quantile.
+    """Record served rows: their keys (n,), sets, and classes within their quantile.
 
     ``within`` lists, for each row, the classes whose score is at most the conformal quantile of
     their own calibration scores, packed as the sets are; None if the model keeps no such scores.
@@ -174,7 +174,7 @@ class Store:
     location
         A SQLite file, made if it does not exist, or ``postgresql://...``; None keeps it in memory.
     retention
-        Days after which served rows and labels without a row are forgotten.
+        Days to keep served rows, and labels without a row.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class Store:
 
     @contextmanager
     def _reporting(self, what: str) -> Iterator[None]:
-        """Turn a database's errors into one sentence, and a lost connection into a new one."""
+        """Raise a database's errors as StoreError; reconnect after a lost connection."""
         errors: tuple[type[Exception], ...] = (sqlite3.Error,)
         if self.is_postgresql:
             with suppress(ImportError):

@@ -274,10 +274,10 @@ class BasePredictor(MethodContract):
         since: Any = None,
         executor: Any = None,
     ) -> Self:
-        """Add labeled rows to the calibration rows, and fit the thresholds again.
+        """Add labeled rows to the calibration set and refit the thresholds.
 
-        The result is what `fit` gives on all rows, the new ones after the old, with the same ids:
-        the same thresholds, bit for bit, and the same sets.
+        The result is bit-identical to `fit` on all rows, the new ones after the old, with the
+        same ids.
 
         Parameters
         ----------
@@ -334,7 +334,7 @@ class BasePredictor(MethodContract):
     def with_alpha(self, alpha: Any) -> Self:
         """Return this predictor at another alpha, fitted to the calibration rows that it keeps.
 
-        The result is that of a new `fit` at this alpha on the same rows, bit for bit.
+        The result is bit-identical to a new `fit` at this alpha on the same rows.
 
         >>> from evencover import StandardPredictor
         >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]

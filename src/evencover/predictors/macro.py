@@ -76,7 +76,7 @@ class MacroPredictor(BasePredictor):
 def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:
     """Add the largest weight to that of the rows from each place on (N + 1,); at most 1.
 
-    Summed in whole numbers: weights are multiples of 1 / (K lcm of all counts).
+    Summed as integers: weights are multiples of 1 / (K lcm of all counts).
     """
     counts = class_counts.tolist()
     unit = lcm(*{n for n in counts if n})

@@ -163,7 +163,7 @@ def estimate_prevalence(
     probabilities
         New rows, as in `predict_set`; of very many some are used.
     calibration, labels
-        The rows that calibrated the predictor, as in `fit`.
+        The calibration set, as in `fit`.
 
     >>> from evencover import StandardPredictor
     >>> rows, labels = np.array([[0.9, 0.1], [0.2, 0.8]] * 50), [0, 1] * 50
@@ -177,8 +177,8 @@ def estimate_prevalence(
     old, own, counts = _some_rows(predictor, source)
     if predictor.temperature != FIT and not np.array_equal(counts, predictor.class_counts_):
         raise InputError(
-            f"'calibration' must be the {predictor.n_calibration_} rows that calibrated the "
-            f"predictor. Got {counts.sum()} rows with other class counts; pass those of 'fit'."
+            f"'calibration' must be the predictor's calibration set, {predictor.n_calibration_} "
+            f"rows. Got {counts.sum()} rows with other class counts; pass those of 'fit'."
         )
     new = _some_rows(predictor, align_to_calibration(predictor, probabilities))[0]
 

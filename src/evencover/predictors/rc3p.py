@@ -33,8 +33,8 @@ class RC3PPredictor(BasePredictor):
     with few rows is covered less: k_y is at most the largest rank seen, which a new row exceeds
     with probability up to 1 / (n_y + 1).
 
-    A p-value is the largest level whose set holds y. Sets of different levels are not nested
-    here, so {y : p > alpha} holds the set at alpha and may hold more.
+    A p-value is the largest level whose set contains y. Sets of different levels are not nested,
+    so {y : p > alpha} contains the set at alpha and possibly more classes.
 
     Parameters
     ----------

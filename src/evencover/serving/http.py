@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 def openapi(about: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Describe the endpoints of a service whose model is as `about` says."""
+    """Describe the endpoints of a service for the model in `about`."""
     n_classes, text, integer = about["n_classes"], {"type": "string"}, {"type": "integer"}
     row = _list({"type": "number"}, n_classes, n_classes)
     row["description"] = f"The {about['reads']} of the classes."
