@@ -1,6 +1,6 @@
 """matplotlib displays of reports and comparisons, in scikit-learn's Display pattern.
 
-Each display holds plain numbers, made by a ``from_...`` constructor, and draws them with `plot`.
+Each display has a ``from_...`` constructor and draws with `plot`.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _show(monitor: CoverageMonitor, found: dict[str, Any], top: int) -> None:
         f"{found['rows']:,} labeled examples, coverage {_share(found['coverage'])}; target "
         f"{found['target_text']} (alpha {monitor.predictor.class_alpha}, tolerance "
         f"{monitor.tolerance:g}); alarm level of the next class: e-value "
-        f"{found['alarm_level']['class']:.4g}"
+        f"{found['alarm_level']['class']:,g}"
     )
     titles = ["class", "examples", "coverage", "low", "high", "e-value", "shift\ne-value", "alarm"]
     classes = [each for each in found["classes"] if each["rows"]][:top]

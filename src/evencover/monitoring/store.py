@@ -270,9 +270,9 @@ class Store:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
-        """Make the statements within one update that is there in full or not at all.
+        """Run the statements within as one transaction.
 
-        One that is not `durable` survives the end of the process, but may be lost with the machine.
+        One that is not `durable` survives a crash of the process, but not a power failure.
         """
         with self._lock, self._reporting("write to"):
             if self._connection is None:
@@ -338,7 +338,7 @@ class Store:
     # ---- models ----------------------------------------------------------------------------------
 
     def add_model(self, about: About) -> About:
-        """Register a model, and return what the state knows of it: the levels of its first time."""
+        """Register a model; return its entry, with the levels of its first registration."""
         names = None if about.class_names is None else json.dumps(list(about.class_names))
         row = (
             *(about.key, about.digest, printable(about.name), time.time(), about.n_classes, names),
@@ -510,9 +510,9 @@ class Store:
         return new
 
     def add_counts(self, model: int, classes: IntArray, counts: IntArray, period: str) -> None:
-        """Add counts (n, 4) of rows, covered, scored and within by class; their order is unknown.
+        """Add counts (n, 4) of rows, covered, scored and within by class.
 
-        So no bet restarts among them: each is in the block of its first row.
+        Their order is unknown, so no bet restarts within them.
         """
         seen = counts[:, 0] > 0
         classes, counts = classes[seen], counts[seen]
@@ -617,7 +617,7 @@ ADD_BLOCKS = (
 
 
 def signed(keys: Array) -> list[int]:
-    """Return 64-bit keys as the signed integers that databases have."""
+    """Return 64-bit keys as signed integers, as databases need them."""
     return keys.astype(np.uint64, copy=False).view(np.int64).tolist()
 
 

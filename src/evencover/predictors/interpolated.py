@@ -24,16 +24,15 @@ MANY = 50  # rows, times this, against calibration rows: when to look at all lim
 class InterpolatedPredictor(BasePredictor):
     """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
 
-    An infinite threshold counts as the largest value of the score, unless both are infinite or
-    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not always included; for
-    the softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
+    The score's maximum replaces an infinite threshold, unless both are infinite or it has all the
+    weight. So a class with fewer than 1/alpha - 1 rows is not always included; with the softmax
+    score and tau = 0.99 it is included where its probability exceeds about 0.01.
 
     Guarantee: marginal coverage of at least 1 - 2 alpha, for exchangeable rows, because a score
     above the blend is above one of the two thresholds. tau = 0 is STANDARD and tau = 1 is
     CLASSWISE, with their guarantees. In between, no class has a guarantee.
 
-    A p-value is the level at which y leaves the set, found by a search over levels; it inherits
-    the factor: P(p <= a) <= 2 a.
+    A p-value is the level at which y leaves the set; P(p <= a) <= 2 a.
 
     Parameters
     ----------

@@ -141,12 +141,12 @@ class PooledPredictor(BasePredictor):
     strength
         Pseudo-count c of the prior; "auto" estimates it. 0 is CLASSWISE.
     shared
-        Share of the pooled distribution in the prior; 1 with infinite strength is STANDARD.
+        Weight of the pooled distribution in the prior; 1 with infinite strength is STANDARD.
     split
         "crossfit" uses all rows for both steps; "holdout" sets a fifth aside for the level.
     target_prevalence
-        Class frequencies that the guarantee is for: (K,) numbers in proportion, the path of a
-        file, or "uniform". None: those of the calibration rows.
+        Class frequencies of the guarantee: (K,) numbers in proportion, the path of a file, or
+        "uniform"; by default those of the calibration set.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor. P-values compare levels with those of held-out calibration rows.
 

@@ -117,7 +117,7 @@ def inline_script(source: str) -> Markup:
 
 
 def write_html(path: Path, html: str) -> Path:
-    """Write a page, whole or not at all."""
+    """Write a page atomically."""
     with atomic_path(path) as temporary:
         # A class name may contain half a surrogate pair, which UTF-8 cannot encode.
         temporary.write_bytes(html.encode("utf-8", "replace"))
@@ -133,7 +133,7 @@ def _vega() -> str:
     """Bundle Vega as one script (900 kB); takes a few seconds, once per process."""
     import vl_convert
 
-    # Only Vega Embed comes out of the bundle whole; it brings Vega along.
+    # The bundle exports Vega Embed only, which includes Vega.
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
@@ -152,7 +152,7 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}.muted{color:var(--mute
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .5rem;text-align:right;border-bottom:1px solid var(--line)}
 th:first-child,td:first-child{text-align:left;min-width:8rem;overflow-wrap:anywhere}
-th:last-child,td:last-child{white-space:nowrap}.wide{overflow-x:auto}
+th,td:last-child{white-space:nowrap}.wide{overflow-x:auto}
 svg{width:100%;min-width:34rem;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
 """.strip()
@@ -161,7 +161,7 @@ svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
 def write_watch_page(
     monitor: CoverageMonitor, path: str | os.PathLike[str], *, title: str = "Coverage"
 ) -> Path:
-    """Write `watch_html` to a file, whole or not at all."""
+    """Write `watch_html` to a file atomically."""
     return write_html(refuse_existing(path, force=True), watch_html(monitor, title))
 
 
@@ -186,9 +186,9 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
             "<h2>Coverage by period</h2>",
             _chart(found["periods"][-MOST_PERIODS:], found["target"]),
             "<h2>Classes with the strongest evidence</h2>",
-            f'<p class="muted">Alarm level (e-value): {levels["class"]:,.4g} for the next class, '
-            f"{levels['one']:,.4g} for each test over all classes. The interval holds for all "
-            "classes at once. Since: the period in which the evidence begins.</p>",
+            f'<p class="muted">Alarm level (e-value): {levels["class"]:,g} for the next class, '
+            f"{levels['one']:,g} for each test over all classes. Low and high bound coverage for "
+            "all classes at once. Since: the period in which the evidence begins.</p>",
             _table(found["classes"]),
             "<h2>Coverage of these classes by period</h2>",
             _by_period(found["classes"][:STRONGEST], found["periods"][-FEW_PERIODS:]),
