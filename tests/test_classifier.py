@@ -403,7 +403,7 @@ def test_an_unstable_model_is_told_with_cv():
     for seed in range(size(short=8, deep=40)):
         X, y = gaussian_classes(2104, 100, 4, 0.3, seed)
         model = ConformalClassifier(LinearDiscriminantAnalysis(), cv=5)
-        with pytest.warns(EvencoverWarning, match="differs from those of the folds"):
+        with pytest.warns(EvencoverWarning, match="differs from the fold models"):
             model.fit(X[:104], y[:104])
         coverage.append(model.predict_set(X[104:]).contains(y[104:]).mean())
     assert np.mean(coverage) < 0.8

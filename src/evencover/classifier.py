@@ -41,21 +41,21 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     Parameters
     ----------
     estimator
-        A classifier with ``predict_proba``. It is fitted on some rows and calibrated on the others,
-        or cross-validated (`cv`). A fitted model in scikit-learn's ``FrozenEstimator`` is
-        calibrated on all rows.
+        A classifier with ``predict_proba``. `fit` trains it on a part of the rows and calibrates
+        on the rest, or cross-validates (`cv`). A fitted model in ``FrozenEstimator`` is calibrated
+        on all rows.
     predictor
         The method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
         None is POOLED at alpha = 0.1, as in the commands.
     calibration_size
-        Fraction used for calibration, in (0, 1), without `cv`. The rows are drawn at random,
-        whatever their class, so that they are exchangeable with new ones. If all rows of a class
-        are drawn, they also train the model, and calibrate as rows of an unknown class.
+        Fraction used for calibration, in (0, 1), without `cv`. Rows are drawn at random, without
+        stratification, so that they are exchangeable with new ones. If all rows of a class are
+        drawn, they train the model and count as misses in calibration.
     cv
-        Number of folds, or a splitter of scikit-learn. Each row gets the probabilities of a model
-        that was fitted without it, all rows calibrate, and the model is fitted again on all rows.
+        Number of folds, or a scikit-learn splitter. Each row gets the probabilities of a model
+        fitted without it, all rows are used for calibration, and the model is refitted on all.
     random_state
-        Integer that fixes the calibration rows, or the folds.
+        Seed of the calibration rows, or of the folds.
 
     Attributes
     ----------
@@ -66,18 +66,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     Notes
     -----
-    No theorem covers a model that is fitted once more on all rows (`cv`). Coverage is near
-    1 - alpha if it agrees with the models of the folds, and can be far below if not; `fit` warns if
-    the models differ (docs/howto/stronger_guarantees.md). Without `cv` the predictor has its
-    guarantee in full.
+    With `cv` there is no guarantee. Coverage is near 1 - alpha if the final model agrees with the
+    fold models and can be far lower otherwise; `fit` warns if they differ
+    (docs/howto/stronger_guarantees.md).
 
-    A scikit-learn ``Pipeline`` hides `predict_set`: put the pipeline inside,
-    ``ConformalClassifier(make_pipeline(...))``, not the other way round.
+    A scikit-learn ``Pipeline`` hides `predict_set`; write
+    ``ConformalClassifier(make_pipeline(...))``.
 
     ``GridSearchCV`` maximizes accuracy by default, which does not depend on alpha or the method.
-    Pass ``scoring=cost_scorer`` (the cost of `compare`), ``true_gap_scorer`` (even coverage,
-    whatever the size of the sets) or ``avg_size_scorer`` (small sets), all of this module, and
-    keep alpha fixed: a larger alpha makes smaller sets and a lower cost.
+    Pass ``scoring=cost_scorer`` (the cost of `compare`), ``true_gap_scorer`` (even coverage) or
+    ``avg_size_scorer`` (small sets) of this module, and keep alpha fixed.
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neighbors import KNeighborsClassifier
@@ -159,7 +157,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             warn_caller(
                 f"{int(unknown.sum())} of {len(counts)} classes"
                 f"{some_names(self._names(), unknown)} had all their examples drawn for "
-                "calibration; these train the model instead, and count as missed."
+                "calibration; these train the model instead, and count as misses."
             )
         self._calibrate(method, rows, own)
 

@@ -313,7 +313,7 @@ def calibration_split(
     calibration_fraction: float | None = None,
     n_per_class: int | Sequence[int] | IntArray | None = None,
 ) -> IntArray:
-    """Draw the rows that calibrate in one repetition, in increasing order.
+    """Draw the calibration rows of one repetition, in increasing order.
 
     They are a fraction of all rows (one half by default), or `n_per_class` of each class: one
     number for all, or one per class. A class that has two rows or more keeps one of them. Every

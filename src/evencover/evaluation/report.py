@@ -21,12 +21,11 @@ from evencover.validation import import_pandas, label_indices, unknown_label, wh
 
 
 class Tally(NamedTuple):
-    """Counts that decide every metric; the tallies of two parts of the data add up.
+    """Count what every metric needs; tallies of disjoint data add up.
 
-    ``rows`` and ``covered`` (K,) count test rows, and those whose set holds their label, by class;
-    ``sizes`` (K + 1,) counts sets by size; ``size_sums`` (K,) adds them up by the rows' classes,
-    and is None where that was not counted. Rows whose label is K, not among the classes, are in
-    ``sizes``, and ``n_unknown`` counts them.
+    ``rows`` and ``covered`` (K,) count test rows and covered rows by class; ``sizes`` (K + 1,)
+    counts sets by size; ``size_sums`` (K,) adds sizes by the row's class, None if not counted.
+    ``n_unknown`` counts rows with label K, not among the classes; ``sizes`` includes them.
     """
 
     rows: IntArray
@@ -144,7 +143,7 @@ class GroupCoverage(NamedTuple):
 
 
 class ClassView(NamedTuple):
-    """One class: its coverage with 95% limits, and what may explain it.
+    """Describe one class: coverage, its 95% confidence interval, and likely causes.
 
     ``confused_with`` lists (class, how many of its test rows had that class first instead).
     """
