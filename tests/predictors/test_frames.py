@@ -157,7 +157,7 @@ def test_classes_called_by_numbers_have_labels_called_so(languages):
     found = StandardPredictor().fit(frame, y + 1)
     assert found.class_counts_.tolist() == expected.class_counts_.tolist()
     assert found.thresholds_.tolist() == expected.thresholds_.tolist()
-    with pytest.warns(EvencoverWarning, match="labels that are not among the classes"):
+    with pytest.warns(EvencoverWarning, match=r"labels that are not|no calibration examples"):
         StandardPredictor().fit(frame, y)  # no class is called 0
 
 
