@@ -261,7 +261,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         )
         sets, names = predictor.predict_set(rows, ids=ids), [*self._names(), *unknown]
         alpha = predictor.class_alpha  # unknown classes get that of the median class
-        own = np.full(len(unknown), alpha.values.index(alpha.typical))
+        own = np.full(len(unknown), np.abs(alpha.values - float(alpha.typical)).argmin())
         return evaluate(
             PredictionSets.from_csr(sets.indptr, sets.indices, len(names), names),
             labels,
