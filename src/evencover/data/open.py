@@ -292,7 +292,6 @@ def as_source(
     probabilities_key: str | None = None,
     labels_key: str | None = None,
     ids_key: str | None = None,
-    complete: bool = True,
     allow_unknown: bool = False,
 ) -> Source:
     """Open arrays, memory maps, paths or iterables of row blocks as a `Source`.
@@ -319,9 +318,6 @@ def as_source(
         Names of the numbers, labels and ids in a file, frame or dictionary, if not the usual ones.
         With one column per class, a glob such as "p_*". `labels_key` also applies to a separate
         file or frame of labels.
-    complete
-        Require a label for every row when joining by id. Otherwise drop rows without a label, and
-        ignore labels without a row.
     allow_unknown
         Accept labels that are not class names; they become the index `n_classes`.
     """
@@ -346,7 +342,7 @@ def as_source(
         found = labels_of_frame(collected(labels), labels_key, ids_key)
     else:
         found = RowValues(labels, index_of(labels), is_index=True)
-    return join_labels(source, found, complete=complete)
+    return join_labels(source, found)
 
 
 def _open(probabilities: Any, keys: Keys) -> Source:

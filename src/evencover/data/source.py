@@ -17,7 +17,7 @@ import numpy as np
 
 from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import by_rank
-from evencover.data.fingerprint import Fingerprint, Sampler
+from evencover.data.fingerprint import Fingerprint
 from evencover.data.frames import unpacked
 from evencover.errors import InputError, listed
 from evencover.validation import label_indices, list_of_labels, score_rows
@@ -86,7 +86,7 @@ class Source(ABC):
     matching: str | None = None  #: how labels were matched to rows; None if by position
     offset: int = 0  #: index of the first row in the whole input
     ignores_ids: bool = False  #: whether stored ids are not read
-    rows_read: Fingerprint | None = None  #: set after reading all rows
+    rows_read: Fingerprint = Fingerprint()  #: of all rows, if the engine was asked for it
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
     _ids: Array | None = None
     _label_place: Callable[[int], str] | None = None
@@ -111,11 +111,6 @@ class Source(ABC):
         if self._ids is None:
             self._ids = self._read_ids()
         return self._ids
-
-    @property
-    def fingerprint(self) -> str | None:
-        """The fingerprint of `rows_read` as text."""
-        return None if self.rows_read is None else self.rows_read.hexdigest()
 
     def set_info(self, **facts: Any) -> None:
         """Replace facts about the rows; check labels that needed class names."""
@@ -217,7 +212,7 @@ class Source(ABC):
         return self._blocks() if self.watch is None else self.watch(self._blocks())
 
     def _blocks(self) -> Iterator[Block]:
-        start, sampler = 0, Sampler()
+        start = 0
         for raw, stored in self.row_blocks():
             rows = score_rows(raw)
             if rows.shape[1] != self.n_classes:
@@ -231,11 +226,8 @@ class Source(ABC):
             labels = stored if self.labels is None else self.labels[start:stop]
             if labels is not None:
                 labels = self.check_labels(labels, len(rows), start)
-            block = Block(self.offset + start, rows, labels, self)
-            yield block  # work on it may begin
-            sampler.add(block.start, rows, labels)
+            yield Block(self.offset + start, rows, labels, self)
             start = stop
-        self.rows_read = sampler.result()
         if start == 0:
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
