@@ -93,6 +93,8 @@ class PredictionSets:
     def concatenate(cls, parts: Iterable[PredictionSets]) -> PredictionSets:
         """Concatenate the rows of all parts."""
         parts = list(parts)
+        if len(parts) == 1:
+            return parts[0]
         return cls.from_sizes(
             np.concatenate([part.sizes for part in parts]),
             np.concatenate([part.indices for part in parts]),
