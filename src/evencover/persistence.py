@@ -93,19 +93,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         if text is None:
             raise InputError(f"Cannot read '{path}': it was not written by evencover.")
         about = json.loads(text)
-        _reject_newer(path, about)
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            writer = about.get("version") if isinstance(about, dict) else None
+            raise InputError(
+                f"Cannot read '{path}': its format must be {FORMAT}. Got one of evencover {writer}."
+            )
         return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
-def _reject_newer(path: Path, about: Any) -> None:
-    if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] < 1:
-        raise InputError(f"Cannot read '{path}': its format version is missing.")
-    if about["format"] > FORMAT:
-        writer = about.get("version", "of a later version")
-        raise InputError(
-            f"Cannot read '{path}': it has format {about['format']}, and evencover "
-            f"{evencover.__version__} reads up to {FORMAT}; use evencover {writer} or later."
-        )
 
 
 def _unfitted(about: dict[str, Any]) -> BasePredictor:

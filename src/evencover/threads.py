@@ -62,7 +62,8 @@ def map_on_threads(
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from map_ordered(partial(pool.submit, one), results, items, ahead * threads)
+        submit = partial(pool.submit, one)  # type: ignore[call-arg]
+        yield from map_ordered(submit, results, items, ahead * threads)
 
 
 def map_ordered(

@@ -111,7 +111,7 @@ def _rest_contents(rows: Array, near: Array) -> Array:
     return (rest.view(np.uint64) * factors).sum(axis=1, dtype=np.uint64)
 
 
-def _mixed(x: Array) -> Array:
+def mixed(x: Array) -> Array:
     """Apply SplitMix64's finalizer (Steele, Lea, Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -125,7 +125,7 @@ def row_keys(rows: Array, draws: Draws) -> Array:
     step = max(1, SLICE_ELEMENTS // rows.shape[1])
     parts = [row_contents(rows[at : at + step]) for at in range(0, max(1, len(rows)), step)]
     places = np.arange(draws.first, draws.first + len(rows), dtype=np.uint64)
-    return _mixed(_mixed(np.concatenate(parts)) + places)
+    return mixed(mixed(np.concatenate(parts)) + places)
 
 
 def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from evencover._kernels.reference import mixed
 from evencover.arrays import Array, IntArray
 from evencover.randomness import places
 
@@ -57,7 +58,7 @@ class Fingerprint(NamedTuple):
 def sum_of(start: int, labels: IntArray, n_classes: int) -> int:
     """Sum the hashes of labels and their indices, from `start` on."""
     keys = places(start, start + len(labels)) * np.uint64(n_classes) + labels.astype(np.uint64)
-    return int(_mixed(keys).sum(dtype=np.uint64))
+    return int(mixed(keys).sum(dtype=np.uint64))
 
 
 class Sampler:
@@ -85,7 +86,7 @@ class Sampler:
         chosen = np.flatnonzero(looked_into[labels])
         own, labels = rows[chosen, labels[chosen]], labels[chosen]
         if rows.shape[1] <= FEW_CLASSES:
-            thin = _mixed(_bits(own)) % ONE_ROW_IN == 0
+            thin = mixed(_bits(own)) % ONE_ROW_IN == 0
             chosen, own, labels = chosen[thin], own[thin], labels[thin]
         width = min(MOST_NUMBERS, rows.shape[1])
         first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
@@ -103,7 +104,7 @@ class Sampler:
             self._waiting, self._n_waiting = [], 0
             odd = np.arange(1, 2 * some.shape[1], 2, dtype=np.uint64)
             odd *= np.uint64(0x9E3779B97F4A7C15)
-            hashes = _mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
+            hashes = mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
             found = np.stack([hashes, numbers.astype(np.uint64)], axis=1)[(own != 0) & (own != 1)]
             self._found += Fingerprint(sample=found)
         return self._found
@@ -121,13 +122,6 @@ def _looked_into(n_classes: int) -> Array:
     if n_classes <= FEW_CLASSES:
         return np.ones(n_classes, dtype=bool)
     looked_into = np.zeros(n_classes, dtype=bool)
-    scattered = np.argsort(_mixed(np.arange(1, n_classes + 1, dtype=np.uint64)))
+    scattered = np.argsort(mixed(np.arange(1, n_classes + 1, dtype=np.uint64)))
     looked_into[scattered[: max(LEAST_CLASSES, n_classes // ONE_CLASS_IN)]] = True
     return looked_into
-
-
-def _mixed(keys: Array) -> Array:
-    """Scatter 64-bit numbers, one to one: the finalizer of SplitMix64 (Steele et al. 2014)."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))

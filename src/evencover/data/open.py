@@ -152,12 +152,7 @@ def values_for(
     Without ids, each of several files must match the partition at its position.
     """
     files = _files(as_location(path))
-    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
-    n_rows = source.n_rows if len(files) == 1 else None
-    found = [_read(file, key, id_keys, n_rows) for file in files]
-    columns = [_typed(values, file) for (values, _), file in zip(found, files, strict=True)]
-    known = [ids for _, ids in found if ids is not None]
-    ids = _joined(known) if len(known) == len(files) else None
+    columns, ids = _columns_and_ids(files, key, ids_key, source.n_rows if len(files) == 1 else None)
     if (ids is None or source.ids is None) and len(files) > 1 and isinstance(source, PartsSource):
         source.check_label_files([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
     starts = list(accumulate((len(column) for column in columns[:-1]), initial=0))
@@ -174,20 +169,23 @@ def label_columns(
 ) -> tuple[Array | None, Array, Array | None]:
     """Read ids, labels and times of a file of labels; None for ids or times that it lacks."""
     files = _files(as_location(path))
-    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
-    found = [_read(file, key, id_keys) for file in files]
-    labels = _joined([_typed(values, file) for (values, _), file in zip(found, files, strict=True)])
-    ids = [each for _, each in found if each is not None]
+    labels, ids = _columns_and_ids(files, key, ids_key)
     times = []
     for file in files:
         with _columns(file) as columns:
             times += [columns["time"]] if "time" in columns else []
-    whole = len(files)
-    return (
-        _joined(ids) if len(ids) == whole else None,
-        labels,
-        _joined(times) if len(times) == whole else None,
-    )
+    return ids, _joined(labels), _joined(times) if len(times) == len(files) else None
+
+
+def _columns_and_ids(
+    files: list[Location], key: str, ids_key: str | None, n_rows: int | None = None
+) -> tuple[list[Array], Array | None]:
+    """Read a column of each file, and the ids of all rows if every file has them."""
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
+    found = [_read(file, key, id_keys, n_rows) for file in files]
+    ids = [each for _, each in found if each is not None]
+    columns = [_typed(values, file) for (values, _), file in zip(found, files, strict=True)]
+    return columns, _joined(ids) if len(ids) == len(files) else None
 
 
 def class_values_from_file(path: AnyPath, key: str) -> list[Any]:

@@ -70,7 +70,14 @@ class ResumableFolder:
                 if known is not None:
                     self._remove_other(known, force=force)
                 write_record(self.folder / PLAN, plan)
-            yield self.missing()
+            try:
+                yield self.missing()
+            except KeyboardInterrupt as stop:
+                there = len(self.parts) - len(self.missing())
+                raise type(stop)(
+                    f"{there} of {len(self.parts)} files are in '{self.folder}'; the same command "
+                    "makes the rest"
+                ) from None
 
     def missing(self) -> list[Record]:
         """Return the partitions that are missing or damaged."""
@@ -242,17 +249,11 @@ def predict_to_folder(
         todo = [part for part in pieces if _record(part, extension) in missing]
         if written_ids is not None:
             todo = [part._replace(written_ids=written_ids[_rows(part)]) for part in todo]
-        try:
-            if executor is not None and todo:
-                as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
-            else:  # one file after the other, each on all threads
-                for part in todo:
-                    write(part)
-        except KeyboardInterrupt as stop:
-            there = len(pieces) - len(plan.missing())
-            raise type(stop)(
-                f"{there} of {len(pieces)} files are in '{folder}'; the same command makes the rest"
-            ) from None
+        if executor is not None and todo:
+            as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
+        else:  # one file after the other, each on all threads
+            for part in todo:
+                write(part)
         plan.finish()
     return FolderOfSets(_rows(pieces[-1]).stop, len(pieces), len(pieces) - len(todo))
 
@@ -263,7 +264,7 @@ def _rows(part: Part) -> slice:
 
 def ids_of_rows(source: Source, ids: Any) -> Array | None:
     """Return the ids to write with the sets: those given, else those of the input."""
-    own = getattr(source, "ids", None) if ids is None else ids
+    own = source.ids if ids is None else ids
     return None if own is None else ids_to_write(own)
 
 
@@ -303,11 +304,11 @@ def _identity(part: Part) -> tuple[Any, ...]:
     about: list[Any] = [source.offset, source.n_rows, source.n_classes, source.logits]
     if part.ids is not None:
         about.append(hashlib.blake2b(np.ascontiguousarray(part.ids).tobytes()).hexdigest())
-    location, identity = getattr(source, "location", None), getattr(source, "identity", ())
-    chunk = getattr(source, "chunk", None)
+    location, chunk = source.location, getattr(source, "chunk", None)
     if location is not None:
         is_here = isinstance(location, Path)
-        about += [location.name if is_here else str(location), source.info.first_row, *identity]
+        about += [location.name if is_here else str(location), source.info.first_row]
+        about += getattr(source, "identity", ())
     elif chunk is not None:
         about.append(chunk.key)
     else:
