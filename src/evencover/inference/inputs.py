@@ -17,7 +17,7 @@ from evencover.arrays import import_pyarrow
 from evencover.data.columns import ID_KEYS, LABEL_KEYS
 from evencover.data.formats.tables import csv_batches, csv_names, json_objects
 from evencover.data.location import reading
-from evencover.errors import InputError, listed, needs, one_line
+from evencover.errors import InputError, import_extra, listed, one_line
 from evencover.output.folders import content_digest
 
 Kind = Literal["images", "texts"]
@@ -335,12 +335,9 @@ def read_value(kind: Kind, value: Any) -> Any:
 
 
 def _image(value: Path | bytes) -> Any:
-    try:
-        import PIL.Image
-    except ImportError:
-        raise needs("Images", "pillow", "images") from None
+    pillow = import_extra("Images", "PIL.Image", "images", "pillow")
     content = io.BytesIO(value) if isinstance(value, bytes) else value
-    with PIL.Image.open(content, formats=FORMATS) as image:  # reads only the header
+    with pillow.open(content, formats=FORMATS) as image:  # reads only the header
         short, long = sorted(image.size)
         if short * long > MAX_PIXELS or long > MAX_RATIO * short:
             raise ValueError(

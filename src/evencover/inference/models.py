@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from evencover.arrays import Array
-from evencover.errors import InputError, needs, one_line
+from evencover.errors import InputError, import_extra, one_line
 from evencover.inference.inputs import KINDS, Kind, digest_of
 from evencover.output.folders import content_digest
 
@@ -222,10 +222,7 @@ class OnnxModel(Model):
     """
 
     def __init__(self, path: Path, device: str | None, options: Mapping[str, Any]) -> None:
-        try:
-            import onnxruntime
-        except ImportError:
-            raise needs("ONNX models", "onnxruntime", "onnx") from None
+        onnxruntime = import_extra("ONNX models", "onnxruntime", "onnx")
         self.name, self.path = f"'{path}'", path
         try:
             self._session = onnxruntime.InferenceSession(
@@ -325,10 +322,7 @@ class OnnxModel(Model):
 
     def _find_tokenizer(self, inputs: Mapping[str, Any]) -> None:
         """Open the tokenizer next to the model; truncate and pad texts to one length."""
-        try:
-            from tokenizers import Tokenizer
-        except ImportError:
-            raise needs("Texts for ONNX models", "tokenizers", "onnx") from None
+        tokenizers = import_extra("Texts for ONNX models", "tokenizers", "onnx")
         file = self.path.with_name("tokenizer.json")
         if not file.is_file():
             raise InputError(f"A model of texts must have a tokenizer. There is no '{file}'.")
@@ -338,7 +332,7 @@ class OnnxModel(Model):
                 f"A model of texts must take only {', '.join(TOKENS)}. Got {', '.join(unknown)}."
             )
         self._token_inputs = list(inputs)
-        self._tokenizer = Tokenizer.from_file(str(file))
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(file))
         settings = _read_json(self.path.with_name("tokenizer_config.json"))
         length = inputs["input_ids"].shape[1]
         fixed = length if isinstance(length, int) else None
@@ -469,11 +463,10 @@ class HuggingFaceModel(Model):
     """A classifier of images or texts from a folder or the hub, with its own processor."""
 
     def __init__(self, name: str, device: str | None = None) -> None:
-        try:
-            import torch
-            import transformers
-        except ImportError:
-            raise needs("Hugging Face models", "torch and transformers", "torch") from None
+        torch, transformers = (
+            import_extra("Hugging Face models", module, "torch", "torch and transformers")
+            for module in ("torch", "transformers")
+        )
         transformers.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         self.name = f"'{name}'"

@@ -37,7 +37,7 @@ from evencover.data.source import (
     rows_per_part,
     slices,
 )
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, import_extra
 from evencover.validation import matrix_shape, parse_json, unique_keys
 
 BFLOAT16 = np.dtype("V2")  # NumPy's placeholder for an unknown type
@@ -360,10 +360,7 @@ def _safetensors_header(location: Location) -> tuple[int, dict[str, Any]]:
 @contextmanager
 def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Load the tensors; a pair is the numbers and the labels."""
-    try:
-        import torch
-    except ImportError:
-        raise needs("Files of torch.save", "torch", "torch") from None
+    torch = import_extra("Files of torch.save", "torch", "torch")
     with nullcontext(location) if isinstance(location, Path) else location.open() as where:
         try:
             held = torch.load(where, map_location="cpu", weights_only=True)
