@@ -31,9 +31,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         remedy = "; save its 'predictor_'" if hasattr(predictor, "predictor_") else ""
         raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
     if not hasattr(predictor, "thresholds_"):
-        raise NotFittedError(
-            f"This {type(predictor).__name__} is not calibrated yet; nothing to save."
-        )
+        raise NotFittedError(f"This {type(predictor).__name__} is not calibrated yet.")
     from safetensors.numpy import save as to_bytes
 
     path = reject_existing(path, force=force)

@@ -235,9 +235,7 @@ class PredictionSets:
         try:
             import polars
         except ImportError:
-            raise InputError(
-                "to_polars needs polars; install it with 'pip install polars'."
-            ) from None
+            raise InputError("to_polars needs polars; 'pip install polars'.") from None
         kind = polars.Int32 if self.class_names is None else polars.String
         return polars.DataFrame(self._columns(), schema_overrides={"set": polars.List(kind)})
 

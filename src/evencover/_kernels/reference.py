@@ -175,9 +175,8 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
         _reject_rows(~(in_range & near) | wraps)
         return p
     top = p.max(axis=1, keepdims=True)
-    _reject_rows(
-        ~np.isfinite(top[:, 0])
-    )  # NaN and +inf spread to the maximum; -inf is a masked class
+    # NaN and +inf spread to the maximum; -inf is a masked class.
+    _reject_rows(~np.isfinite(top[:, 0]))
     e = exp_nonpositive((p - top) / temperature)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)

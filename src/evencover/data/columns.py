@@ -312,9 +312,7 @@ def _classes(
             elif kind in ("float", "integer"):
                 floats.append(place)
             else:
-                raise InputError(
-                    f"'probabilities_key' must name numbers. Got {_LEFT_OUT[kind]} in {name!r}."
-                )
+                raise InputError(f"'probabilities_key' must name numbers. Got {name!r}.")
         elif kind in _LEFT_OUT:
             layout.left_out[name] = "an index" if is_index(name) else _LEFT_OUT[kind]
         elif named and (name == index or _NAMELESS.fullmatch(name)):

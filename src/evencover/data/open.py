@@ -118,9 +118,7 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
     if location.is_dir():  # skip notes and manifests; a glob is taken as given
         files = [file for file in files if file.suffix.lower() in known]
     if not files:
-        raise InputError(
-            f"Cannot read '{location}': the folder has no file with the extension {listed(known)}."
-        )
+        raise InputError(f"Cannot read '{location}': the folder has no file of {listed(known)}.")
     extensions = sorted({file.suffix.lower() for file in files})
     if len(extensions) > 1:
         raise InputError(
@@ -266,9 +264,7 @@ def _read(
             return values, None
         found = columns[ids]
         if len(found) != len(values):
-            raise InputError(
-                f"'{location}' must have one id per value. Got {len(found)} for {len(values)}."
-            )
+            raise InputError(f"'{location}' has {len(found)} ids for {len(values)} values.")
         return values, index_ids(found) if ids == SAVED_INDEX else found
 
 
@@ -380,9 +376,7 @@ def _is_sequence_of_blocks(values: Any) -> bool:
     if is_frame(values[0]) or isinstance(values[0], Mapping):
         return True
     rows, labels = rows_and_labels(values[0])
-    return (
-        hasattr(rows, "ndim") and rows.ndim == 2 and (labels is None or hasattr(labels, "__len__"))
-    )
+    return getattr(rows, "ndim", 0) == 2 and (labels is None or hasattr(labels, "__len__"))
 
 
 def _open_dask(collection: Any, keys: Keys) -> Source:

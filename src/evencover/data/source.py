@@ -307,9 +307,7 @@ class IterableSource(Source):
                 )
             names = found.facts.get("class_names")
             if names is not None and self._first_names != names:
-                raise InputError(
-                    f"All blocks must have the same columns. Got {listed(names, 5)} in one."
-                )
+                raise InputError(f"Blocks must have the same columns. Got {listed(names, 5)}.")
             yield from slices(rows, labels)
 
 
@@ -343,9 +341,7 @@ class ReorderedSource(Source):
         self.labels = source.labels
         if source.labels is not None and source.labels.dtype.kind in "iu":
             if self.labels_by_name:
-                place = np.append(
-                    np.argsort(self._order), self.n_classes
-                )  # unknown labels stay last
+                place = np.append(np.argsort(self._order), self.n_classes)  # unknown stay last
                 self.labels = place[source.labels].astype(source.labels.dtype)
             elif not self.labels_given:
                 raise self._unclear()

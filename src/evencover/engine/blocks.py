@@ -194,9 +194,7 @@ def known_ids(source: Source, ids: Any) -> Array | None:
 
 def _check_ids_fit(ids: Array, n_rows: int) -> None:
     if len(ids) != n_rows:
-        raise InputError(
-            f"'ids' must have one entry per row. Got {len(ids)} ids for {n_rows} rows."
-        )
+        raise InputError(f"'ids' must have one entry per row. Got {len(ids)} for {n_rows} rows.")
 
 
 def cut(source: Source, ids: Array | None) -> Iterator[Part]:

@@ -230,9 +230,7 @@ def _class(label: Any, row: int, names: Sequence[str] | None, path: Path) -> str
     if names is None or not isinstance(label, int):
         return label if isinstance(label, int) else str(label)
     if not 0 <= label < len(names):
-        raise InputError(
-            f"Every label of '{path}' must be one of its {len(names)} classes. Got {label}."
-        )
+        raise InputError(f"Labels of '{path}' must be below {len(names)}. Got {label}.")
     return names[label]
 
 

@@ -141,9 +141,8 @@ class Preprocessing:
                 resize = (config["size"], config["size"])
             if config.get("crop_pct") is not None and isinstance(resize, int):
                 whole = (resize, resize)
-                resize, crop = (
-                    (int(resize / config["crop_pct"]), whole) if resize < LARGE else (whole, None)
-                )
+                smaller = int(resize / config["crop_pct"]), whole
+                resize, crop = smaller if resize < LARGE else (whole, None)
         if config.get("do_center_crop"):
             size = _pair(config.get("crop_size", config.get("size", 224)))
             crop = (size, size) if isinstance(size, int) else size
@@ -225,9 +224,8 @@ class OnnxModel(Model):
         onnxruntime = import_extra("ONNX models", "onnxruntime", "onnx")
         self.name, self.path = f"'{path}'", path
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(path), providers=_providers(onnxruntime, device)
-            )
+            providers = _providers(onnxruntime, device)
+            self._session = onnxruntime.InferenceSession(str(path), providers=providers)
         except InputError:
             raise
         except Exception as error:
@@ -268,9 +266,7 @@ class OnnxModel(Model):
         found = [each for each in outputs if each.type in TYPES and len(each.shape or (1, 1)) == 2]
         if not found:
             listed = ", ".join(f"{o.name} {o.type} {o.shape}" for o in outputs)
-            raise InputError(
-                f"The model {self.name} must return one number per class. Got {listed}."
-            )
+            raise InputError(f"{self.name} must return one number per class. Got {listed}.")
         return str(next((each for each in found if each.name == "logits"), found[0]).name)
 
     def _find_preprocessing(self, options: Mapping[str, Any]) -> None:
@@ -328,9 +324,7 @@ class OnnxModel(Model):
             raise InputError(f"A model of texts must have a tokenizer. There is no '{file}'.")
         unknown = [name for name in inputs if name not in TOKENS]
         if unknown:
-            raise InputError(
-                f"A model of texts must take only {', '.join(TOKENS)}. Got {', '.join(unknown)}."
-            )
+            raise InputError(f"{self.name} must take only {', '.join(TOKENS)}. Got {unknown}.")
         self._token_inputs = list(inputs)
         self._tokenizer = tokenizers.Tokenizer.from_file(str(file))
         settings = _read_json(self.path.with_name("tokenizer_config.json"))
@@ -604,9 +598,8 @@ class FunctionModel(Model):
         source = getattr(module, "__file__", None)
         content = content_digest(Path(source)) if source else ""
         own = getattr(function, "identity", "")
-        self.identity = (
-            f"{Path(place).name}:{path} {content} {own}".strip()
-        )  # independent of its folder
+        # Independent of its folder.
+        self.identity = f"{Path(place).name}:{path} {content} {own}".strip()
         if device is not None:
             if "device" not in inspect.signature(function).parameters:
                 raise InputError(f"--device must be left out: {self.name} has no such parameter.")

@@ -144,9 +144,7 @@ def only_writer(path: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"Cannot write to '{path}': {error.strerror or error}.") from error
     if descriptor is None:
-        raise InputError(
-            f"Another process is writing to '{path}'. Wait for it, or choose another path."
-        )
+        raise InputError(f"Another process is writing to '{path}'; wait, or use another path.")
     try:
         yield
     finally:

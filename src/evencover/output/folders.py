@@ -109,9 +109,7 @@ class ResumableFolder:
         `found` has, by file, fields that differ from the plan; `counts` are totals.
         """
         checksums, found = self._checksums(), found or {}
-        parts = [
-            part | found.get(part["file"], {}) | checksums[part["file"]] for part in self.parts
-        ]
+        parts = [p | found.get(p["file"], {}) | checksums[p["file"]] for p in self.parts]
         rows = sum(part["rows"] for part in parts)
         about = {"format": FORMAT, "made_from": self.made_from, "rows": rows}
         write_record(self.folder / MANIFEST, {**about, **counts, "parts": parts})

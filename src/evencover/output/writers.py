@@ -93,7 +93,7 @@ def make_folder(folder: Path, *, parents: bool = False) -> None:
     try:
         folder.mkdir(parents=parents, exist_ok=True)
     except OSError as error:
-        raise InputError(f"Cannot make '{folder}': {error.strerror or error}.") from error
+        raise InputError(f"Cannot make folder '{folder}': {error.strerror or error}.") from error
 
 
 Order = Literal["probability", "index"]
@@ -216,9 +216,7 @@ def check_sets_format(path: str | os.PathLike[str]) -> None:
     """Raise InputError, before any work, for an unknown extension."""
     suffix = Path(path).suffix.lower()
     if suffix not in WRITERS:
-        raise InputError(
-            f"Cannot write '{path}': its extension must be one of {', '.join(WRITERS)}."
-        )
+        raise InputError(f"The extension of '{path}' must be one of {', '.join(WRITERS)}.")
     if suffix == ".parquet":
         import_pyarrow()
 
