@@ -87,12 +87,8 @@ AnyPath = str | os.PathLike[str] | RemoteFile
 def open_file(path: AnyPath, keys: Keys = USUAL) -> Source:
     """Open a file, or the files of a folder or a glob, for reading in blocks."""
     location = as_location(path)
-    if is_zarr(location):
-        return ArraysSource(location, zarr_arrays, keys)
-    many = expand(location)
-    if many is None:
-        return _open_one(location, keys)
-    return _open_many(location, many, keys)
+    many = None if is_zarr(location) else expand(location)
+    return _open_one(location, keys) if many is None else _open_many(location, many, keys)
 
 
 def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Source:
@@ -100,17 +96,26 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> S
     return PartsSource([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
 
 
-def _open_one(location: Location, keys: Keys) -> Source:
-    _reject_pipes(location)
+def _reader(location: Location) -> OpenArrays | type[TableSource] | None:
+    """Return the reader of a file by its extension; reject pipes and devices."""
+    if is_zarr(location):
+        return zarr_arrays
+    if isinstance(location, Path):
+        existing_file(location)
     extension = location.suffix.lower()
-    if extension in ARRAYS:
-        return ArraysSource(location, ARRAYS[extension], keys)
-    if extension in TABLES:
-        return TABLES[extension](location, keys)
-    raise InputError(
-        f"Cannot read '{location}': its extension must be one of {', '.join([*ARRAYS, *TABLES])}. "
-        f"Got {extension or 'none'!r} instead."
-    )
+    return ARRAYS.get(extension) or TABLES.get(extension)
+
+
+def _open_one(location: Location, keys: Keys) -> Source:
+    reader = _reader(location)
+    if reader is None:
+        raise InputError(
+            f"Cannot read '{location}': its extension must be one of "
+            f"{', '.join([*ARRAYS, *TABLES])}. Got {location.suffix.lower() or 'none'!r} instead."
+        )
+    if isinstance(reader, type):
+        return reader(location, keys)
+    return ArraysSource(location, reader, keys)
 
 
 def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
@@ -213,24 +218,16 @@ def _files(location: Location) -> list[Location]:
     return expand(location) or [location]
 
 
-def _reject_pipes(location: Location) -> None:
-    """Reject pipes and devices in a folder or a glob."""
-    if isinstance(location, Path) and not is_zarr(location):
-        existing_file(location)
-
-
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; those of text files are text."""
-    extension = location.suffix.lower()
-    _reject_pipes(location)
-    source = TABLES.get(extension)
+    reader: Any = _reader(location)
     with reading(location):
-        if extension in ARRAYS or is_zarr(location):
-            with array_columns(location, ARRAYS.get(extension, zarr_arrays)) as arrays:
+        if isinstance(reader, type):
+            yield reader.columns_of(location)
+        elif reader is not None:
+            with array_columns(location, reader) as arrays:
                 yield arrays
-        elif source is not None:
-            yield source.columns_of(location)
         else:
             with location.open("rb") as file:
                 lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]

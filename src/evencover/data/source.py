@@ -113,9 +113,18 @@ class Source(ABC):
         return self._ids
 
     def set_info(self, **facts: Any) -> None:
-        """Replace facts about the rows; check labels that needed class names."""
+        """Replace facts about the rows.
+
+        Convert separate labels to class indices, unless class names are still unknown. Use the
+        smallest integer type, because partitions carry their labels.
+        """
         self.info = replace(self.info, **facts)
-        self._check_kept_labels()
+        if self.labels is None or self.n_rows is None or self._labels_checked:
+            return
+        if self.class_names is not None or self.labels.dtype.kind not in "UOT":
+            checked = self.check_labels(self.labels, self.n_rows)
+            self.labels = checked.astype(np.min_scalar_type(self.n_classes))
+            self._labels_checked = True
 
     def _read_ids(self) -> Array | None:
         return None
@@ -176,20 +185,7 @@ class Source(ABC):
         self.labels, self._label_place = list_of_labels(labels), place
         self._labels_checked = False
         self.labels_by_name = self.labels.dtype.kind in "UOT" or self.info.numbers_are_names
-        self._check_kept_labels()
-
-    def _check_kept_labels(self) -> None:
-        """Convert separate labels to class indices, unless class names are still unknown.
-
-        Use the smallest integer type, because partitions carry their labels.
-        """
-        if self.labels is None or self.n_rows is None or self._labels_checked:
-            return
-        if self.class_names is None and self.labels.dtype.kind in "UOT":
-            return
-        checked = self.check_labels(self.labels, self.n_rows)
-        self.labels = checked.astype(np.min_scalar_type(self.n_classes))
-        self._labels_checked = True
+        self.set_info()
 
     def check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
         """Convert labels of the rows from `start` on to class indices."""

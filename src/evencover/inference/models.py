@@ -85,13 +85,14 @@ def open_model(
     if not isinstance(model, Model):
         path, text = Path(model), os.fspath(model)
         exported = path / "model.onnx"
+        is_file = path.exists() or path.is_absolute() or path.suffix.lower() in (".onnx", ".py")
         if path.is_file() and path.suffix.lower() == ".onnx":
             return OnnxModel(path, device, options)
         if exported.is_file() and not list(path.glob("*.safetensors")):
             return OnnxModel(exported, device, options)
         if not path.is_dir() and _FUNCTION.fullmatch(text):
             model = FunctionModel(text, device)
-        elif path.is_dir() or _may_be_on_hub(path, text):
+        elif path.is_dir() or (not is_file and _HUB_NAME.fullmatch(text)):
             model = HuggingFaceModel(text, device)
         else:
             found = "it is none of these" if path.exists() else "there is no such file or folder"
@@ -101,11 +102,6 @@ def open_model(
             )
     _reject(options, model.name, "which has its own preprocessing")
     return model
-
-
-def _may_be_on_hub(path: Path, text: str) -> bool:
-    is_file = path.exists() or path.is_absolute() or path.suffix.lower() in (".onnx", ".py")
-    return not is_file and _HUB_NAME.fullmatch(text) is not None
 
 
 def _reject(options: Mapping[str, Any], model: str, reason: str) -> None:
