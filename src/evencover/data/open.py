@@ -223,7 +223,7 @@ def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; those of text files are text."""
     reader: Any = _reader(location)
     with reading(location):
-        if isinstance(reader, type):
+        if hasattr(reader, "columns_of"):
             yield reader.columns_of(location)
         elif reader is not None:
             with array_columns(location, reader) as arrays:
