@@ -264,9 +264,7 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
             pairs = zip(index.tolist(), as_written(to_numpy(values)).tolist(), strict=True)
     elif isinstance(values, list | tuple) and len(values):
         is_pair = [isinstance(each, list | tuple) and len(each) == 2 for each in values]
-        pairs = (
-            values if all(is_pair) and all(isinstance(each[0], str) for each in values) else None
-        )
+        pairs = values if all(is_pair) and all(isinstance(v[0], str) for v in values) else None
     if pairs is None:
         return None
     return unique_keys(f"'{name}'", [(str(key), value) for key, value in pairs])

@@ -1,7 +1,5 @@
 """The bundled data set is sound, and is the problem that its documentation describes."""
 
-from importlib.resources import files
-
 import numpy as np
 import pytest
 
@@ -55,17 +53,6 @@ def test_class_names_are_unique_and_readable(languages: Labeled) -> None:
     assert len(set(names)) == len(names)
     assert all(name == name.strip() and len(name) > 1 for name in names)
     assert {"English", "Swahili", "Tamil"} <= set(names)
-
-
-def test_loading_twice_gives_the_same_arrays_but_not_shared_ones(languages: Labeled) -> None:
-    again = load_languages()
-    for first, second in zip(languages, again, strict=True):
-        np.testing.assert_array_equal(first, second)
-        assert not np.shares_memory(first, second)
-
-
-def test_file_is_small() -> None:
-    assert len(files("evencover.data").joinpath("languages.npz").read_bytes()) < 8_000_000
 
 
 def test_storage_keeps_each_probability_within_a_step() -> None:

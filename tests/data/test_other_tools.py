@@ -15,7 +15,6 @@ from evencover.data.open import column_from_file
 from evencover.randomness import row_ids
 
 pd = pytest.importorskip("pandas")
-RANKED = -np.sort(-ROWS, axis=1)[:, :3]
 
 
 @pytest.mark.parametrize(
@@ -48,33 +47,6 @@ def test_any_other_name_by_key_and_the_error_lists_shapes(tmp_path):
     for name in keys:
         with pytest.raises(InputError, match=f"'{name}' .* Got 'none'"):
             as_source(tmp_path / "p.npz", **{**keys, name: "none"})
-
-
-def timm_frame(rows, **more):
-    """As in timm's inference.py, without --results-separate-col."""
-    return pd.DataFrame({"filename": [f"{i}.jpg" for i in range(N)], **more, "prob": list(rows)})
-
-
-@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("more", ["nothing", "indices", "labels"])
-@pytest.mark.parametrize("separate", [False, True])
-def test_timm_files_of_the_best_classes_are_refused(tmp_path, ending, more, separate):
-    best = np.argsort(-ROWS, axis=1)[:, :3]
-    beside = {"indices": ("index", best), "labels": ("label", np.array(NAMES)[best])}.get(more)
-    if separate:
-        columns = {} if beside is None else {f"{beside[0]}_{i}": beside[1][:, i] for i in range(3)}
-        columns |= {f"prob_{i}": RANKED[:, i] for i in range(3)}
-        frame = pd.DataFrame({"filename": [f"{i}.jpg" for i in range(N)], **columns})
-    else:
-        frame = timm_frame(RANKED, **({} if beside is None else {beside[0]: list(beside[1])}))
-    path = tmp_path / f"p.{ending}"
-    if ending == "csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.set_index("filename").to_parquet(path)
-    with pytest.raises(InputError, match=r"sorted by rank.*--topk 0"):
-        read(as_source(path, logits=True))
 
 
 def write_lines(path, records):
@@ -285,19 +257,6 @@ def test_files_of_torch(tmp_path, monkeypatch, held):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"torch.*pip install 'evencover\[torch\]'"):
         as_source(tmp_path / "p.pt")
-
-
-def test_files_that_torch_saved(tmp_path):
-    torch = pytest.importorskip("torch")
-    rows, labels = torch.tensor(ROWS), torch.tensor(LABELS)
-    for held in ((rows, labels), {"probabilities": rows, "labels": labels}):
-        torch.save(held, tmp_path / "p.pt")
-        assert_holds(as_source(tmp_path / "p.pt"))
-    torch.save({"logits": rows.to(torch.bfloat16), "y": labels}, tmp_path / "p.pth")
-    assert as_source(tmp_path / "p.pth").logits is True
-    torch.save({"probs": rows, "hook": print}, tmp_path / "q.pt")
-    with pytest.raises(InputError, match=r"other things than tensors.*torch\.save"):
-        as_source(tmp_path / "q.pt")
 
 
 class PredictionOutput(NamedTuple):  # of transformers.trainer_utils

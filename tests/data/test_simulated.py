@@ -1,7 +1,5 @@
 """Simulated data have the shape and class counts of their score file, however they are read."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -90,10 +88,7 @@ def test_same_bytes_with_one_thread_and_one_row_at_a_time(monkeypatch: pytest.Mo
 
 
 def test_another_seed_gives_other_rows_of_the_same_kind() -> None:
-    one, other = (
-        load_simulated("cifar-100", scale=0.3),
-        load_simulated("cifar-100", scale=0.3, random_state=1),
-    )
+    one, other = (load_simulated("cifar-100", scale=0.3, random_state=n) for n in (0, 1))
     rows, labels = read(one)
     other_rows, other_labels = read(other)
     assert one.n_rows == other.n_rows
@@ -127,35 +122,24 @@ def test_classes_differ_in_difficulty() -> None:
     assert accuracy.std() > 0.08  # 0.03 from noise alone
 
 
-def test_reading_can_stop_early() -> None:
-    blocks: Iterator[source.Block] = load_simulated("imagenet").blocks()
-    assert next(blocks).rows.shape[1] == 1000
-    blocks.close()  # type: ignore[attr-defined]
-
-
-def test_unknown_name_is_refused_with_a_guess() -> None:
-    with pytest.raises(
-        InputError, match=r"Unknown simulated data set 'imagnet'.*did you mean 'imagenet'"
-    ):
-        load_simulated("imagnet")
-
-
-@pytest.mark.parametrize("scale", [0, -1, 1.5, float("nan"), "half", True])
-def test_scale_outside_its_range_is_refused(scale: object) -> None:
-    with pytest.raises(InputError, match="'scale'"):
-        load_simulated("cifar-100", scale=scale)  # type: ignore[arg-type]
-
-
-def test_bad_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="'random_state' parameter of load_simulated"):
-        load_simulated("cifar-100", random_state=-1)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_products_of_the_latent_space_are_exact_in_float32(name: str) -> None:
     largest = (POINT_LIMIT / POINT_STEP) * (CENTRE_LIMIT / CENTRE_STEP) * SIMULATED[name].dimensions
     assert largest <= 2**24
     assert SIMULATED[name].dimensions <= EXTRA_SLOT
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"name": "imagnet"}, "'imagenet'"),
+        *(({"scale": value}, "'scale'") for value in (0, -1, 1.5, float("nan"), "half", True)),
+        ({"random_state": -1}, "'random_state'"),
+    ],
+)
+def test_bad_parameters_are_rejected(given: dict[str, object], found: str) -> None:
+    with pytest.raises(InputError, match=found):
+        load_simulated(**{"name": "cifar-100", **given})  # type: ignore[arg-type]
 
 
 def test_other_labels_do_not_change_the_rows() -> None:

@@ -333,7 +333,7 @@ class CoverageMonitor:
         require_labels(source, "Monitoring")
         rule = self.predictor.rule(logits=source.logits, groups=groups)
         judge = partial(judge_block, rule, self._urn, once is True)
-        parts = [*zip(*map_source(source, ids, judge), strict=True)]
+        parts = [*zip(*map_source(source, ids, judge, fingerprint=True), strict=True)]
         if is_calibration_data(self.predictor, source):
             raise InputError(
                 "Monitored rows must not be in the calibration set. Got the calibration rows of "
