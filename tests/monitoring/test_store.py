@@ -194,6 +194,37 @@ def test_unknown_labels_may_be_any_text(predictor, data, location):
     assert monitor.totals == (3, 0)
 
 
+@pytest.mark.parametrize("label", [-1, K, 99])
+def test_numbers_that_are_no_index_are_rejected(predictor, data, label):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    with pytest.raises(InputError, match=f"indices from 0 to 4. Got {label}"):
+        monitor.label(ids(400, 402), [0, label])
+    with pytest.raises(InputError, match="indices"):
+        monitor.label_rows(data.rows[400:402], [0, label], predictor.rule())
+    assert monitor.totals == (0, 0)
+
+
+def test_numbers_that_are_the_index_of_one_class_and_the_name_of_another_are_rejected(data):
+    names = [str(y + 1) for y in range(K)]
+    predictor = ClasswisePredictor().fit(data.rows[:400], data.labels[:400], class_names=names)
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:403], ids=ids(400, 403))
+    with pytest.raises(InputError, match=r"Got 1, 3: the index"):
+        monitor.label(ids(400, 403), [0, 1, 3])
+    assert monitor.label(ids(400, 403), ["1", "2", "5"]).counted == 3
+    assert monitor.rows.tolist() == [1, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_times_may_be_dates_of_numpy(predictor, data, unit):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    time = np.array(["2026-02-01", "2026-02-03"], dtype=f"datetime64[{unit}]")
+    assert monitor.label(ids(400, 402), [0, 1], time=time).counted == 2
+    assert [period for _, period, *_ in monitor.periods([-1])] == ["2026-02-01", "2026-02-03"]
+
+
 @pytest.mark.parametrize("n_classes", [2, 9, 300, 70_000])
 def test_packed_sets_hold_their_classes(n_classes):
     rng = np.random.default_rng(n_classes)

@@ -464,7 +464,7 @@ class CoverageMonitor:
         of `overall`.
         """
         keys = row_ids(ids, len(ids))
-        given = _labels(labels, len(keys))
+        given = self._given(labels, len(keys))
         self._reject_calibration_ids(keys)
         periods = _periods(time, len(keys)) if period is None else [str(period)] * len(keys)
         return self.store.add_labels(keys, given, periods)
@@ -473,7 +473,7 @@ class CoverageMonitor:
         self, rows: Array, labels: Any, rule: SetRule, *, ids: Any = None, time: Any = None
     ) -> Labels:
         """Count labels of rows (n, K) that were not served here, and come with their numbers."""
-        given = _labels(labels, len(rows))
+        given = self._given(labels, len(rows))
         classes = np.array([self.about.class_of(label) for label in given], dtype=np.int64)
         named = np.maximum(classes, 0)
         covered = rule.predict_set(rows, ids).contains(named) & (classes >= 0)
@@ -487,6 +487,25 @@ class CoverageMonitor:
         judged = Judged(classes, covered, within, periods, keys, labels=given)
         n_counted = self.store.add_judged(self.about.key, judged)
         return Labels(n_counted, len(rows) - n_counted, 0)
+
+    def _given(self, labels: Any, n_rows: int) -> list[str | int]:
+        """Return labels; reject numbers that are no index, or also the name of another class."""
+        given, index = _labels(labels, n_rows), self.about.index_of_name
+        numbers = {each for each in given if isinstance(each, int)}
+        most = self.store.most_classes() if numbers else 0
+        wrong = sorted(each for each in numbers if not 0 <= each < most)
+        if wrong:
+            raise InputError(
+                f"'labels' that are numbers must be class indices from 0 to {most - 1}. "
+                f"Got {listed(wrong, 3)}."
+            )
+        unclear = sorted(each for each in numbers if index.get(str(each), each) != each)
+        if unclear:
+            raise InputError(
+                "'labels' must be text where numbers name classes. Got "
+                f"{listed(unclear, 3)}: the index of one class, the name of another."
+            )
+        return given
 
     def _within(self, rule: SetRule) -> SetRule | None:
         """Return the rule for classes within the quantile of their own calibration scores."""
@@ -707,7 +726,10 @@ def _periods(time: Any, n_rows: int) -> list[str | None]:
     if isinstance(time, str | int | float | datetime):
         values = [time] * n_rows
     else:
-        values = to_numpy(time, "'time'").tolist()
+        moments = to_numpy(time, "'time'")
+        if moments.dtype.kind == "M":  # whatever its unit; nanoseconds would become integers
+            moments = moments.astype("datetime64[us]")
+        values = moments.tolist()
     if len(values) != n_rows:
         raise InputError(
             f"'time' must have one entry per row. Got {len(values)} for {n_rows} rows."

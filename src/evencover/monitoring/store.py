@@ -88,14 +88,15 @@ class About:
         return int.from_bytes(bytes.fromhex(self.digest[:16]), "big", signed=True)
 
     @cached_property
-    def _index(self) -> dict[str, int]:
+    def index_of_name(self) -> dict[str, int]:
+        """The index of each class by its name."""
         return {name: index for index, name in enumerate(self.class_names or ())}
 
     def class_of(self, label: str | int) -> int:
         """Return the class of a label, an index or a name; `OVERALL` if it has none."""
         if isinstance(label, str):
-            if label in self._index or not label.isdecimal():
-                return self._index.get(label, OVERALL)
+            if label in self.index_of_name or not label.isdecimal():
+                return self.index_of_name.get(label, OVERALL)
             label = int(label)
         return label if 0 <= label < self.n_classes else OVERALL
 
@@ -362,6 +363,10 @@ class Store:
         about = About(digest, name, n_classes, names, false_alarm, tolerance, values)
         self._models[key] = about
         return about
+
+    def most_classes(self) -> int:
+        """Return the number of classes of the model with the most."""
+        return int(self.read("SELECT MAX(n_classes) FROM models")[0][0])
 
     # ---- updates ---------------------------------------------------------------------------------
 
