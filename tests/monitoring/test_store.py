@@ -216,11 +216,15 @@ def test_numbers_that_are_the_index_of_one_class_and_the_name_of_another_are_rej
     assert monitor.rows.tolist() == [1, 1, 0, 0, 1]
 
 
-@pytest.mark.parametrize("unit", ["D", "s", "ns"])
-def test_times_may_be_dates_of_numpy(predictor, data, unit):
+@pytest.mark.parametrize(
+    "kind", ["datetime64[D]", "datetime64[s]", "datetime64[ns]", "U", "seconds"]
+)
+def test_times_may_be_dates_of_numpy_or_seconds_as_text(predictor, data, kind):
     monitor = CoverageMonitor(predictor)
     monitor.observe(data.rows[400:402], ids=ids(400, 402))
-    time = np.array(["2026-02-01", "2026-02-03"], dtype=f"datetime64[{unit}]")
+    time = np.array(["2026-02-01", "2026-02-03"], dtype=None if kind == "seconds" else kind)
+    if kind == "seconds":
+        time = time.astype("datetime64[s]").astype(int).astype(str)
     assert monitor.label(ids(400, 402), [0, 1], time=time).counted == 2
     assert [period for _, period, *_ in monitor.periods([-1])] == ["2026-02-01", "2026-02-03"]
 

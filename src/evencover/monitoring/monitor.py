@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -740,7 +741,8 @@ def _periods(time: Any, n_rows: int) -> list[str | None]:
 def _date(value: Any) -> str:
     try:
         if isinstance(value, str):
-            value = datetime.fromisoformat(value)
+            with suppress(ValueError):  # of seconds, which files of text hold as text
+                value = datetime.fromisoformat(value)
         if isinstance(value, datetime):
             return (value.astimezone(UTC) if value.tzinfo else value).date().isoformat()
         return today(float(value))
