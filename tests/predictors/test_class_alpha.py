@@ -315,3 +315,10 @@ def test_guarantees_name_the_classes_that_they_are_for():
     assert "overall" not in text.lower()
     text = fitted("standard", *rows(), alpha=ALPHAS, floor=0.5).guarantee_text
     assert "no single class" not in text
+
+
+def test_pooled_states_for_which_alpha_there_are_too_few_examples():
+    alpha = {"bee": 0.0001, "default": 0.1}
+    predictor = fitted("pooled", *rows(), alpha=alpha, split="holdout")
+    assert "1 of 4 classes ('bee') have an alpha with too few" in predictor.guarantee_text
+    assert "too few" not in fitted("pooled", *rows(), alpha=0.1).guarantee_text
