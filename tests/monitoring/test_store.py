@@ -185,6 +185,15 @@ def test_models_share_a_state_without_sharing_counts(predictor, data, location):
     assert [int(each.rows.sum()) for each in both] == [300, 500]
 
 
+def test_a_row_whose_id_repeats_in_a_request_counts_once_for_drift(predictor, data, location):
+    monitor = CoverageMonitor(predictor, store=location)
+    monitor.observe(data.rows[400:403], ids=["a", "b", "a"])
+    places = monitor.store.drift(monitor.about.key, 10 + K)[1]
+    assert places.sum() == 2 * 2  # a set size and a top class each
+    tops = data.rows[400:402].argmax(axis=1)
+    assert places[10:].tolist() == np.bincount(tops, minlength=K).tolist()
+
+
 def test_unknown_labels_may_be_any_text(predictor, data, location):
     monitor = CoverageMonitor(predictor, store=location, name="\udcff.safetensors")
     monitor.observe(data.rows[400:403], ids=ids(400, 403))

@@ -384,8 +384,8 @@ class Store:
             new = self._insert("served", first_of_each(rows), "DO NOTHING RETURNING id")
             added = {key for (key,) in new}
             if added:
-                is_new = np.array([key in added for key in keys])
-                self._add_drift(model, 1, served.drift[is_new].ravel())
+                first = {key: place for place, key in reversed([*enumerate(keys)]) if key in added}
+                self._add_drift(model, 1, served.drift[[*first.values()]].ravel())
                 early = self._where_in(
                     "SELECT id, label, period FROM waiting WHERE id", sorted(added)
                 )
