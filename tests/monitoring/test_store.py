@@ -221,8 +221,9 @@ def test_numbers_that_are_the_index_of_one_class_and_the_name_of_another_are_rej
     monitor.observe(data.rows[400:403], ids=ids(400, 403))
     with pytest.raises(InputError, match=r"Got 1, 3: the index"):
         monitor.label(ids(400, 403), [0, 1, 3])
-    assert monitor.label(ids(400, 403), ["1", "2", "5"]).counted == 3
-    assert monitor.rows.tolist() == [1, 1, 0, 0, 1]
+    assert monitor.label(ids(400, 403), ["1", "5", "0"]).counted == 3
+    assert monitor.rows.tolist() == [1, 0, 0, 0, 1]
+    assert monitor.store.unknown(monitor.about.key) == {"0": 1}
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,15 @@ class About:
         """The index of each class by its name."""
         return {name: index for index, name in enumerate(self.class_names or ())}
 
+    @cached_property
+    def _has_numbers(self) -> bool:
+        """Whether a number names a class, so that text is never an index."""
+        return any(name.isdecimal() for name in self.class_names or ())
+
     def class_of(self, label: str | int) -> int:
         """Return the class of a label, an index or a name; `OVERALL` if it has none."""
         if isinstance(label, str):
-            if label in self.index_of_name or not label.isdecimal():
+            if label in self.index_of_name or not label.isdecimal() or self._has_numbers:
                 return self.index_of_name.get(label, OVERALL)
             label = int(label)
         return label if 0 <= label < self.n_classes else OVERALL
