@@ -203,6 +203,15 @@ def test_unknown_labels_may_be_any_text(predictor, data, location):
     assert monitor.totals == (3, 0)
 
 
+@pytest.mark.parametrize("label", ["", None, 1.5, True])
+def test_missing_labels_are_rejected(predictor, data, label):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    with pytest.raises(InputError, match="'labels'"):
+        monitor.label(ids(400, 402), np.array(["a", label], dtype=object))
+    assert monitor.totals == (0, 0)
+
+
 @pytest.mark.parametrize("label", [-1, K, 99])
 def test_numbers_that_are_no_index_are_rejected(predictor, data, label):
     monitor = CoverageMonitor(predictor)

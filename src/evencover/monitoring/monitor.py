@@ -714,9 +714,11 @@ def _labels(labels: Any, n_rows: int) -> list[str | int]:
             f"'labels' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
         )
     found = values.tolist()
-    wrong = [each for each in found if type(each) not in (int, str)]
+    wrong = [each for each in found if type(each) not in (int, str) or each == ""]
     if wrong:
-        raise InputError(f"'labels' must be class names or indices. Got {listed(wrong[:3])}.")
+        raise InputError(
+            f"'labels' must be class names or indices. Got {listed(map(repr, wrong[:3]))}."
+        )
     return found
 
 
