@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -200,10 +201,22 @@ def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
                 found += _typed(_read(location, key)[0], location).tolist()
                 continue
             class_name, value_name = class_columns(list(columns), key, f"'{location}'")
+            if class_name and _is_number(value_name) and [*columns] != ["0", "1"]:
+                raise InputError(
+                    f"'{location}' must name its columns in the first line: class,{key}. "
+                    f"Got {class_name},{value_name}."
+                )
             classes = map(str, columns[class_name].tolist())
             values = _typed(columns[value_name], location).tolist()
             found += zip(classes, values, strict=True)
     return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(Fraction(text)) >= 0
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return False
 
 
 def _joined(columns: list[Array]) -> Array:
