@@ -61,9 +61,6 @@ def numbered(labels):
     return np.arange(len(labels), dtype=float)[:, None], np.asarray(labels)
 
 
-# scikit-learn -----------------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @parametrize_with_checks(
     [
@@ -208,9 +205,6 @@ def test_searches_score_every_fold_although_some_classes_are_in_one_only(scorer)
         assert scores.argmax() == 1
 
 
-# Which rows do what -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
 def test_no_row_both_trains_and_calibrates(share):
     X, y = numbered(np.arange(200) % 4)
@@ -333,9 +327,6 @@ def test_coverage_is_what_was_asked_for(data):
         n = model.predictor_.n_calibration_
         spread = np.sqrt(alpha * (1 - alpha) * (1 / n + 1 / 840))
         assert abs(covered - (1 - alpha)) < 4 * spread
-
-
-# Errors -----------------------------------------------------------------------------------------
 
 
 BAD = [

@@ -138,8 +138,6 @@ def test_no_global_state_is_read_or_changed(simulate):
     assert StandardPredictor(score="aps", exact=True).fit(rows, labels).predict_set(rows) == first
 
 
-# Keys of rows -----------------------------------------------------------------------------------
-
 finite = st.floats(-60000, 60000, width=16)
 
 

@@ -47,9 +47,6 @@ def changed(row, column, value):
     return rows
 
 
-# ---- parameters ----------------------------------------------------------------------------------
-
-
 NOT_SHARES = [0, 1, -0.1, 1.5, np.nan, np.inf, 1j, True, None, "ten", "", [1]]
 NOT_WHOLE = [-1, 1.5, None, "1", True]
 NOT_POSITIVE = [0, -1, np.nan, np.inf, "hot", True]
@@ -98,9 +95,6 @@ def test_unknown_names_suggest_known_ones():
         make_predictor("clusterd")
     with refused("None"):
         make_predictor(None)
-
-
-# ---- probabilities -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("score", ["softmax", "aps", "raps"])
@@ -184,9 +178,6 @@ def test_nothing_to_predict(simulate):
         StandardPredictor().fit_scores([], np.array([], dtype=int), 3)
 
 
-# ---- labels and ids ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("labels", "found"),
     [
@@ -218,8 +209,7 @@ def test_labels_of_a_stream_are_checked_too():
 
 
 @pytest.mark.parametrize(
-    "ids",
-    [[1, 2, 3], [1, 2, 3, 4, 5], [1.0, 2.0, 3.0, 4.0], [None, 1, 2, 3], [[1, 2], [3, 4]]],
+    "ids", [[1, 2, 3], [1, 2, 3, 4, 5], [1.0, 2.0, 3.0, 4.0], [None, 1, 2, 3], [[1, 2], [3, 4]]]
 )
 def test_ids_are_one_per_row(ids):
     fitted = StandardPredictor(score="aps").fit(GOOD, LABELS)
@@ -274,9 +264,6 @@ def test_class_names_are_one_per_class():
         StandardPredictor().fit(GOOD, ["z"] * 4, class_names=["a", "b", "c"])
 
 
-# ---- order of calls ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", method_names())
 def test_prediction_needs_calibration(method):
     predictor = make_predictor(method)
@@ -324,9 +311,6 @@ def test_classes_with_too_few_rows_are_a_warning_with_the_count(simulate):
     for method in (PooledPredictor(split="holdout"), FuzzyPredictor()):  # a fifth sets the level
         with pytest.warns(EvencoverWarning, match="4 of 4 classes have .* too few for a finite"):
             method.fit(rows[:40], np.arange(40) % 4)
-
-
-# ---- kinds of arrays -----------------------------------------------------------------------------
 
 
 def module(name):
@@ -395,8 +379,6 @@ def test_input_is_never_changed(simulate, quietly):
         assert (p == before[0]).all()
         assert (y == before[1]).all()
 
-
-# ---- one value per class -------------------------------------------------------------------------
 
 CLASSES = ["oak", "elm", "ash", "fir", "yew"]
 COUNTS = [50, 50, 3, 8, 3]

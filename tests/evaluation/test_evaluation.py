@@ -181,9 +181,6 @@ def test_the_most_frequent_are_those_that_are_shown(pairs):
     assert (np.diff(few.pairs) > 0).all()
 
 
-# The list of metrics ----------------------------------------------------------------------------
-
-
 def test_every_metric_of_the_list_is_in_the_report():
     report = evaluate(*random_sets(300, 6, 5), 0.1)
     names = [metric.name for metric in METRICS]
@@ -231,9 +228,6 @@ def test_classes_likely_below_the_aim_are_named_lowest_first():
 def test_the_best_value_has_the_lowest_loss(better, best):
     metric = Metric("x", "X", "a number", "share", 3, better)
     assert metric.loss(np.array([0.5, 0.7, 0.91, 1.0]), 0.1).argmin() == best
-
-
-# Bad input --------------------------------------------------------------------------------------
 
 
 def test_unsuitable_input_is_rejected():

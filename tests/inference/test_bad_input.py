@@ -167,8 +167,6 @@ def test_moving_everything_is_no_other_model(run, folder, monkeypatch):
     assert "1 of them there already" in succeeded(run(str(folder / "mine.py:pictures"), "data")).out
 
 
-# Hostile inputs -----------------------------------------------------------------------------------
-
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
 
 

@@ -227,9 +227,6 @@ def test_no_input_is_inferred_twice(tmp_path, pictures, monkeypatch, batch_size,
     assert n_inferred == 20 + (20 if batch_size > max_rows else 0)  # one batch beyond a part
 
 
-# The fingerprint: results of other inputs, settings or versions are never kept ------------------
-
-
 def test_an_image_named_in_a_table_is_part_of_the_input(tmp_path, pictures):
     data, ids, model = pictures
     lines = [f"data/{each},{each.split('/')[0]}" for each in ids]

@@ -133,9 +133,6 @@ def test_a_dataset_on_disk(tmp_path, image_model):
     assert one.column("id").to_pylist() == list(range(12))
 
 
-# ONNX ---------------------------------------------------------------------------------------------
-
-
 def linear(path, n_in, n_out, shape, *, names=None, output="logits", batch="n"):
     """An ONNX file that flattens its input and multiplies it."""
     onnx = pytest.importorskip("onnx")

@@ -96,9 +96,6 @@ def test_bad_options_are_rejected(option, value):
         Listing(**{option: value})
 
 
-# Files ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("ids", [None, "text", "numbers", "objects"])
 def test_every_format_holds_everything(tmp_path, predictor, data, ending, ids):
@@ -134,9 +131,6 @@ def test_too_few_ids_are_refused(tmp_path, predictor, data, ending):
     with pytest.raises(InputError, match="'ids'"):
         write_sets(tmp_path / f"sets.{ending}", [sets], ids=[1, 2, 3])
     assert list(tmp_path.iterdir()) == []
-
-
-# Folders ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -67,9 +67,6 @@ def sets_within(matrix, limits):
     return [[y for y, q in enumerate(limits) if row[y] <= q] for row in matrix]
 
 
-# ---- each method is its formula ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
 @pytest.mark.parametrize("tau", [0, 0.3, 0.5, 0.99, 1] if IS_DEEP else [0, 0.3, 1])
 def test_interpolated_is_its_formula(data, score, tau):
@@ -173,9 +170,6 @@ def test_the_largest_score_within_an_offset_is_the_largest():
     assert largest_within(np.ones(2), np.array([np.inf, -np.inf])).tolist() == [np.inf, -np.inf]
 
 
-# ---- limits: what the methods turn into ----------------------------------------------------------
-
-
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
 def test_interpolated_is_standard_at_0_and_classwise_at_1(data, score):
     for tau, method in ((0, StandardPredictor), (1, ClasswisePredictor)):
@@ -264,9 +258,6 @@ def test_pas_with_equal_prevalences_is_softmax_and_classwise_always(data):
     assert adjusted.predict_p(data.rows).tolist() == plain.predict_p(data.rows).tolist()
 
 
-# ---- p-values ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
 @pytest.mark.parametrize("method", ["interpolated", "fuzzy", "macro", "grouped", "standard"])
 def test_the_set_is_where_the_p_value_exceeds_alpha(data, method, score):
@@ -298,9 +289,6 @@ def test_rc3p_p_values_are_the_last_levels_that_hold_a_class(simulate):
     assert np.abs(last - p)[:, seen].max() <= float(step) + 1e-12
     assert (p[:, ~seen] == 1).all()
     assert (RC3PPredictor().fit(rows, labels).predict_set(rows).to_mask() <= (p > 0.1)).all()
-
-
-# ---- scores --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -353,8 +341,6 @@ def test_prevalences_of_calibration_need_calibration():
     with pytest.raises(InputError, match="'prevalence'"):
         PAS().matrix([[0.5, 0.5]])
 
-
-# ---- parameters ----------------------------------------------------------------------------------
 
 GOOD, LABELS = np.full((20, 4), 0.25), np.arange(20) % 4
 

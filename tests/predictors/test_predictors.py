@@ -153,8 +153,6 @@ def test_an_empty_set_is_given_the_most_probable_class(simulate, quietly, score,
     assert filled.sizes.min() == 1
 
 
-# ---- properties ----------------------------------------------------------------------------------
-
 METHODS = st.sampled_from(
     [
         (StandardPredictor, {}),
@@ -371,9 +369,6 @@ def test_class_names_travel_to_the_sets(simulate):
     assert predictor.thresholds_.tolist() == by_name.thresholds_.tolist()
     sets = predictor.predict_set(rows)
     assert sets.to_lists(names=True) == [[names[y] for y in row] for row in sets.to_lists()]
-
-
-# ---- scikit-learn's parameter protocol -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", method_names())
