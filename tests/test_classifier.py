@@ -231,12 +231,6 @@ def test_a_class_that_no_row_is_left_of_trains_and_counts_as_missed():
     assert np.sum(model.predictor_.group_scores_ == 1) == 6  # the largest softmax score
 
 
-def test_classes_without_calibration_rows_are_named():
-    X, y = numbered([0] * 50 + [1] * 50 + [2])
-    with pytest.warns(EvencoverWarning, match=r"1 of 3 classes have no .* \('2'\); they use"):
-        ConformalClassifier(Recorder(), "standard").fit(X, y)
-
-
 class Neighbours(ClassifierMixin, BaseEstimator):
     """As good for a class as it had rows of it: one feature, the class plus noise."""
 

@@ -33,15 +33,6 @@ def test_npz_stored_or_compressed(tmp_path, block_elements, save, order, dtype):
     assert_holds(source, rows)
 
 
-@pytest.mark.parametrize("key", ["probs", "probabilities", "softmax", "logits"])
-def test_npz_keys(tmp_path, key):
-    np.savez(tmp_path / "p.npz", **{key: ROWS})
-    source = as_source(tmp_path / "p.npz")
-    assert source.logits is (key == "logits")
-    assert not source.has_labels
-    assert_holds(source, labels=None)
-
-
 @pytest.mark.parametrize("labels", [LABELS, LABELS.astype(np.uint8), np.array(NAMES)[LABELS]])
 def test_npz_labels_as_indices_or_names(tmp_path, block_elements, labels):
     np.savez(tmp_path / "p.npz", probs=ROWS, class_names=NAMES, label=labels)

@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from inputs import LABELS, LOGITS, NAMES, ROWS, K, N, assert_holds, pa, read, write_table
+from inputs import LABELS, LOGITS, NAMES, ROWS, N, assert_holds, pa, read, write_table
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
 from evencover.data.open import column_from_file
-from evencover.randomness import row_ids
 
 pd = pytest.importorskip("pandas")
-RANKED = -np.sort(-ROWS, axis=1)[:, :3]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +22,8 @@ RANKED = -np.sort(-ROWS, axis=1)[:, :3]
         ("pred_probs", "labels", False),  # cleanlab
         ("predictions", "label_ids", True),  # Hugging Face
         ("prob", "y", False),
+        ("softmax", "label", False),
+        ("probabilities", "labels", False),
         ("logit", "target", True),
         ("probs", "targets", False),
         ("predictions", "y_true", None),
@@ -50,106 +50,9 @@ def test_any_other_name_by_key_and_the_error_lists_shapes(tmp_path):
             as_source(tmp_path / "p.npz", **{**keys, name: "none"})
 
 
-def timm_frame(rows, **more):
-    """As in timm's inference.py, without --results-separate-col."""
-    return pd.DataFrame({"filename": [f"{i}.jpg" for i in range(N)], **more, "prob": list(rows)})
-
-
-@pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("more", ["nothing", "indices", "labels"])
-@pytest.mark.parametrize("separate", [False, True])
-def test_timm_files_of_the_best_classes_are_refused(tmp_path, ending, more, separate):
-    best = np.argsort(-ROWS, axis=1)[:, :3]
-    beside = {"indices": ("index", best), "labels": ("label", np.array(NAMES)[best])}.get(more)
-    if separate:
-        columns = {} if beside is None else {f"{beside[0]}_{i}": beside[1][:, i] for i in range(3)}
-        columns |= {f"prob_{i}": RANKED[:, i] for i in range(3)}
-        frame = pd.DataFrame({"filename": [f"{i}.jpg" for i in range(N)], **columns})
-    else:
-        frame = timm_frame(RANKED, **({} if beside is None else {beside[0]: list(beside[1])}))
-    path = tmp_path / f"p.{ending}"
-    if ending == "csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.set_index("filename").to_parquet(path)
-    with pytest.raises(InputError, match=r"sorted by rank.*--topk 0"):
-        read(as_source(path, logits=True))
-
-
 def write_lines(path, records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
-
-
-def samples_of_lm_eval(leaf, left_out):
-    """As with --log_samples: log-likelihoods and whether each choice is the likeliest text."""
-    for i, (row, y) in enumerate(zip(LOGITS.tolist(), LABELS.tolist(), strict=True)):
-        choices = [[leaf(value), leaf(False)] for value in row]
-        sample = {
-            "doc_id": i,
-            "doc": {"question": "?", "choices": NAMES, "answer": y},
-            "target": leaf(y),
-            "arguments": {f"gen_args_{c}": {"arg_0": "?", "arg_1": f" {c}"} for c in range(K)},
-            "resps": [[choice] for choice in choices],
-            "filtered_resps": choices,
-            **{"filter": "none", "metrics": ["acc"], "doc_hash": f"{i:064x}", "acc": 1.0},
-        }
-        yield {name: value for name, value in sample.items() if name != left_out}
-
-
-@pytest.mark.parametrize("leaf", [str, lambda value: value])
-@pytest.mark.parametrize("left_out", ["nothing", "filtered_resps"])
-def test_samples_of_lm_eval(tmp_path, block_elements, leaf, left_out):
-    records = samples_of_lm_eval(leaf, left_out)
-    source = as_source(write_lines(tmp_path / "samples.jsonl", records))
-    assert source.logits is True
-    assert row_ids(source.ids, N).tolist() == list(range(N))
-    assert_holds(source, LOGITS.astype("f8"))
-
-
-def details_of_lighteval(gold):
-    """What it makes of its dataclasses; unused fields are null or empty."""
-    return [
-        {
-            "doc": {
-                **{"query": "?", "choices": NAMES, "gold_index": gold(int(y)), "id": str(i)},
-                **{"instruction": None, "specific": None, "task_name": "t"},
-                **{"num_samples": 1, "use_logits": False},
-            },
-            "metric": {"acc": 1.0},
-            "model_response": {
-                **{"input": "?", "input_tokens": [3, 4], "text": [], "output_tokens": [[5], [6]]},
-                **{"logprobs": row, "argmax_logits_eq_gold": [False] * K, "logits": None},
-                **{"unconditioned_logprobs": None, "truncated_tokens_count": 0},
-            },
-        }
-        for i, (row, y) in enumerate(zip(LOGITS.tolist(), LABELS, strict=True))
-    ]
-
-
-@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl"])
-@pytest.mark.parametrize("gold", [int, lambda y: [y]])
-def test_details_of_lighteval(tmp_path, block_elements, ending, gold):
-    path = tmp_path / f"details_t_2026.{ending}"
-    if ending == "jsonl":
-        write_lines(path, details_of_lighteval(gold))
-    else:
-        write_table(path, pa.Table.from_pylist(details_of_lighteval(gold)), 10)
-    source = as_source(path)
-    assert source.logits is True
-    assert list(map(str, source.ids)) == list(map(str, range(N)))
-    assert source.info.used["labels"] == "doc.gold_index"
-    assert_holds(source, LOGITS.astype("f8"))
-    assert "model_response" not in source.info.left_out
-
-
-def test_details_of_lighteval_with_several_right_answers_are_refused(tmp_path):
-    records = details_of_lighteval(lambda y: [y])
-    records[9]["doc"]["gold_index"] = [0, 2]
-    write_table(tmp_path / "d.parquet", pa.Table.from_pylist(records), 5)
-    with pytest.raises(InputError, match=r"one label in 'doc.gold_index'. Got 2 in row 9"):
-        read(as_source(tmp_path / "d.parquet"))
 
 
 def test_a_field_of_a_struct_by_key(tmp_path):
@@ -191,13 +94,6 @@ def test_json_lines_that_break_a_rule(tmp_path, change, words):
     ]
     records[9] |= change
     with pytest.raises(InputError, match=words):
-        read(as_source(write_lines(tmp_path / "p.jsonl", records)))
-
-
-def test_a_number_in_place_of_a_list_is_named(tmp_path):
-    records = [{"probs": row} for row in ROWS.tolist() * 12]
-    records[250]["probs"] = 0.5
-    with pytest.raises(InputError, match=r"'probs' .* Got '0\.5' in row 250"):
         read(as_source(write_lines(tmp_path / "p.jsonl", records)))
 
 
@@ -285,19 +181,6 @@ def test_files_of_torch(tmp_path, monkeypatch, held):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"torch.*pip install 'evencover\[torch\]'"):
         as_source(tmp_path / "p.pt")
-
-
-def test_files_that_torch_saved(tmp_path):
-    torch = pytest.importorskip("torch")
-    rows, labels = torch.tensor(ROWS), torch.tensor(LABELS)
-    for held in ((rows, labels), {"probabilities": rows, "labels": labels}):
-        torch.save(held, tmp_path / "p.pt")
-        assert_holds(as_source(tmp_path / "p.pt"))
-    torch.save({"logits": rows.to(torch.bfloat16), "y": labels}, tmp_path / "p.pth")
-    assert as_source(tmp_path / "p.pth").logits is True
-    torch.save({"probs": rows, "hook": print}, tmp_path / "q.pt")
-    with pytest.raises(InputError, match=r"other things than tensors.*torch\.save"):
-        as_source(tmp_path / "q.pt")
 
 
 class PredictionOutput(NamedTuple):  # of transformers.trainer_utils

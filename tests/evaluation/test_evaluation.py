@@ -206,22 +206,6 @@ def test_size_is_also_a_mean_over_classes():
     assert np.isnan(unknown.avg_size_over_classes)
 
 
-def test_classes_likely_below_the_aim_are_named_lowest_first():
-    """0, 10, ... of 40 rows are covered in five classes; a sixth has 36 of 40, and a seventh 1."""
-    covered, rows = [0, 10, 20, 5, 15, 36, 1], [40] * 6 + [1]
-    labels = np.repeat(np.arange(7), rows)
-    holds = np.concatenate([np.arange(n) < k for k, n in zip(covered, rows, strict=True)])
-    mask = np.zeros((len(labels), 7), dtype=bool)
-    mask[np.arange(len(labels)), labels] = holds
-    report = evaluate(PredictionSets.from_mask(mask), labels, class_names=list("abcdefg"))
-    value, text = {title: rest for title, *rest in report.summary()}["likely below"]
-    assert value == "5"
-    assert text.endswith(": a, d, b and 2 more")
-    assert report.to_dict()["likely_below"] == [True] * 5 + [False] * 2
-    fine = evaluate(PredictionSets.from_mask(mask[labels > 4]), labels[labels > 4])
-    assert next(row[:2] for row in fine.summary() if "likely" in row[0]) == ("likely below", "0")
-
-
 @pytest.mark.parametrize(
     ("better", "best"), [("lower", 0), ("higher", 3), ("target", 2), ("neither", 0)]
 )

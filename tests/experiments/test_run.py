@@ -16,12 +16,8 @@ from evencover import (
     Softmax,
     StandardPredictor,
 )
-from evencover.evaluation import CoverageReport, metrics
-from evencover.evaluation.metrics import METRICS, Metric
 from evencover.experiments import Grid, run
-from evencover.experiments.figures import draw_curves
 from evencover.experiments.grid import sample, sample_balanced
-from evencover.experiments.results import make_table
 from evencover.experiments.runner import plan
 from evencover.predictors import make_predictor
 from evencover.quantiles import Thresholds
@@ -96,26 +92,6 @@ def test_the_summary_is_mean_and_standard_error(results):
     assert first["covgap"] == pytest.approx(values.mean())
     assert first["covgap_se"] == pytest.approx(np.sqrt(values.var(ddof=1) / 3))
     assert first["repetitions"] == 3
-
-
-def test_a_metric_added_to_the_list_is_in_the_study(make_grid, monkeypatch):
-    new = Metric(
-        name="n_covered", title="Covered", meaning="covered rows", unit="classes", digits=0,
-        better="higher", shown={"study": 5},
-    )  # fmt: skip
-    monkeypatch.setattr(metrics, "METRICS", (*METRICS, new))
-    covered = property(lambda self: self.class_covered.sum())
-    monkeypatch.setattr(CoverageReport, "n_covered", covered, raising=False)
-    found = run(make_grid(n_avg=[10], scores=["softmax"], methods=["standard"], exact=False))
-    values = np.array([row["n_covered"] for row in found.records])
-    np.testing.assert_allclose(
-        values, [row["marginal_coverage"] * row["n_validation"] for row in found.records]
-    )
-    (summary,) = found.summary()
-    assert summary["n_covered"] == pytest.approx(values.mean())
-    assert summary["n_covered_se"] == pytest.approx(np.sqrt(values.var(ddof=1) / 3))
-    assert "Covered" in make_table(found, metrics=["covgap", "n_covered"]).render("text")
-    assert draw_curves(found, "mine").axes[-1].get_ylabel() == "Covered"
 
 
 def test_one_repetition_has_no_standard_error(make_grid):

@@ -48,16 +48,6 @@ def test_logits_are_the_models_own(tmp_path, pictures, batch_size, workers):
     assert table.column("label").to_pylist() == np.repeat(range(4), 5).tolist()
 
 
-def test_the_file_is_a_source_with_names_labels_and_ids(tmp_path, pictures):
-    data, ids, model = pictures
-    infer(f"{model}:pictures", data, tmp_path / "scores")
-    source = as_source(tmp_path / "scores")
-    (block,) = source.blocks()
-    assert (source.logits, list(source.class_names)) == (True, NAMES)
-    assert source.ids.tolist() == ids
-    assert block.labels.tolist() == np.repeat(range(4), 5).tolist()
-
-
 def test_a_function_may_prepare_inputs_on_workers(tmp_path, pictures):
     data, _, model = pictures
     infer(f"{model}:pictures", data, tmp_path / "one")

@@ -30,7 +30,6 @@ from evencover.randomness import RandomStream, random_order, uniforms
 
 ALPHAS = {0.05: Fraction(1, 20), 0.1: Fraction(1, 10), 0.35: Fraction(35, 100)}
 SCORES = [Softmax(), APS(), RAPS(penalty=0.1, k_reg=2), SAPS(), PAS()]
-NEW = ["interpolated", "fuzzy", "rc3p", "macro", "grouped"]
 CASES = {
     "plain": {},
     "long tail": {"long_tail": True},
@@ -184,13 +183,6 @@ def test_fuzzy_with_an_infinite_bandwidth_is_standard_on_what_was_held_out(data)
     standard = StandardPredictor().fit(data.rows[held_out], data.labels[held_out])
     assert fuzzy.predict_set(data.rows) == standard.predict_set(data.rows)
     assert fuzzy.predict_p(data.rows).tolist() == standard.predict_p(data.rows).tolist()
-
-
-def test_fuzzy_with_a_tiny_bandwidth_has_classwise_limits(data):
-    learning = random_order(0, RandomStream.SPLIT, np.arange(260))[52:]
-    fuzzy = FuzzyPredictor(bandwidth=1e-9).fit(*data)
-    classwise = ClasswisePredictor().fit(data.rows[learning], data.labels[learning])
-    assert fuzzy.class_limits_.tolist() == np.minimum(classwise.thresholds_, 1).tolist()
 
 
 @pytest.mark.parametrize(
@@ -372,11 +364,6 @@ def test_bad_parameters_are_refused(predictor, name):
 def test_rc3p_needs_ranks(ranks):
     with pytest.raises(InputError, match="'ranks'"):
         RC3PPredictor().fit_scores([0.1, 0.2], [0, 1], 2, ranks=ranks)
-
-
-def test_unknown_parameters_are_refused_by_name():
-    with pytest.raises(InputError, match="did you mean 'tau'"):
-        make_predictor("interpolated", tua=0.5)
 
 
 def test_interpolated_p_values_when_rounding_takes_scores_beyond_their_maximum(simulate, quietly):

@@ -209,13 +209,6 @@ def test_with_equal_classes_pooled_is_nearly_standard():
     assert pooled < standard + 1.0 < classwise
 
 
-def test_a_class_with_plenty_of_rows_relies_on_them():
-    scores, labels, _ = simulated(np.where(np.arange(K) == 0, 5000, 10), 2)
-    predictor = PooledPredictor().fit_scores(scores, labels, K)
-    assert predictor.own_weight_[0] > 2 * predictor.own_weight_[1:].max()
-    np.testing.assert_allclose(sum(predictor._weights().values()), 1)
-
-
 def test_a_class_without_rows_gets_a_finite_threshold_and_a_warning():
     scores, labels, _ = simulated(10, 3)
     kept = labels != 5

@@ -11,7 +11,7 @@ from depth import size
 
 from evencover import EvencoverWarning, InputError, compare, save
 from evencover.predictors import make_predictor
-from evencover.report import comparison_html, report_html, write_report
+from evencover.report import comparison_html, report_html
 
 pytest.importorskip("altair")
 pytest.importorskip("jinja2")
@@ -133,24 +133,6 @@ def test_a_comparison_has_a_page(data):
     assert [content["headline"], *content["advice"]] == result.reason.splitlines()
     assert all(f">{line.strip()}<" in html for line in result.reason.splitlines())
     assert "<b>mine" not in html
-
-
-def test_an_existing_file_is_kept_unless_forced(tmp_path, predictor, data, monkeypatch):
-    path = tmp_path / "report.html"
-    path.write_text("mine")
-    with pytest.raises(InputError, match="exists already"):
-        write_report(predictor, path, data.rows[300:], data.labels[300:])
-    assert path.read_text() == "mine"
-    write_report(predictor, path, data.rows[300:], data.labels[300:], force=True)
-    assert path.read_text().startswith("<!doctype html>")
-    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_half_a_surrogate_pair_is_no_name(data):
-    with pytest.raises(InputError, match="class_names"):
-        make_predictor("standard").fit(
-            data.rows[:300], data.labels[:300], class_names=["\ud800", *"bcdef"]
-        )
 
 
 def test_without_the_extra_one_sentence_says_what_to_install(predictor, data, monkeypatch):
