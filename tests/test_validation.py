@@ -191,6 +191,8 @@ def test_nothing_to_predict(simulate):
         ([0, 1, 2], "3 labels for 4 rows"),
         ([0, 1, 2, 0, 1], "5 labels for 4 rows"),
         ([[0, 1], [2, 0]], r"\(2, 2\)"),
+        (3, "'labels'"),
+        (np.array("a"), "'labels'"),
         (None, "--labels"),
     ],
 )

@@ -14,13 +14,11 @@ from evencover import (
     GroupedPredictor,
     InputError,
     Softmax,
-    StandardPredictor,
 )
 from evencover.experiments import Grid, run
 from evencover.experiments.grid import sample, sample_balanced
 from evencover.experiments.runner import plan
 from evencover.predictors import make_predictor
-from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, uniforms
 
 SEED = 7
@@ -177,20 +175,6 @@ def test_the_paper_s_rule_fills_in_gamma_and_m(make_grid):
     )  # fmt: skip
     assert all(0 <= row["gamma"] < 1 for row in auto.records)
     assert {(row["gamma"], row["M"]) for row in fixed.records} == {(0.5, 3)}
-
-
-def test_a_method_of_one_s_own_is_in_the_table(make_grid):
-    class Everything(StandardPredictor):
-        method = "everything"
-
-        def _calibrate(self, rows):
-            limits = super()._calibrate(rows)
-            return Thresholds(np.full_like(limits.upper, np.inf))
-
-    # With both variants: what it does to the thresholds is done to the randomized ones, too.
-    found = run(make_grid(methods=[Everything()], scores=["aps"]))
-    assert all(row["avg_size"] == 12 for row in found.records)
-    assert {row["method"] for row in found.records} == {"everything"}
 
 
 def test_labels_go_by_id_and_values_per_class_by_name(data, tmp_path):

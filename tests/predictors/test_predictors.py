@@ -361,16 +361,6 @@ def test_logits_are_the_same_as_their_probabilities(simulate):
     assert a.predict_set(logits) == b.predict_set(rows)
 
 
-def test_class_names_travel_to_the_sets(simulate):
-    rows, labels = simulate(100, 3)
-    names = ["cat", "dog", "eel"]
-    predictor = StandardPredictor(alpha=0.5).fit(rows, labels, class_names=names)
-    by_name = StandardPredictor(alpha=0.5).fit(rows, np.array(names)[labels], class_names=names)
-    assert predictor.thresholds_.tolist() == by_name.thresholds_.tolist()
-    sets = predictor.predict_set(rows)
-    assert sets.to_lists(names=True) == [[names[y] for y in row] for row in sets.to_lists()]
-
-
 @pytest.mark.parametrize("method", method_names())
 def test_predictors_are_scikit_learn_citizens(simulate, quietly, method):
     predictor = make_predictor(method, alpha=0.2, score=RAPS(penalty=0.1), random_state=4)
