@@ -236,3 +236,10 @@ def test_the_output_of_a_trainer_itself():
     rows, labels = read(source)
     np.testing.assert_array_equal(rows, output.predictions)
     assert (labels.tolist(), source.logits) == (output.label_ids.tolist(), True)
+
+
+def test_lists_that_decrease_in_every_row_are_rejected(tmp_path):
+    table = pq.read_table(FOLDER / "timm.parquet").to_pylist()
+    rows = [{**row, "prob": sorted(row["prob"], reverse=True)} for row in table]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "p.parquet")
+    assert_refused(tmp_path / "p.parquet", "decreasing.*--topk 0")

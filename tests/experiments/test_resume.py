@@ -137,7 +137,7 @@ def test_a_damaged_part_is_computed_again(make_grid, tmp_path, damage):
 
 def test_a_study_has_one_writer_at_a_time(make_grid, tmp_path):
     grid = make_grid(n_avg=[10], scores=["softmax"])
-    with Store.opened(grid, tmp_path / "out"), pytest.raises(InputError, match="another process"):
+    with Store.opened(grid, tmp_path / "out"), pytest.raises(InputError, match="Another process"):
         run(grid, tmp_path / "out")
 
 
