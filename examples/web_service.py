@@ -1,7 +1,7 @@
-"""Serve sets for images from a real classifier, and monitor coverage.
+"""A web service for a scikit-learn classifier: prediction sets, with monitored coverage.
 
-python examples/web_service.py          # trains, calibrates, sends requests, and stops
-python examples/web_service.py --port 8080    # keeps running; open http://127.0.0.1:8080
+python examples/web_service.py          # train, calibrate, send requests, exit
+python examples/web_service.py --port 8080    # keep running; open http://127.0.0.1:8080
 
 Needs evencover[serve] and httpx. The classifier reads handwritten digits; then its camera breaks.
 """
@@ -28,7 +28,7 @@ TOKEN = "for the example only"
 
 
 def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    """Return the application, the classifier, and held-out images."""
+    """Return the application, the classifier, and held-out images with labels."""
     images, labels = load_digits(return_X_y=True)
     train, rest, y_train, y_rest = train_test_split(images, labels, train_size=500, random_state=0)
     cal, new, y_cal, y_new = train_test_split(rest, y_rest, train_size=600, random_state=0)
@@ -38,7 +38,7 @@ def make_service(folder: Path) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     service = Service(folder / "model.safetensors", folder / "watch.db")
 
     async def classify(request: Any) -> Any:
-        """Predict sets from pixels, as a user of the service would."""
+        """Return the prediction sets of images."""
         content = await request.json()
         rows = classifier.predict_proba(np.array(content["images"]))
         sets, _ = service.sets(Rows(rows, content["ids"]))
@@ -66,18 +66,21 @@ def main(port: int | None = None) -> dict[str, Any]:
                 ids = [f"{when} {number}" for number in range(len(seen))]
                 answer = client.post("/classify", json={"images": seen.tolist(), "ids": ids}).json()
                 print(f"{when}: the first sets are {answer['sets'][:3]}")
-                sent = {"ids": ids, "labels": labels.tolist()}  # the service knows their rows
+                sent = {
+                    "ids": ids,
+                    "labels": labels.tolist(),
+                }  # the service has recorded their rows
                 headers = {"authorization": f"Bearer {TOKEN}"}
                 client.post("/v1/labels", json=sent, headers=headers).raise_for_status()
                 found[when] = client.get("/v1/coverage").json()
                 print(f"{when}: coverage {found[when]['coverage']:.3f}")
                 for test in ("below_target", "score_shift"):
-                    print(f"  {found[when][test]['says']}")
+                    print(f"  {found[when][test]['message']}")
         return found
 
 
 def broken(images: np.ndarray) -> np.ndarray:
-    """Darken the lower half of every image."""
+    """Black out the lower half of every image."""
     return images * (np.arange(64) < 32)
 
 

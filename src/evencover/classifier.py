@@ -18,7 +18,7 @@ from evencover.comparison.cost import costs
 from evencover.comparison.trials import ScoredRows, Trial, calibration_split, other_rows
 from evencover.data.open import as_source
 from evencover.errors import InputError, warn_caller
-from evencover.evaluation import CoverageReport, evaluate
+from evencover.evaluation import CoverageReport
 from evencover.predictors import DEFAULT_METHOD, BasePredictor, make_predictor
 from evencover.predictors.cross_validation import from_cross_val, warn_of_unstable_model
 from evencover.predictors.explanation import some_names
@@ -41,21 +41,21 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     Parameters
     ----------
     estimator
-        A classifier with ``predict_proba``. It is fitted on some rows and calibrated on the others,
-        or cross-validated (`cv`). A fitted model in scikit-learn's ``FrozenEstimator`` is
-        calibrated on all rows.
+        A classifier with ``predict_proba``. `fit` trains it on a part of the rows and calibrates
+        on the rest, or cross-validates (`cv`). A fitted model in ``FrozenEstimator`` is calibrated
+        on all rows.
     predictor
         The method, as a predictor such as ``ClusteredPredictor(alpha=0.1)`` or its name;
         None is POOLED at alpha = 0.1, as in the commands.
     calibration_size
-        Fraction used for calibration, in (0, 1), without `cv`. The rows are drawn at random,
-        whatever their class, so that they are exchangeable with new ones. If all rows of a class
-        are drawn, they also train the model, and calibrate as rows of an unknown class.
+        Fraction used for calibration, in (0, 1), without `cv`. Rows are drawn at random, without
+        stratification, so that they are exchangeable with new ones. If all rows of a class are
+        drawn, they train the model and count as misses in calibration.
     cv
-        Number of folds, or a splitter of scikit-learn. Each row gets the probabilities of a model
-        that was fitted without it, all rows calibrate, and the model is fitted again on all rows.
+        Number of folds, or a scikit-learn splitter. Each row gets the probabilities of a model
+        fitted without it, all rows are used for calibration, and the model is refitted on all.
     random_state
-        Integer that fixes the calibration rows, or the folds.
+        Seed of the calibration rows, or of the folds.
 
     Attributes
     ----------
@@ -66,18 +66,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     Notes
     -----
-    No theorem covers a model that is fitted once more on all rows (`cv`). Coverage is near
-    1 - alpha if it agrees with the models of the folds, and can be far below if not; `fit` warns if
-    the models differ (docs/howto/stronger_guarantees.md). Without `cv` the predictor has its
-    guarantee in full.
+    With `cv` there is no guarantee. Coverage is near 1 - alpha if the final model agrees with the
+    fold models and can be far lower otherwise; `fit` warns if they differ
+    (docs/howto/stronger_guarantees.md).
 
-    A scikit-learn ``Pipeline`` hides `predict_set`: put the pipeline inside,
-    ``ConformalClassifier(make_pipeline(...))``, not the other way round.
+    A scikit-learn ``Pipeline`` hides `predict_set`; write
+    ``ConformalClassifier(make_pipeline(...))``.
 
     ``GridSearchCV`` maximizes accuracy by default, which does not depend on alpha or the method.
-    Pass ``scoring=cost_scorer`` (the cost of `compare`), ``true_gap_scorer`` (even coverage,
-    whatever the size of the sets) or ``avg_size_scorer`` (small sets), all of this module, and
-    keep alpha fixed: a larger alpha makes smaller sets and a lower cost.
+    Pass ``scoring=cost_scorer`` (the cost of `compare`), ``true_gap_scorer`` (even coverage) or
+    ``avg_size_scorer`` (small sets) of this module, and keep alpha fixed.
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neighbors import KNeighborsClassifier
@@ -119,9 +117,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
             self.classes_ = self.estimator_.classes_
-            labels, unknown = self._labels_and_unknown(y)
-            if unknown:
-                row = int((labels >= len(self.classes_)).argmax())
+            labels = self._labels(y)
+            if labels.dtype.kind == "O":
+                row = int((~np.isin(y, self.classes_)).argmax())
                 raise InputError(f"The model does not know the label {y[row]!r} of row {row}.")
             self._calibrate(method, self.estimator_.predict_proba(X), labels)
         elif self.cv is not None:
@@ -159,7 +157,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             warn_caller(
                 f"{int(unknown.sum())} of {len(counts)} classes"
                 f"{some_names(self._names(), unknown)} had all their examples drawn for "
-                "calibration; these train the model instead, and count as missed."
+                "calibration; these train the model instead, and count as misses."
             )
         self._calibrate(method, rows, own)
 
@@ -247,37 +245,23 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def evaluate(self, X: Any, y: Any, *, ids: Any = None) -> CoverageReport:
         """Measure coverage and set size on held-out examples.
 
-        Labels that the model does not know count as misses: each is one more class of the report,
-        after those of `classes_`, with coverage 0.
+        Labels that the model does not know count as misses; the report has their number.
         """
         check_is_fitted(self)
-        predictor, rows = self.predictor_, self.estimator_.predict_proba(X)
-        labels, unknown = self._labels_and_unknown(column_or_1d(y, warn=True))
-        if not unknown:
-            return predictor.evaluate(rows, labels, ids=ids)
-        is_unknown = labels >= len(self.classes_)
-        warn_caller(
-            f"{int(is_unknown.sum())} of {len(labels)} labels are of {len(unknown)} classes that "
-            f"the model does not know{some_names(unknown, np.ones(len(unknown), bool))}; they "
-            "count as misses."
-        )
-        sets, names = predictor.predict_set(rows, ids=ids), [*self._names(), *unknown]
-        alpha = predictor.class_alpha  # unknown classes get that of the median class
-        own = np.full(len(unknown), np.searchsorted(alpha.values, float(alpha.typical)))
-        return evaluate(
-            PredictionSets.from_csr(sets.indptr, sets.indices, len(names), names),
-            labels,
-            alpha._replace(of_class=np.append(alpha.of_class, own)),
-            calibration_counts=np.append(predictor.class_counts_, np.zeros(len(unknown), int)),
-        )
+        rows = self.estimator_.predict_proba(X)
+        return self.predictor_.evaluate(rows, self._labels(y), ids=ids)
 
-    def _labels_and_unknown(self, y: Array) -> tuple[IntArray, list[str]]:
-        """Find labels among `classes_`, then among the names of unknown ones, which follow."""
-        indices = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+    def _labels(self, y: Any) -> Array:
+        """Return labels as class indices; as names if some are unknown."""
+        y, names = column_or_1d(y, warn=True), self._names()
+        indices = np.minimum(np.searchsorted(self.classes_, y), len(names) - 1)
         is_unknown = self.classes_[indices] != y
-        unknown, places = np.unique(y[is_unknown], return_inverse=True)
-        indices[is_unknown] = len(self.classes_) + places
-        return indices, [str(label) for label in unknown.tolist()]
+        if not is_unknown.any():
+            return indices
+        if is_unknown.all():
+            raise InputError(f"The model must know some of the labels. Got {y[0]!r} in row 0.")
+        names.append(max(names, key=len) + "?")  # longer than any class name
+        return np.array(names, dtype=object)[np.where(is_unknown, -1, indices)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -310,26 +294,22 @@ def without_class(rows: FloatArray, labels: IntArray, places: IntArray) -> Float
 
 
 def cost_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:
-    """Score by the negated cost of `compare`, in labels per example.
-
-    A class that the model does not know costs 1/alpha, the most that a missed class can cost.
-    """
+    """Score by the negated cost of `compare`, in labels per example."""
     report, predictor = model.evaluate(X, y), model.predictor_
-    labels, unknown = model._labels_and_unknown(column_or_1d(y, warn=True))
-    known, score = labels < len(model.classes_), make_score(predictor.score)
-    if not known.any():
-        return -float(report.avg_size + len(unknown) / report.alpha)
+    score, labels = make_score(predictor.score), model._labels(y)
+    known: Any = {"class_names": predictor.class_names_, "allow_unknown": True}
+    source = as_source(model.predict_proba(X), labels, **known)
     rows = ScoredRows(
-        as_source(model.predict_proba(X)[known], labels[known]),
+        source,
         [score],
         from_logits=predictor.from_logits,
         temperature=predictor.used_temperature,
         random_state=predictor.random_state,
         with_ranks="ranks" in predictor.needs,
     )
-    trial = Trial(score, predictor, np.ones(int(known.sum()), dtype=bool))
+    trial = Trial(score, predictor, np.ones(len(labels), dtype=bool))
     (cost,) = costs(rows, [trial], [report.avg_size])
-    return -(cost + len(unknown) / report.alpha)
+    return -cost
 
 
 def true_gap_scorer(model: ConformalClassifier, X: Any, y: Any) -> float:

@@ -1,6 +1,6 @@
 """matplotlib displays of reports and comparisons, in scikit-learn's Display pattern.
 
-Each display holds plain numbers, made by a ``from_...`` constructor, and draws them with `plot`.
+Each display has a ``from_...`` constructor and draws with `plot`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evencover.errors import InputError, needs
 from evencover.quantiles import GroupedScores, conformal_ranks
 from evencover.validation import whole_number
 
-# Okabe and Ito's colors, which color-blind readers can tell apart.
+# Okabe and Ito's colors, which color-blind readers can distinguish.
 BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#8C8C8C"
 
 

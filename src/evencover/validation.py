@@ -161,7 +161,8 @@ def label_indices(
     """Return labels, class indices or class names, as class indices.
 
     Messages use `name`, and `place` to describe a row. With `numbers_are_names`, integer labels are
-    class names. With `allow_unknown`, unknown names become `n_classes`; raise if all are unknown.
+    class names. With `allow_unknown`, text that is not among the classes becomes `n_classes`;
+    numbers do not, which may be indices.
 
     >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
     [1, 0]
@@ -192,16 +193,21 @@ def label_indices(
         )
     names = [str(each) for each in values.ravel().tolist()]
     indices = [index_of_name.get(each, n_classes) for each in names]
-    if n_classes in indices and not (allow_unknown and min(indices) < n_classes):
+    if n_classes in indices and not (allow_unknown and is_text):
         row = indices.index(n_classes)
-        close = difflib.get_close_matches(names[row], list(class_names), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise InputError(
-            f"Every label must be one of the {n_classes} class names. "
-            f"Got {names[row]!r} in {place(row)}{hint}"
-        )
+        raise unknown_label(names[row], place(row), class_names)
     found = np.array(indices, dtype=np.int64).reshape(values.shape)
     return class_labels(found, n_classes + allow_unknown, n_rows, name, place)
+
+
+def unknown_label(label: str, place: str, class_names: Sequence[str]) -> InputError:
+    """Build the error for a label that is not among the classes."""
+    close = difflib.get_close_matches(label, list(class_names), n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return InputError(
+        f"Every label must be one of the {len(class_names)} class names. "
+        f"Got {label!r} in {place}{hint}"
+    )
 
 
 def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]:
@@ -220,6 +226,20 @@ def class_columns(names: Sequence[str], key: str, owner: str) -> tuple[str, str]
     return class_name, key
 
 
+def as_written(values: Array) -> Array:
+    """Return short floats as the decimals that were written: 0.1 in float32 is 0.1.
+
+    >>> as_written(np.array([0.1, 0.01], dtype=np.float32)).tolist()
+    [0.1, 0.01]
+    """
+    is_short = values.dtype.kind == "f" and values.dtype.itemsize < 8
+    return values.astype(str).astype(np.float64) if is_short else values
+
+
+def _as_written(value: Any) -> Any:
+    return float(str(value)) if isinstance(value, np.float16 | np.float32) else value
+
+
 def by_class(values: Any, name: str) -> dict[str, Any] | None:
     """Return {class: value} if the values name their classes; None for a vector.
 
@@ -231,7 +251,7 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
         columns = {str(each): each for each in getattr(values, "column_names", values.columns)}
         if len(columns) > 1:
             chosen = class_columns(list(columns), name, f"The frame of '{name}'")
-            lists = [to_numpy(values[columns[each]]).tolist() for each in chosen]
+            lists = [as_written(to_numpy(values[columns[each]])).tolist() for each in chosen]
             pairs = zip(*lists, strict=True)
         else:
             values = values[next(iter(columns.values()))]
@@ -241,7 +261,7 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
         index = values.index
         is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
         if not is_default:
-            pairs = zip(index.tolist(), to_numpy(values).tolist(), strict=True)
+            pairs = zip(index.tolist(), as_written(to_numpy(values)).tolist(), strict=True)
     elif isinstance(values, list | tuple) and len(values):
         is_pair = [isinstance(each, list | tuple) and len(each) == 2 for each in values]
         pairs = (
@@ -281,7 +301,7 @@ def align_classes(
     """
     known = by_class(values, name)
     if known is None:
-        vector = to_numpy(values)
+        vector = as_written(to_numpy(values))
         if vector.shape != (n_classes,):
             size = len(vector) if vector.ndim == 1 else f"shape {vector.shape}"
             raise InputError(
@@ -302,7 +322,7 @@ def align_classes(
             f"Got {' and '.join(found) or 'classes that share a name'}."
         )
     values_of = rest | known
-    return to_numpy([values_of[each] for each in names])
+    return to_numpy([_as_written(values_of[each]) for each in names])
 
 
 def _no_class(values: FloatArray) -> int | None:

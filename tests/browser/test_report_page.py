@@ -160,7 +160,7 @@ def test_every_class_is_judged_and_drawn_against_its_own_target(visit, by_class)
         assert row.locator("td").nth(2).inner_text() == f"{target}%"
         ticks.add(row.locator(".interval .target").get_attribute("x1"))
         row.click()
-        assert f"{target}%" in page.inner_text("#detail .say")
+        assert f"{target}%" in page.inner_text("#detail .statement")
     assert len(ticks) == 2
     marks = page.locator("#chart-coverage svg g.mark-rect path").count()
     assert marks >= report.n_classes_evaluated  # one tick for each class

@@ -26,15 +26,15 @@ def broken(folder, data):
 
 def test_a_kept_promise_exits_with_0_and_a_broken_one_with_3(folder, data, model, watch):
     calm = succeeded(watch("test.npz", "--period", "2026-01-01"))
-    assert "300 labeled rows" in calm.out
+    assert "300 labeled examples" in calm.out
     assert "target 0.88 for every class" in " ".join(calm.out.split())
-    assert "No class is known to be covered less than 0.88." in calm.out
+    assert "No class is significantly below the target of 0.88." in calm.out
     broken(folder, data)
     result = watch("bad.npz", "--period", "2026-01-02")
     assert result.code == 3
     assert "ALARM" in result.out
     assert "below" in result.out
-    assert "600 labeled rows" in result.out
+    assert "600 labeled examples" in result.out
     assert watch("--quiet-alarms").code == 0
     shown = json.loads(watch("--json", "--quiet-alarms").out)
     monitor = CoverageMonitor(load(model), store="watch.db")
@@ -60,7 +60,7 @@ def test_the_page_shows_periods_classes_and_since_when(folder, data, watch):
 def test_a_look_at_a_state_counts_nothing(watch):
     succeeded(watch("test.npz"))
     succeeded(watch("--report", "page.html"))
-    assert "300 labeled rows" in succeeded(watch()).out
+    assert "300 labeled examples" in succeeded(watch()).out
 
 
 def test_coverage_by_class_and_period_is_written(folder, data, watch):
@@ -73,12 +73,12 @@ def test_coverage_by_class_and_period_is_written(folder, data, watch):
 
 def test_rows_are_counted_once_in_any_order(folder, data, watch):
     succeeded(watch("test.npz"))
-    assert "300 of 300 rows were counted before" in succeeded(watch("test.npz")).err
+    assert "300 of 300 rows were already counted" in succeeded(watch("test.npz")).err
     np.savez("more.npz", probs=data.rows[299:][::-1], labels=data.labels[299:][::-1])
     again = succeeded(watch("more.npz"))
-    assert "300 of 301 rows were counted before" in again.err
-    assert "301 labeled rows" in again.out
-    assert "601 labeled rows" in succeeded(watch("test.npz", "--again")).out
+    assert "300 of 301 rows were already counted" in again.err
+    assert "301 labeled examples" in again.out
+    assert "601 labeled examples" in succeeded(watch("test.npz", "--again")).out
 
 
 def test_a_file_without_labels_is_counted_once(watch):
@@ -88,7 +88,7 @@ def test_a_file_without_labels_is_counted_once(watch):
 
     once = n_observed(succeeded(watch("new.npy")))
     again = succeeded(watch("new.npy"))
-    assert "not counted again" in again.err
+    assert "already counted" in again.err
     assert n_observed(again) == once == 300
     assert n_observed(succeeded(watch("new.npy", "--again"))) == 2 * once
 
@@ -103,13 +103,13 @@ def test_labels_that_come_later_join_by_id(folder, data, watch, model):
         file.writelines(f"case {n},{labels[n]}\n" for n in later)
         file.write("case 9999,0\n")
     result = succeeded(watch("rows.npz", "--labels", "labels.csv", "--period", "p"))
-    assert "labels counted: 200; counted before: 0; waiting for their row: 1" in result.err
+    assert "labels counted: 200; repeated: 0; waiting for their row: 1" in result.err
     grown = [f"case {n},{labels[n]}\n" for n in range(250)]  # most of these were counted
     (folder / "labels.csv").write_text("ids,labels\n" + "".join(grown))
     n_both = int((later < 250).sum())
     result = succeeded(watch("--labels", "labels.csv", "--period", "q"))  # by id alone
-    assert f"labels counted: {250 - n_both}; counted before: {n_both}" in result.err
-    assert f"{450 - n_both} labeled rows" in result.out
+    assert f"labels counted: {250 - n_both}; repeated: {n_both}" in result.err
+    assert f"{450 - n_both} labeled examples" in result.out
     later = np.union1d(later, np.arange(250))
     expected = CoverageMonitor(load(model))
     expected.update(rows[later], labels[later], ids=ids[later])
@@ -139,12 +139,12 @@ def test_a_file_of_labels_may_state_times_and_unknown_classes(folder, data, watc
 
 def test_rows_without_labels_tell_of_drift_only(folder, data, watch):
     result = succeeded(watch("new.npy", "--reference", "cal.npz"))
-    assert "0 labeled rows" in result.out
+    assert "0 labeled examples" in result.out
     assert "Drift" not in result.out
     few = data.rows[300:][data.rows[300:].argmax(axis=1) == 1]
     np.save("few.npy", np.repeat(few, 5, axis=0))
     result = succeeded(watch("few.npy", "--reference", "cal.npz", state="other.db"))
-    assert "Drift: rows predicted as naïve 1 were" in result.out
+    assert "Drift: rows predicted as naïve 1, " in result.out
     assert "does not measure coverage" in result.out
 
 
@@ -157,7 +157,7 @@ def test_bad_input_is_one_sentence_and_the_state_stays(folder, data, watch, mode
     assert "Cannot open" in refused(watch("new.npy", state="other.db"))
     assert "Cannot open" in refused(watch("new.npy", state="."))
     assert "'retention'" in refused(watch("new.npy", "--retention", "0"))
-    assert "300 labeled rows" in succeeded(watch()).out
+    assert "300 labeled examples" in succeeded(watch()).out
 
 
 # Update -----------------------------------------------------------------------------------------

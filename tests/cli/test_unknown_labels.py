@@ -78,3 +78,28 @@ def test_unknown_labels_are_counted(files, run, data):
 def test_labels_that_are_all_unknown_are_rejected(folder, run, data):
     np.savez("bad.npz", probs=data.rows, labels=np.full(600, "oak"), class_names=NAMES)
     assert "oak" in refused(run("calibrate", "bad.npz", "-o", "m.safetensors"))
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "parquet"])
+def test_a_file_of_a_folder_may_have_unknown_labels_only(kind, folder, run, data):
+    Path("new").mkdir()
+    for number, part in enumerate(np.split(np.arange(600), 3)):
+        rows, labels = data.rows[part], np.array(NAMES)[data.labels[part]]
+        labels = np.full(200, "oak") if number == 1 else labels
+        table = {each: rows[:, place] for place, each in enumerate(NAMES)} | {"label": labels}
+        if kind == "npz":
+            np.savez(f"new/{number}.npz", probs=rows, labels=labels, class_names=NAMES)
+        elif kind == "csv":
+            csv.write_csv(pa.table(table), f"new/{number}.csv")
+        else:
+            pq.write_table(pa.table(table), f"new/{number}.parquet")
+    done = succeeded(run("calibrate", "new", "-o", "m.safetensors"))
+    assert "200 of 600" in done.err
+    assert load("m.safetensors").n_calibration_ == 400
+    about = json.loads(succeeded(run("evaluate", "m.safetensors", "new", "--json")).out)
+    assert about["n_unknown_labels"] == 200
+    np.savez("cal.npz", probs=data.rows[:50], labels=data.labels[:50], class_names=NAMES)
+    succeeded(run("calibrate", "cal.npz", "-o", "n.safetensors"))
+    done = run("monitor", "n.safetensors", "new", "--state", "s.db", "--json", "--quiet-alarms")
+    found = json.loads(succeeded(done).out)
+    assert (found["rows"], found["unknown_labels"]) == (600, {"unknown": 200})

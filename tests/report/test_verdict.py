@@ -43,7 +43,7 @@ def test_classes_that_are_covered_on_target_are_hardly_ever_accused():
 
 
 @pytest.mark.parametrize(
-    ("rows", "covered", "says"),
+    ("rows", "covered", "headline"),
     [
         ([1000] * 4, [905] * 4, "met on average, and none of 4 classes are likely below 90%."),
         ([1000] * 4, [990, 990, 990, 700], "on average, but 1 of 4 classes is likely below 90%"),
@@ -53,13 +53,13 @@ def test_classes_that_are_covered_on_target_are_hardly_ever_accused():
         ([100] * 4 + [0], [90] * 3 + [60, 0], "1 of 4 tested classes"),
     ],
 )
-def test_the_headline_says_what_is_the_case(rows, covered, says):
-    assert says in verdict(report_of(rows, covered), 0.01)["headline"]
+def test_the_headline_states_target_and_classes(rows, covered, headline):
+    assert headline in verdict(report_of(rows, covered), 0.01)["headline"]
 
 
 def test_classes_far_below_and_classes_without_a_test_are_counted():
     details = verdict(report_of([100, 100, 2, 1], [90, 80, 2, 0]), 0.01)["details"]
-    assert "2 classes measured 10 points or more below 90%" in details
+    assert "Measured coverage of 2 classes is 10 points or more below 90%" in details
     assert "1 class has too few" in details
 
 

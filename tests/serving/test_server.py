@@ -141,10 +141,10 @@ def test_its_state_is_shared_with_the_command_line(folder, data, start):
     lines = "".join(f"{n},{data.labels[n]}\n" for n in range(20))
     (folder / "labels.csv").write_text(f"id,label\n{lines}")
     monitor = ("monitor", "model.safetensors", "--state", "watch.db", "--quiet-alarms")
-    assert "20 labeled rows" in evencover(folder, *monitor, "--labels", "labels.csv").stdout
+    assert "20 labeled examples" in evencover(folder, *monitor, "--labels", "labels.csv").stdout
     known = {"ids": list(range(30)), "labels": data.labels[:30].tolist()}
     assert server.ask("POST", "/v1/labels", known)[1]["counted"] == 10
-    assert "30 labeled rows" in evencover(folder, *monitor).stdout
+    assert "30 labeled examples" in evencover(folder, *monitor).stdout
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class WorkBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar.live.is_started:  # rich ends a bar that nobody saw with an empty line
+        if self._bar.live.is_started:  # rich prints an empty line for a bar that never started
             self._bar.stop()
 
     def expect(self, n_numbers: int) -> None:
@@ -137,8 +137,8 @@ def print_table(
 ) -> None:
     """Print a table: the first column to the left, numbers to the right, all of it in a pipe.
 
-    On a terminal that is too narrow, columns are left out, and a line says which: those that are
-    `least` needed, in that order, then others from the right. No number is ever cut.
+    A narrow terminal drops columns and prints their names: first those in `least`, in that order,
+    then others from the right. Numbers are never truncated.
     """
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     width = _terminal_width()

@@ -54,24 +54,23 @@ def run(
     Parameters
     ----------
     data
-        Rows with labels are counted as covered or not. Rows without labels are counted for drift
-        and, if they have ids, wait for labels. --labels alone finds rows recorded earlier by id.
+        New rows; omit it to add --labels by id.
     state
-        Database with the counts: a SQLite file, made if it does not exist, or postgresql://...
+        State of the monitor: a SQLite file or postgresql://...
     reference
-        Rows that drift is measured from, such as the calibration rows; needed once.
+        Rows to compare with for drift, e.g. the calibration set.
     period
-        Time of these rows, for the history; today's date (UTC) by default.
+        Period of these rows; defaults to today's date (UTC).
     again
-        Count the data even if the same rows were counted before.
+        Count rows again that were already counted.
     top
-        Number of classes in the table, those with the strongest evidence.
+        Number of classes in the table.
     report
-        Write a page (.html): coverage over time and classes in alarm.
+        Write an HTML page: coverage over time and alarms.
     periods
-        Write the coverage of every class in every period (.csv).
+        Write coverage by class and period as CSV.
     quiet_alarms
-        Exit with code 0 even if there are alarms.
+        Exit with code 0 on an alarm.
     """
     from evencover.monitoring import CoverageMonitor, coverage_table, summary
 
@@ -113,13 +112,13 @@ def _count(monitor: CoverageMonitor, data: str, read: Input, **how: Any) -> None
     from dataclasses import replace
 
     if read.labels is not None and how["once"]:
-        unlabeled = replace(read, labels=None).open(data, "counting")
+        unlabeled = replace(read, labels=None).open(data, "counting", allow_unknown=True)
         if unlabeled.ids is not None and _label_columns(read)[0] is not None:
             groups = read.groups(unlabeled)
             monitor.observe(unlabeled, groups=groups, **how)
             _label(monitor, read, how["period"])
             return
-    source = read.open(data, "counting")
+    source = read.open(data, "counting", allow_unknown=True)
     groups = read.groups(source)
     if source.has_labels:
         monitor.update(source, groups=groups, **how)
@@ -134,7 +133,7 @@ def _label(monitor: CoverageMonitor, read: Input, period: str | None) -> None:
         raise InputError(f"'{read.labels}' must have a column of ids, 'id', to find rows by id.")
     found = monitor.label(ids, labels, time=time, period=period)
     note(
-        f"labels counted: {found.counted:,}; counted before: {found.repeated:,}; waiting for "
+        f"labels counted: {found.counted:,}; repeated: {found.repeated:,}; waiting for "
         f"their row: {found.waiting:,}."
     )
 
@@ -150,39 +149,41 @@ def _measure_from(monitor: CoverageMonitor, reference: str, read: Input) -> None
     from dataclasses import replace
 
     if monitor.has_reference():
-        raise InputError("The state has a --reference already; drift is measured from one.")
+        raise InputError(
+            "'--reference' is already set in this state. Start a new state to change it."
+        )
     plain = replace(read, labels=None, ids=None, row_groups=None)
     monitor.observe(plain.open(reference, "reading the reference"), reference=True)
 
 
 def _show(monitor: CoverageMonitor, found: dict[str, Any], top: int) -> None:
     print_text(
-        f"{found['rows']:,} labeled rows, coverage {_share(found['coverage'])}; target "
+        f"{found['rows']:,} labeled examples, coverage {_share(found['coverage'])}; target "
         f"{found['target_text']} (alpha {monitor.predictor.class_alpha}, tolerance "
-        f"{monitor.tolerance:g}); a class is in alarm from an e-value of "
-        f"{found['alarm_level']['class']:.4g} on"
+        f"{monitor.tolerance:g}); alarm level of the next class: e-value "
+        f"{found['alarm_level']['class']:,g}"
     )
-    titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of\nshift", "alarm"]
+    titles = ["class", "examples", "coverage", "low", "high", "e-value", "shift\ne-value", "alarm"]
     classes = [each for each in found["classes"] if each["rows"]][:top]
     if classes:
-        print_table(titles, [_cells(each) for each in classes], least=["e-value of\nshift"])
+        print_table(titles, [_cells(each) for each in classes], least=["shift\ne-value"])
     n_seen = sum(each["rows"] > 0 for each in found["classes"])
     if n_seen > len(classes):
         shown = "class" if len(classes) == 1 else f"{len(classes)} classes"
-        print_text(f"The {shown} with the strongest evidence, of {n_seen} with rows.")
+        print_text(f"The {shown} with the strongest evidence, of {n_seen} with labeled examples.")
     for each in ("below_target", "overall", "score_shift"):
-        print_text(found[each]["says"])
+        print_text(found[each]["message"])
     for label, times in found["unknown_labels"].items():
-        print_text(f"Not among the classes, counted as missed: {label!r} ({times:,} labels).")
+        print_text(f"Unknown label, counted as a miss: {label!r} ({times:,} times).")
     for sentence in found["warnings"]:
         note(sentence)
     drifted = [each for each in found["drift"] if each["drifted"]]
     for drift in drifted[:top]:
-        print_text(f"Drift: {drift['what']} were {drift['before']:.1%}, are {drift['now']:.1%}.")
+        print_text(f"Drift: {drift['what']}, {drift['before']:.1%} -> {drift['now']:.1%}.")
     if drifted:
         print_text("Drift does not measure coverage.")
     elif found["drift"]:
-        print_text("Set sizes and predicted classes come as they did in the reference rows.")
+        print_text("No significant drift from the reference.")
 
 
 def _share(value: float | None) -> str:

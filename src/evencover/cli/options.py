@@ -65,15 +65,13 @@ Settings = Annotated[
     Parameter(name="--set", negative="", help="Any other parameter, e.g. tau=0.9 (repeatable)."),
 ]
 Seed = Annotated[int, Parameter(help="Seed of all random choices.")]
-FalseAlarm = Annotated[
-    float | None, Parameter(help="Level of each test of the monitor; 0.05 in a new state.")
-]
+FalseAlarm = Annotated[float | None, Parameter(help="Level of each test; 0.05 in a new state.")]
 Tolerance = Annotated[
-    float | None, Parameter(help="How far below 1 - alpha coverage may be; 0.02 in a new state.")
+    float | None, Parameter(help="Tolerated shortfall from 1 - alpha; 0.02 in a new state.")
 ]
 
 Retention = Annotated[
-    float | None, Parameter(help="Days to keep served rows and labels without a row. [90]")
+    float | None, Parameter(help="Days to keep rows and waiting labels; 90 by default.")
 ]
 
 

@@ -34,7 +34,7 @@ def run(
     max_requests: int = 100,
     max_connections: int = 1000,
 ) -> None:
-    """Serve prediction sets over HTTP, and track their coverage as labels come in.
+    """Serve prediction sets over HTTP and monitor their coverage.
 
     POST /v1/sets, POST /v1/labels (with a token), GET /v1/coverage, /v1/model, /healthz, /metrics,
     /openapi.json, a live page at /, and the Open Inference Protocol under /v2.
@@ -42,28 +42,27 @@ def run(
     Parameters
     ----------
     host
-        Address to listen on; the default is reachable from this machine only.
+        Network interface; the default accepts local connections only.
     port
-        Port to listen on; 0 takes any free port.
+        Port; 0 selects a free one.
     state
-        Database for served rows and labels, a SQLite file or postgresql://...; else in memory.
+        SQLite file or postgresql://... for the monitor; default: memory.
     token_file
-        File with the token that clients need to send labels; or set EVENCOVER_TOKEN. Without a
-        token the service rejects labels.
+        File with the token for sending labels; or set EVENCOVER_TOKEN.
     watch
-        Load a new model when the file changes, without dropping a request.
+        Reload the model when the file changes.
     max_body
-        Largest body of a request in bytes, as sent and unpacked.
+        Maximum size of a request body in bytes, also unpacked.
     max_rows
-        Most rows in a request.
+        Maximum rows per request.
     max_values
-        Most rows x classes in a request.
+        Maximum rows x classes per request.
     timeout
-        Seconds until a body must have arrived, or an idle or unread connection closes.
+        Seconds to receive a body, or to close an idle connection.
     max_requests
-        Most requests with a body at once; others get status 503.
+        Maximum concurrent requests with a body; others get status 503.
     max_connections
-        Most open connections; further requests get status 503.
+        Maximum open connections; further requests get status 503.
     """
     from evencover.serving.http import Service, make_app, require_extra
     from evencover.serving.requests import Limits
@@ -106,7 +105,7 @@ def run(
     server = uvicorn.Server(config)
     try:
         server.run(sockets=[listening])
-    except BaseException as stop:  # asked to end, and done: uvicorn raises the signal once more
+    except BaseException as stop:  # after a clean stop, uvicorn raises the signal again
         if isinstance(stop, Exception) or not server.should_exit:
             raise
     note("stopped" if state is None else f"stopped; the state is in {store.name}")
@@ -133,5 +132,5 @@ def _token(path: Path | None) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read '{path}': {getattr(error, 'strerror', error)}.") from None
     if not token:
-        raise InputError(f"'{path}' must hold a token. Got an empty file.")
+        raise InputError(f"'{path}' must contain a token. Got an empty file.")
     return token

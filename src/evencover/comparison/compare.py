@@ -65,14 +65,12 @@ def compare(
         for predictors. With a floor, each candidate is also tried without it, to state its cost in
         labels.
     confidence
-        For methods that can guarantee it: coverage of at least 1 - alpha with this probability over
-        calibration sets. The others stay as they are.
+        Guarantee coverage with this probability over calibration sets, for methods that can.
     n_splits
         Number of splits, at least 2.
     calibration_fraction, n_per_class
         Calibration rows: a fraction of all (one half by default), or this many of each class (one
-        number for all, or one per class, by name or in their order). Every class that has two rows
-        keeps one to test on.
+        number, or one per class by name or index). Every class with two rows keeps one for testing.
     from_logits, temperature, random_state
         As for predictors.
     temperatures
@@ -81,7 +79,7 @@ def compare(
         Recommend only candidates with at most this average set size, and at least this coverage of
         all rows.
     top
-        Also measure sets that are cut to this many classes, the most probable ones.
+        Also measure sets cut to this many most probable classes.
 
     >>> from evencover.data import load_languages
     >>> p, y, _ = load_languages()
@@ -133,7 +131,9 @@ def compare(
                     "classes; they count as misses."
                 )
             if max(map(len, splits)) == len(rows.labels):
-                raise InputError(f"All {len(rows.labels)} rows calibrate; leave some to test on.")
+                raise InputError(
+                    f"All {len(rows.labels)} rows are calibration rows; leave some for testing."
+                )
             note_repeated_rows(source)
         suffix = "" if len(all_temperatures) == 1 else f" at T = {each:g}"
         candidates += _try_all(rows, predictors, own_alpha, splits, seed, suffix, top)
@@ -242,6 +242,6 @@ def _with_confidence(predictors: list[BasePredictor], confidence: Alpha) -> list
 
 
 def _names(items: Sequence[Any], attribute: str) -> list[str]:
-    """Short names where they tell the items apart, else the items with their parameters."""
+    """Return short names if they are distinct, else the items with their parameters."""
     short = [getattr(item, attribute) for item in items]
     return short if len(set(short)) == len(items) else [repr(item) for item in items]

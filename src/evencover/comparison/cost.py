@@ -1,15 +1,13 @@
 """The cost of a method, in labels: those in its sets, and those needed to contain missed labels.
 
-Every score orders the rows whose sets may include a class. So a class's threshold is expressed by
-the share t of rows whose set it lets the class into, and a row of the class by the share v at which
-its set would contain the label: both are labels per row, comparable between scores. The best t is
-the 1 - alpha quantile of v, and the pinball loss targets it:
+A class's threshold is expressed by t, the fraction of rows whose set includes the class, and a row
+of the class by v, the fraction at which its set would contain the label. Both are labels per row,
+comparable between scores. The best t is the 1 - alpha quantile of v, the target of pinball loss:
 
     cost = AvgSize + sum over classes of 1/alpha_y * the mean over the class's rows of max(v - t, 0)
 
-A label in a set costs 1; a missed row costs what it would have taken to contain its label. A class
-that is always included pays with every row, so sets of all K classes cost K, however evenly they
-cover.
+A label in a set costs 1; a missed row costs what it would have taken to contain its label. Sets of
+all K classes cost K.
 """
 
 from __future__ import annotations

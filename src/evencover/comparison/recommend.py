@@ -267,6 +267,8 @@ def _labels_and_halves(source: Source, from_logits: bool) -> tuple[IntArray, _Ha
         if sum(map(len, first_rows)) * source.n_classes < SIZE_NUMBERS:
             first_rows.append(np.array(block.rows[known]))
     rows, labels = np.concatenate(first_rows), np.concatenate(all_labels)
+    if not len(labels):
+        raise source.no_known_label()
     if len(rows) < 4:
         return labels, None
     calibration = calibration_split(labels[: len(rows)], 0)

@@ -84,6 +84,8 @@ class ScoredRows:
             map_source(source, None, read, joined, executor)
         )
         self.is_known = self.labels < source.n_classes
+        if not self.is_known.any():
+            raise source.no_known_label()
         self.known_labels = np.minimum(self.labels, source.n_classes - 1)
         calibrating = dict(zip(self.scorings, found[::2], strict=True))
         testing = dict(zip(self.scorings, found[1::2], strict=True))
@@ -311,7 +313,7 @@ def calibration_split(
     calibration_fraction: float | None = None,
     n_per_class: int | Sequence[int] | IntArray | None = None,
 ) -> IntArray:
-    """Draw the rows that calibrate in one repetition, in increasing order.
+    """Draw the calibration rows of one repetition, in increasing order.
 
     They are a fraction of all rows (one half by default), or `n_per_class` of each class: one
     number for all, or one per class. A class that has two rows or more keeps one of them. Every

@@ -20,7 +20,7 @@ from evencover.data.columns import by_rank
 from evencover.data.fingerprint import Fingerprint, Sampler
 from evencover.data.frames import unpacked
 from evencover.errors import InputError, listed
-from evencover.validation import label_indices, list_of_labels, score_rows
+from evencover.validation import label_indices, list_of_labels, score_rows, unknown_label
 
 # About 16 MB of float32: smaller blocks make threads wait for each other.
 BLOCK_ELEMENTS = 1 << 22
@@ -88,6 +88,7 @@ class Source(ABC):
     ignores_ids: bool = False  #: whether stored ids are not read
     rows_read: Fingerprint | None = None  #: set after reading all rows
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
+    unknown: tuple[str, str] | None = None  #: the first label of no class, and its place
     _ids: Array | None = None
     _label_place: Callable[[int], str] | None = None
     _labels_checked: bool = False
@@ -201,7 +202,7 @@ class Source(ABC):
         if self._labels_checked and len(labels) == n_rows:
             return np.asarray(labels, dtype=np.int64)
         place = self._label_place or self.place
-        return label_indices(
+        found = label_indices(
             labels,
             self.class_names,
             self.n_classes,
@@ -211,6 +212,19 @@ class Source(ABC):
             numbers_are_names=self.info.numbers_are_names and not self._labels_checked,
             allow_unknown=self.info.allow_unknown,
         )
+        if self.info.allow_unknown and self.unknown is None and (found == self.n_classes).any():
+            row = int(found.argmax())
+            self.unknown = str(to_numpy(labels).ravel()[row]), place(start + row)
+        return found
+
+    def no_known_label(self) -> InputError:
+        """Build the error for rows none of whose labels is among the classes."""
+        if self.unknown is None or self.class_names is None:
+            return InputError(
+                f"Labels must be among the {self.n_classes} classes. Got none that is in "
+                f"{self.name}."
+            )
+        return unknown_label(*self.unknown, self.class_names)
 
     def blocks(self) -> Iterator[Block]:
         """Read checked blocks: the right number of columns, and labels that are class indices."""
@@ -348,7 +362,7 @@ class ReorderedSource(Source):
         self.labels_given, self.labels_by_name = source.labels_given, source.labels_by_name
         self.index, self.watch, self.location = source.index, source.watch, source.location
         self._label_place, self._labels_checked = source._label_place, source._labels_checked
-        self.labels = source.labels
+        self.labels, self.unknown = source.labels, source.unknown
         if source.labels is not None and source.labels.dtype.kind in "iu":
             if self.labels_by_name:
                 place = np.append(
@@ -427,6 +441,14 @@ class PartsSource(Source):
                     labels = source.check_labels(labels, len(rows), start)
                 yield rows, labels
                 start = stop
+
+    def check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
+        """Turn labels into class indices, unless the file that they came with has done so."""
+        own = self.sources[min(bisect_right(self._starts, start), len(self.sources)) - 1]
+        if self.labels is None and (own._labels_checked or own.info.numbers_are_names):
+            self.unknown = self.unknown or own.unknown
+            return np.asarray(labels, dtype=np.int64)
+        return super().check_labels(labels, n_rows, start)
 
     def _read_ids(self) -> Array | None:
         found = [source.ids for source in self.sources]

@@ -120,12 +120,12 @@ class CoverageMetrics:
 
     @property
     def empty_share(self) -> float:
-        """Share of rows whose set is empty."""
+        """Fraction of rows whose set is empty."""
         return float(self.size_counts[0] / self.n_rows)
 
     @property
     def marginal_coverage(self) -> float:
-        """Share of rows whose set holds their label."""
+        """Fraction of rows whose set contains their label."""
         return float(self.class_covered.sum() / self.n_rows)
 
     @property

@@ -11,22 +11,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evencover.arrays import Array, FloatArray, IntArray
+from evencover.arrays import Array, FloatArray, IntArray, to_numpy
 from evencover.errors import InputError
 from evencover.evaluation.metrics import CoverageMetrics, shown_in
 from evencover.evaluation.statistics import clopper_pearson
 from evencover.quantiles import ClassAlpha
 from evencover.sets import PredictionSets
-from evencover.validation import import_pandas, label_indices, whole_number
+from evencover.validation import import_pandas, label_indices, unknown_label, whole_number
 
 
 class Tally(NamedTuple):
-    """Counts that decide every metric; the tallies of two parts of the data add up.
+    """Count what every metric needs; tallies of disjoint data add up.
 
-    ``rows`` and ``covered`` (K,) count test rows, and those whose set holds their label, by class;
-    ``sizes`` (K + 1,) counts sets by size; ``size_sums`` (K,) adds them up by the rows' classes,
-    and is None where that was not counted. Rows whose label is K, not among the classes, are in
-    ``sizes``, and ``n_unknown`` counts them.
+    ``rows`` and ``covered`` (K,) count test rows and covered rows by class; ``sizes`` (K + 1,)
+    counts sets by size; ``size_sums`` (K,) adds sizes by the row's class, None if not counted.
+    ``n_unknown`` counts rows with label K, not among the classes; ``sizes`` includes them.
     """
 
     rows: IntArray
@@ -144,7 +143,7 @@ class GroupCoverage(NamedTuple):
 
 
 class ClassView(NamedTuple):
-    """One class: its coverage with 95% limits, and what may explain it.
+    """Describe one class: coverage, its 95% confidence interval, and likely causes.
 
     ``confused_with`` lists (class, how many of its test rows had that class first instead).
     """
@@ -198,9 +197,11 @@ def evaluate(
     if len(sets) == 0:
         raise InputError("There must be at least one row to evaluate. Got none.")
     names = sets.class_names if class_names is None else class_names
-    labels = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
+    found = label_indices(labels, names, sets.n_classes, len(sets), allow_unknown=True)
+    if names is not None and found.min() == sets.n_classes:
+        raise unknown_label(str(to_numpy(labels).ravel()[0]), "row 0", names)
     return CoverageReport.from_tally(
-        Tally.of(sets, labels),
+        Tally.of(sets, found),
         alpha,
         class_names=names,
         calibration_counts=calibration_counts,

@@ -1,4 +1,4 @@
-"""Monitor coverage in production with e-values, which stay valid however often one looks."""
+"""Monitor coverage in production with e-values, which stay valid at any number of looks."""
 
 from evencover.monitoring.monitor import CoverageMonitor, Drift, Evidence
 from evencover.monitoring.store import Labels, Store

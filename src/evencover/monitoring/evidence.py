@@ -1,4 +1,4 @@
-"""E-values of counts: evidence that stays valid however often, and whenever, an operator looks.
+"""E-values of counts: evidence that stays valid at any number of looks.
 
 An e-value is the wealth of a bet against a hypothesis, in multiples of the stake. While the
 hypothesis holds its mean is at most 1 at every moment, so the probability that it ever reaches
@@ -44,7 +44,7 @@ def block_of(ordinals: IntArray) -> IntArray:
 
 
 def shortfall_log_e(hits: IntArray, misses: IntArray, target: FloatArray | float) -> FloatArray:
-    """Log e-values (K,) against "coverage is at least `target`", from hits and misses.
+    """Return log e-values (K,) against "coverage is at least `target`", from hits and misses.
 
     The mean over theta = target (1 - shortfall) of
     (theta / target)^hits ((1 - theta) / (1 - target))^misses.
@@ -71,20 +71,20 @@ def urn_log_e(
     counts: IntArray,
     earlier: tuple[IntArray, IntArray] | None = None,
 ) -> FloatArray:
-    """Log e-values (K,) against "new examples come like the calibration examples".
+    """Return log e-values (K,) against "new and calibration examples are exchangeable".
 
     A hit is a new score that is at most the `ranks`-th smallest of `counts` calibration scores.
     If they are exchangeable, the next one is a hit with probability (rank + hits) / (count + 1 +
     examples so far): a Pólya urn that starts with `rank` balls for a hit, exact for distinct
     scores, which accounts for the noise of few calibration examples. The bets are urns, too, with
     as many balls, of which a fraction of those for a hit was exchanged. So an e-value falls with
-    every hit: where scores are tied, or new examples come better than the old ones, hits are only
+    every hit: where scores are tied, or new examples score better than the old ones, hits are only
     more frequent. A class without calibration examples has e-value 1.
 
     `earlier` are hits and misses before a restart. What they show of this calibration must not
     turn into evidence: the denominator is the larger of the urn's probability and of that given
     the earlier labels. The bet is then at most a likelihood ratio in the history of *all* labels,
-    which the ratio of fresh urns is not (a long history reveals an unlucky calibration).
+    which the ratio of fresh urns is not (a long history reveals the calibration noise).
     """
     result = np.zeros(hits.shape)
     known = np.flatnonzero(counts > 0)
@@ -140,7 +140,7 @@ def since_restarts(counts: IntArray, starts: IntArray) -> tuple[IntArray, IntArr
 
 
 def difference_log_e(before: IntArray, now: IntArray) -> FloatArray:
-    """Log e-values (...) against "both rows of counts (..., B) come from the same shares".
+    """Return log e-values (...) against "both rows of counts (..., B) have the same shares".
 
     Universal inference (Wasserman, Ramdas, Balakrishnan 2020): each part under a Dirichlet mixture
     of its own (1/2 in each bin), against the best shares for both together.
@@ -154,7 +154,7 @@ def difference_log_e(before: IntArray, now: IntArray) -> FloatArray:
 
 
 def _log_mixture(counts: IntArray) -> FloatArray:
-    """The log probability of a sequence with these counts, the shares being Dirichlet (1/2)."""
+    """Return the log probability of a sequence with these counts under Dirichlet(1/2)."""
     from scipy.special import gammaln
 
     half = 0.5 * counts.shape[-1]
@@ -168,7 +168,7 @@ def _log_mean(bets: FloatArray) -> FloatArray:
 
 
 def raised(log_e: FloatArray, level: float) -> Array:
-    """Which hypotheses are refused (K,), at most a share `level` of them wrongly on average.
+    """Return the rejected hypotheses (K,), at a false discovery rate of `level`.
 
     e-BH (Wang and Ramdas 2022): the k largest e-values, for the largest k whose k-th is at least
     K / (k level). It needs no independence.
@@ -191,7 +191,7 @@ def e_values(log_e: FloatArray | float) -> FloatArray:
 
 
 def log_mean_e(log_e: FloatArray) -> float:
-    """The log of the mean e-value, which tests all hypotheses at once, dependent or not."""
+    """Return the log of the mean e-value: a test of all hypotheses at once, dependent or not."""
     return float(_log_mean(log_e[None, :])[0])
 
 
@@ -236,10 +236,10 @@ def ranks_within(strata: Array, values: FloatArray) -> FloatArray:
 
 
 def rank_test(groups: IntArray, values: Array, fewest: int) -> float:
-    """Return the p-value of "the values of all groups come alike" (Kruskal and Wallis 1952).
+    """Return the p-value that all groups have one distribution (Kruskal and Wallis 1952).
 
-    Groups with less than `fewest` values are left out. Ties have their mean rank; of two groups it
-    is the Mann-Whitney test. `scipy.stats` has it, and takes a second to import.
+    It leaves out groups with less than `fewest` values, and gives ties their mean rank. For two
+    groups it is the Mann-Whitney test. `scipy.stats` has it, but takes a second to import.
 
     >>> round(rank_test(np.repeat([0, 1], 5), np.arange(10), fewest=5), 4)
     0.009

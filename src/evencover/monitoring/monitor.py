@@ -58,14 +58,15 @@ from evencover.validation import real_number
 
 # Set sizes are counted in bins: 0, 1, 2, 3 to 5, 6 to 10, ...; the last has no end.
 SIZE_EDGES = np.array([0, 1, 2, 3, 6, 11, 21, 51, 101, 1001])
+UNKNOWN = "unknown"  # what the state calls labels of no class in files and arrays
 LATEST, DELAY_LEVEL, FEWEST = 10_000, 1e-3, 10  # labels compared, level, labels of a class
 
 
 class Drift(NamedTuple):
-    """Compare one fraction of the sets, then and now.
+    """Compare one fraction of the sets with the reference.
 
     ``what`` names it; ``before`` and ``now`` are the fractions; ``e_value`` is the evidence that
-    they differ; ``drifted`` states whether it is enough, at a false discovery rate.
+    they differ; ``drifted`` is whether it is significant, at a false discovery rate.
     """
 
     what: str
@@ -76,7 +77,7 @@ class Drift(NamedTuple):
 
 
 def drifts(counts: IntArray, level: float, class_names: Sequence[str] | None) -> list[Drift]:
-    """Compare set sizes and top classes (2, B + K), then and now, the clearest difference first."""
+    """Compare set sizes and top classes (2, B + K), the most significant difference first."""
     n_before, n_now = counts[:, : len(SIZE_EDGES)].sum(axis=1).tolist()
     if not n_before or not n_now:
         return []
@@ -194,7 +195,7 @@ def content_keys(rows: Array, labels: IntArray | None) -> Array:
 
 
 def nth_copies(keys: Array) -> Array:
-    """Tell equal rows of one input apart, whatever their order: add n to the key of the n-th."""
+    """Make keys of equal rows distinct, in any order: add n to the key of the n-th."""
     order = np.argsort(keys, kind="stable")
     in_order = keys[order]
     first = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
@@ -204,7 +205,7 @@ def nth_copies(keys: Array) -> Array:
 
 
 class Evidence(NamedTuple):
-    """An e-value, and whether it is large enough for an alarm."""
+    """Give an e-value, and whether it raises an alarm."""
 
     e_value: float
     alarm: bool
@@ -213,23 +214,22 @@ class Evidence(NamedTuple):
 class CoverageMonitor:
     """Track the coverage of every class as labels come in.
 
-    Its statements hold at every moment, however often an operator looks, and over all classes at
-    once. It has separate tests, each with its own level `false_alarm`:
+    The tests stay valid at any number of looks, and over all classes at once. Each has its own
+    level `false_alarm`:
 
     - *Coverage below target*: `alarms`, `any_class` and `overall` test that coverage is at least
       1 - alpha - tolerance. Of the classes in alarm, at most a fraction `false_alarm` is wrong on
       average. While every class meets the target, the probability that there is ever an alarm is
-      at most `false_alarm`. Methods that target class coverage without a guarantee are held to it,
-      too.
+      at most `false_alarm`. This applies to every method, guaranteed or not.
     - *Score shift*: `shifts`. With few calibration examples many classes are below target from
-      the first day; this test accounts for that noise. It counts how many scores of a class's new
-      examples are within the conformal quantile of its own calibration scores, which is CLASSWISE's
-      threshold, for every method: only that has an exact law.
+      the start; this test accounts for that noise. It counts how many scores of a class's new
+      examples are within the conformal quantile of its own calibration scores (CLASSWISE's
+      threshold), for every method: only this count has an exact distribution.
     - *Drift* of set sizes and predicted classes, without labels: `drift`. It does not measure
       coverage.
 
-    The level holds for labels whose arrival does not depend on the outcome: labels that arrive
-    sooner for misses, or for hard classes, break it. `label_delay` compares delays.
+    The level holds if the arrival of labels does not depend on the outcome. Labels that arrive
+    sooner for misses, or for hard classes, invalidate it; `label_delay` compares delays.
 
     Parameters
     ----------
@@ -240,10 +240,10 @@ class CoverageMonitor:
     tolerance
         How far below 1 - alpha coverage may be without an alarm; 0.02 in a new state.
     store
-        Where the state is kept: a SQLite file, ``postgresql://...``, or a `Store`; None keeps it in
-        memory. Several processes may share one, and a state holds any number of models.
+        A SQLite file, ``postgresql://...``, or a `Store`; None keeps the state in memory. A state
+        may have any number of models and processes.
     name
-        What the state calls the model, for people.
+        Name of the model in the state.
 
     >>> from evencover import ClasswisePredictor
     >>> rows = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]] * 20
@@ -304,7 +304,7 @@ class CoverageMonitor:
         self._began = dict[int, str]()
         self._lock = Lock()
 
-    # ---- rows come in ----------------------------------------------------------------------------
+    # ---- input -----------------------------------------------------------------------------------
 
     def update(
         self,
@@ -316,7 +316,7 @@ class CoverageMonitor:
         period: str | None = None,
         once: bool | None = None,
     ) -> Self:
-        """Count labeled rows. Their sets are computed from row and id, which must be the same.
+        """Count labeled rows; compute their sets again from the same rows and ids.
 
         Parameters
         ----------
@@ -336,8 +336,8 @@ class CoverageMonitor:
         parts = [*zip(*map_source(source, ids, judge), strict=True)]
         if is_calibration_data(self.predictor, source):
             raise InputError(
-                "Monitored rows must not be used for calibration. Got the calibration rows of "
-                f"the model in {source.name}; pass rows that came later."
+                "Monitored rows must not be in the calibration set. Got the calibration rows of "
+                f"the model in {source.name}; pass later rows."
             )
         for sentence in about_copies(self.predictor, source):
             warn_caller(sentence)
@@ -347,7 +347,8 @@ class CoverageMonitor:
         within = None if self._urn is None else np.concatenate(parts[2])
         keys = self._keys(parts[3], source, ids, once)
         name = today() if period is None else str(period)
-        judged = Judged(classes, covered, within, [name] * len(classes), keys)
+        names = [UNKNOWN] * len(classes)  # sources do not keep the names of unknown labels
+        judged = Judged(classes, covered, within, [name] * len(classes), keys, labels=names)
         self._note_repeated(len(classes), self.store.add_judged(self.about.key, judged))
         return self
 
@@ -367,16 +368,15 @@ class CoverageMonitor:
         n_calibrated = int((own[place] == keys).sum()) if len(own) else 0
         if n_calibrated:
             raise InputError(
-                f"'ids' must be those of rows that did not calibrate the model. Got {n_calibrated} "
-                "ids of calibration rows; pass rows that came later."
+                f"'ids' must not be in the calibration set. Got {n_calibrated} ids of calibration "
+                "rows; pass later rows."
             )
 
     @staticmethod
     def _note_repeated(n_rows: int, n_new: int) -> None:
         if n_new < n_rows:
             warn_caller(
-                f"{n_rows - n_new:,} of {n_rows:,} rows were counted before; they are not counted "
-                "again."
+                f"{n_rows - n_new:,} of {n_rows:,} rows were already counted; they count once."
             )
 
     def update_counts(
@@ -470,7 +470,7 @@ class CoverageMonitor:
     def label_rows(
         self, rows: Array, labels: Any, rule: SetRule, *, ids: Any = None, time: Any = None
     ) -> Labels:
-        """Count labels of rows (n, K) that were not served here, and come with their numbers."""
+        """Count labels of rows (n, K) that were not served here."""
         given = _labels(labels, len(rows))
         classes = np.array([self.about.class_of(label) for label in given], dtype=np.int64)
         named = np.maximum(classes, 0)
@@ -495,13 +495,13 @@ class CoverageMonitor:
     def _source(self, probabilities: Any, labels: Any = None, ids: Any = None) -> Source:
         if digest(self.predictor) != self.model:
             raise InputError(
-                "'predictor' must stay as it was when its monitor was made. Got one that was "
-                "calibrated since; make a new CoverageMonitor of it."
+                "'predictor' must not change after its monitor is made. Got one that was "
+                "calibrated again; make a new CoverageMonitor."
             )
         return align_to_calibration(self.predictor, probabilities, labels, ids, allow_unknown=True)
 
     def _urn_is_coverage(self) -> IntArray:
-        """Return the classes in which a row is covered just if its score is within the urn."""
+        """Return the classes in which covered means that the score is within the urn."""
         predictor, urn = self.predictor, self._urn
         plain = predictor.own_examples_only and predictor.allow_empty and not predictor.exact
         if urn is None or not plain:
@@ -510,7 +510,7 @@ class CoverageMonitor:
             predictor.score_.base_thresholds(predictor.limits_).upper == urn.limits
         )
 
-    # ---- what follows ----------------------------------------------------------------------------
+    # ---- results ---------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
         """Read the blocks that changed since the last look, and compute their evidence."""
@@ -588,7 +588,7 @@ class CoverageMonitor:
         return _named(self.log_e_values(), self.false_alarm)
 
     def alarm_level(self) -> float:
-        """Return the e-value at which `alarms` names one class more."""
+        """Return the e-value at which `alarms` has one more class."""
         n_named = min(len(self.alarms()) + 1, len(self.targets))
         return len(self.targets) / (n_named * self.false_alarm)
 
@@ -635,7 +635,7 @@ class CoverageMonitor:
         return [(y, p, n, c) for y, p, n, c in self.store.periods(self.about.key, classes)]
 
     def drift(self) -> list[Drift]:
-        """Compare set sizes and predicted classes with the reference, the clearest first."""
+        """Compare set sizes and predicted classes with the reference, most significant first."""
         n_places = len(SIZE_EDGES) + self.predictor.n_classes_
         counts = self.store.drift(self.about.key, n_places)
         return drifts(counts, self.false_alarm, self.predictor.class_names_)
@@ -646,7 +646,7 @@ class CoverageMonitor:
         return bool(self.store.drift(self.about.key, n_places)[0].any())
 
     def label_delay(self) -> list[str]:
-        """Warn if delays of labels differ between classes, or between hits and misses.
+        """Return warnings if label delays differ between classes, or between hits and misses.
 
         Rank tests (Kruskal-Wallis, Mann-Whitney) of the latest 10,000 labels of served rows, at
         level 0.001 each, over classes with 10 labels or more. Delays are ranked within periods, so
@@ -661,12 +661,12 @@ class CoverageMonitor:
         warnings = []
         if rank_test(classes, delays, FEWEST) < DELAY_LEVEL:
             warnings.append(
-                "Labels of some classes arrive later than those of others: evidence about "
-                "recent periods is biased until all labels have arrived."
+                "Label delays differ between classes: results for recent periods are biased until "
+                "all labels have arrived."
             )
         if rank_test(covered, delays, FEWEST) < DELAY_LEVEL:
             warnings.append(
-                "Labels of misses and of hits arrive with different delays: the level of the tests "
+                "Label delays differ between covered and missed examples: the level of the tests "
                 "does not hold."
             )
         return warnings

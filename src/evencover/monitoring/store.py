@@ -11,6 +11,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class StoreError(InputError):
 
 @dataclass(frozen=True, eq=False)
 class About:
-    """What a state knows of a model: enough to judge labels of rows that it served."""
+    """Describe a model to the state: enough to judge labels of rows that it served."""
 
     digest: str
     name: str
@@ -100,7 +101,7 @@ class About:
 
 
 class Served(NamedTuple):
-    """Rows whose sets were handed out: their keys (n,), sets, and classes within their quantile.
+    """Record served rows: their keys (n,), sets, and classes within their quantile.
 
     ``within`` lists, for each row, the classes whose score is at most the conformal quantile of
     their own calibration scores, packed as the sets are; None if the model keeps no such scores.
@@ -174,7 +175,7 @@ class Store:
     location
         A SQLite file, made if it does not exist, or ``postgresql://...``; None keeps it in memory.
     retention
-        Days after which served rows and labels without a row are forgotten.
+        Days to keep served rows, and labels without a row.
     """
 
     def __init__(
@@ -254,7 +255,7 @@ class Store:
 
     @contextmanager
     def _reporting(self, what: str) -> Iterator[None]:
-        """Turn a database's errors into one sentence, and a lost connection into a new one."""
+        """Raise a database's errors as StoreError; reconnect after a lost connection."""
         errors: tuple[type[Exception], ...] = (sqlite3.Error,)
         if self.is_postgresql:
             with suppress(ImportError):
@@ -270,9 +271,9 @@ class Store:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
-        """Make the statements within one update that is there in full or not at all.
+        """Run the statements within as one transaction.
 
-        One that is not `durable` survives the end of the process, but may be lost with the machine.
+        One that is not `durable` survives a crash of the process, but not a power failure.
         """
         with self._lock, self._reporting("write to"):
             if self._connection is None:
@@ -338,7 +339,7 @@ class Store:
     # ---- models ----------------------------------------------------------------------------------
 
     def add_model(self, about: About) -> About:
-        """Register a model, and return what the state knows of it: the levels of its first time."""
+        """Register a model; return its entry, with the levels of its first registration."""
         names = None if about.class_names is None else json.dumps(list(about.class_names))
         row = (
             *(about.key, about.digest, printable(about.name), time.time(), about.n_classes, names),
@@ -496,9 +497,10 @@ class Store:
         classes, n_rows = judged.classes, len(judged.classes)
         if not n_rows:
             return new
-        for label, y in zip(judged.labels or (), classes.tolist(), strict=False):
-            if y == OVERALL:
-                self._insert("unknown", [(model, printable(str(label)), 1)], ADD_UNKNOWN)
+        pairs = zip(judged.labels or (), classes.tolist(), strict=False)
+        unknown_labels = Counter(printable(str(label)) for label, y in pairs if y == OVERALL)
+        more = [(model, label, times) for label, times in unknown_labels.items()]
+        self._insert("unknown", more, ADD_UNKNOWN)
         is_scored = np.full(n_rows, judged.within is not None)
         within = is_scored if judged.within is None else judged.within
         values = np.stack([np.ones(n_rows), judged.covered, is_scored, within], axis=-1)
@@ -510,9 +512,9 @@ class Store:
         return new
 
     def add_counts(self, model: int, classes: IntArray, counts: IntArray, period: str) -> None:
-        """Add counts (n, 4) of rows, covered, scored and within by class; their order is unknown.
+        """Add counts (n, 4) of rows, covered, scored and within by class.
 
-        So no bet restarts among them: each is in the block of its first row.
+        Their order is unknown, so no bet restarts within them.
         """
         seen = counts[:, 0] > 0
         classes, counts = classes[seen], counts[seen]
@@ -617,7 +619,7 @@ ADD_BLOCKS = (
 
 
 def signed(keys: Array) -> list[int]:
-    """Return 64-bit keys as the signed integers that databases have."""
+    """Return 64-bit keys as signed integers, as databases need them."""
     return keys.astype(np.uint64, copy=False).view(np.int64).tolist()
 
 

@@ -1,4 +1,4 @@
-"""The state of a monitor as plain values, for tables, JSON, pages and services."""
+"""The state of a monitor as plain values, for tables, JSON, reports and services."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def summary(monitor: CoverageMonitor) -> dict[str, Any]:
         "target_text": _target(monitor, "for every class"),
         "alarm": monitor.alarm,
         "alarm_level": {"one": 1 / monitor.false_alarm, "class": monitor.alarm_level()},
-        "below_target": {**monitor.any_class()._asdict(), "says": _below(monitor, len(alarms))},
-        "overall": {**monitor.overall()._asdict(), "says": _overall(monitor)},
-        "score_shift": {**monitor.any_shift()._asdict(), "says": _shift(monitor, len(shifts))},
+        "below_target": {**monitor.any_class()._asdict(), "message": _below(monitor, len(alarms))},
+        "overall": {**monitor.overall()._asdict(), "message": _overall(monitor)},
+        "score_shift": {**monitor.any_shift()._asdict(), "message": _shift(monitor, len(shifts))},
         "warnings": monitor.label_delay(),
         "waiting": monitor.store.waiting(),
         "unknown_labels": monitor.store.unknown(monitor.about.key),
@@ -97,28 +97,28 @@ def _target(monitor: CoverageMonitor, whose: str = "") -> str:
 
 def _below(monitor: CoverageMonitor, n_alarms: int) -> str:
     same = monitor.targets.min() == monitor.targets.max()
-    target = _target(monitor) if same else "its target"
+    target = f"the target of {_target(monitor)}" if same else "its target"
     if n_alarms:
         whose = "1 class is" if n_alarms == 1 else f"{n_alarms:,} classes are"
-        return f"ALARM: {whose} likely covered less than {target}."
+        return f"ALARM: {whose} likely below {target}."
     if monitor.any_class().alarm:
-        return f"ALARM: some class is likely covered less than {target}, not yet clear which."
-    return f"No class is known to be covered less than {target}."
+        return f"ALARM: at least one class is likely below {target}; none is identified yet."
+    return f"No class is significantly below {target}."
 
 
 def _overall(monitor: CoverageMonitor) -> str:
     target = f"{monitor.targets.min():.4g}"
     if monitor.overall().alarm:
-        return f"ALARM: overall coverage is likely less than {target}."
-    return f"Overall coverage is not known to be less than {target}."
+        return f"ALARM: overall coverage is likely below {target}."
+    return f"Overall coverage is not significantly below {target}."
 
 
 def _shift(monitor: CoverageMonitor, n_shifts: int) -> str:
     if monitor.shift_log_e_values() is None:
-        return "Score shift is unknown: the model keeps no calibration scores."
+        return "Score shift cannot be tested: the model keeps no calibration scores."
     if n_shifts:
         whose = "1 class" if n_shifts == 1 else f"{n_shifts:,} classes"
         return f"ALARM: the scores of {whose} likely shifted since calibration."
     if monitor.any_shift().alarm:
-        return "ALARM: the scores of some class likely shifted since calibration."
-    return "No class is known to have shifted since calibration."
+        return "ALARM: the scores of at least one class likely shifted since calibration."
+    return "No class has a significant score shift since calibration."

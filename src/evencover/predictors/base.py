@@ -54,35 +54,35 @@ FEW_ELEMENTS = 1 << 16  # below this, starting threads takes longer than the wor
 class BasePredictor(MethodContract):
     """Prediction sets {y : s(x, y) <= threshold of y}, with thresholds fitted by the method.
 
-    A method is a subclass with a name, a sentence or two, `_calibrate`, and what it keeps of a
-    fit (`state`); everything else follows. `MethodContract` lists what else it may change.
+    A method is a subclass with a name, a summary, `_calibrate`, and its fitted state (`state`).
+    `MethodContract` lists what else it may override.
 
     Parameters
     ----------
     alpha
-        Target miscoverage in (0, 1). Read as the decimal or fraction that was written, so ranks
-        are exact. Methods that allow it take one per class: a mapping or Series by class, in which
-        "default" stands for the classes that it does not name, or a vector (K,).
+        Target miscoverage in (0, 1), read as the decimal or fraction as written, so ranks are
+        exact. Some methods take one per class: a mapping or Series by class, with "default" for
+        all other classes, or a vector (K,).
     score
         "softmax", "aps", "raps", "saps", "pas", or a `Score`.
     exact
-        Randomize between two neighboring ranks so that coverage is 1 - alpha, not at least
-        1 - alpha; a row's set then depends on its id (or content) and `random_state`.
+        Randomize between two neighboring ranks so that coverage is exactly 1 - alpha. A row's set
+        then depends on its id (or content) and `random_state`.
     allow_empty
-        If False, an empty set is given the most probable class.
+        If False, replace empty sets with the most probable class.
     from_logits
-        The input holds logits; a softmax is applied to ``logits / temperature``. Rows that are
-        probabilities are rejected, unless the input states that they are logits.
+        Apply a softmax to ``logits / temperature``. Raise for probabilities, unless the input
+        declares them as logits.
     temperature
-        Divides logits. "fit" estimates it by likelihood from a fifth of the rows, at most 2000,
-        which then do not calibrate.
+        Divide logits by this. "fit" estimates it by maximum likelihood on a fifth of the rows, at
+        most 2000, which are not used for calibration.
     random_state
-        Integer that, with a row's id (or content and place), fixes every random choice.
+        Seed. With a row's id (or content and index) it determines every random choice.
     floor
-        Coverage in (0, 1) that every class with enough calibration examples, 1/(1 - floor) - 1,
-        is guaranteed: its threshold is at least CLASSWISE's at that level.
+        Guarantee this coverage to every class with at least 1/(1 - floor) - 1 calibration
+        examples: its threshold is at least CLASSWISE's at that level.
     strict_floor
-        Always include the classes with too few examples for the floor.
+        Always include classes with too few examples for the floor.
 
     Attributes
     ----------
@@ -95,11 +95,11 @@ class BasePredictor(MethodContract):
     class_names_
         One name per class, or None.
     fingerprints_
-        [fingerprint, index after its last row] of each input whose rows calibrated.
+        [fingerprint, index after its last row] of each calibration input.
     """
 
-    # The base score, label, id, rank and value of each calibration row, for `partial_fit`. Rows
-    # without ids are known by their places: kept_ids_ holds the place of the first one.
+    # The base score, label, id, rank and value of each calibration row, for `partial_fit`. Without
+    # ids, kept_ids_ has the index of the first row.
     kept_scores_: FloatArray | None = kept(float, "A", optional=True)
     kept_labels_: IntArray | None = kept(int, "A", optional=True)
     kept_ids_: IntArray | None = kept(int, "?", optional=True)
@@ -118,7 +118,7 @@ class BasePredictor(MethodContract):
         class_names: Sequence[str] | None = None,
         executor: Any = None,
     ) -> Self:
-        """Fit the thresholds to calibration rows that the model was not trained on.
+        """Fit the thresholds on data that the model was not trained on.
 
         Parameters
         ----------
@@ -127,18 +127,18 @@ class BasePredictor(MethodContract):
             (block, labels) pairs; with an executor also a Dask array, or a list or Dask bag of
             paths.
         labels
-            (N,) class indices or names; may come with the file or the blocks. A Series, or a
-            frame with a column of ids, is joined to rows with an index or ids.
+            (N,) class indices or names, unless the file or the blocks contain them. A Series, or
+            a frame with ids, is joined to rows with an index or ids.
         ids
-            (N,) stable row ids, integers or text, from which a row's random numbers follow; by
-            default they follow from the row's content and place in the input.
+            (N,) stable row ids, integers or text, which seed a row's random numbers; by default
+            the row's content and index do.
         groups
-            (N,) the group of each row, for methods that give each group its own threshold.
+            (N,) the group of each row, for methods with a threshold per group of rows.
         class_names
-            One name per class, or {index: name}, carried along to the prediction sets.
+            One name per class, or {index: name}.
         executor
-            Where the rows are read and scored: None for this process's threads, a
-            `concurrent.futures` executor, or a `dask.distributed` client. The result is the same.
+            None for threads, a `concurrent.futures` executor, or a `dask.distributed` client. The
+            result is the same.
         """
         self._check_parameters()
         self._warn_of_large_alpha()
@@ -172,10 +172,9 @@ class BasePredictor(MethodContract):
         groups: Any = None,
         class_names: Sequence[str] | None = None,
     ) -> Self:
-        """Fit the thresholds to the true labels' scores (N,), which is all that most methods need.
+        """Fit the thresholds to the scores (N,) of the true labels.
 
-        `ranks` (N,), from 1, are the true labels' ranks in their rows, `groups` (N,) the rows'
-        groups, for methods that need them.
+        Some methods also need `ranks` (N,), from 1, of the true labels, or `groups` (N,) of rows.
         """
         self._check_parameters()
         if self.temperature == FIT:
@@ -274,20 +273,20 @@ class BasePredictor(MethodContract):
         since: Any = None,
         executor: Any = None,
     ) -> Self:
-        """Add labeled rows to the calibration rows, and fit the thresholds again.
+        """Add labeled rows to the calibration set and refit the thresholds.
 
-        The result is what `fit` gives on all rows, the new ones after the old, with the same ids:
-        the same thresholds, bit for bit, and the same sets.
+        The result is bit-identical to `fit` on all rows, the new ones after the old, with the
+        same ids.
 
         Parameters
         ----------
         probabilities, labels, ids, executor
-            New rows, as in `fit`. If the calibration rows have ids, these must have some, too;
-            otherwise their ids are ignored, with a warning.
+            New rows, as in `fit`. They need ids if the calibration rows have ids; otherwise ids
+            are ignored with a warning.
         window
             Keep only this many rows, the newest.
         since
-            Keep only the row with this id (without ids: this place, from 0) and those after it.
+            Keep only rows from this id on (without ids: from this index on).
 
         >>> from evencover import StandardPredictor
         >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
@@ -332,9 +331,9 @@ class BasePredictor(MethodContract):
         return self._refit(rows, *known, by_place=first is not None)
 
     def with_alpha(self, alpha: Any) -> Self:
-        """Return this predictor at another alpha, fitted to the calibration rows that it keeps.
+        """Return this predictor at another alpha, refitted to the calibration rows that it keeps.
 
-        The result is that of a new `fit` at this alpha on the same rows, bit for bit.
+        The result is bit-identical to a new `fit` at this alpha on the same rows.
 
         >>> from evencover import StandardPredictor
         >>> p = [[0.75, 0.25], [0.5, 0.5], [0.375, 0.625], [0.25, 0.75]]
@@ -358,7 +357,7 @@ class BasePredictor(MethodContract):
         *,
         by_place: bool,
     ) -> Self:
-        """Fit to rows with base scores; the class names and what is known of the inputs stay."""
+        """Fit to rows with base scores; keep class names and fingerprints."""
         n_classes, names, out_of_fold = self.n_classes_, self.class_names_, self.out_of_fold_
         self._fit_rows(with_scores(self, rows, n_classes, names), n_classes, names)
         self._keep_rows(rows, by_place=by_place)
@@ -428,8 +427,8 @@ class BasePredictor(MethodContract):
     def rule(self, *, logits: bool | None = None, groups: Any = None) -> SetRule:
         """Build the frozen rule that turns rows and ids into sets.
 
-        `logits` states what the rows hold; by default `from_logits` does, and rows that are
-        probabilities where logits are expected are rejected.
+        `logits` states whether rows are logits. By default `from_logits` does, and the rule
+        rejects probabilities where it expects logits.
         """
         require_fitted(self)
         self._check_groups(groups)
@@ -480,8 +479,8 @@ class BasePredictor(MethodContract):
         probabilities, groups, executor
             As in `fit`. The sets keep the index of a pandas frame for `to_pandas`.
         ids
-            (N,) stable row ids; the same id always gets the same random choices. Without them,
-            equal rows that arrive one at a time share their fate.
+            (N,) stable row ids; the same id always gets the same random choices. Without ids,
+            equal rows that are passed one at a time share theirs.
         """
         if executor is None and groups is None and self._are_few(probabilities):
             return self._few_rule.predict_set(probabilities, ids)
@@ -531,17 +530,16 @@ class BasePredictor(MethodContract):
         executor: Any = None,
         top: int | None = None,
     ) -> CoverageReport:
-        """Measure coverage and size of the sets on held-out rows, without keeping sets.
+        """Measure coverage and set size on held-out rows.
 
-        Labels that are not among the classes count as misses. What an executor's workers send back
-        does not grow with the rows.
+        Labels that are not among the classes count as misses.
 
         Parameters
         ----------
         probabilities, labels, ids, groups, executor
             As in `fit`.
         top
-            Also measure the coverage of sets that are cut to this many classes (``at_top``).
+            Also measure sets cut to this many most probable classes (``at_top``).
         """
         source = align_to_calibration(self, probabilities, labels, ids, allow_unknown=True)
         require_labels(source, "Evaluation")
@@ -563,10 +561,7 @@ class BasePredictor(MethodContract):
     ) -> CoverageReport:
         """Make the report on rows of a source that have been read and counted."""
         if not tally.rows.any():
-            raise InputError(
-                f"Labels must be among the {self.n_classes_} classes of the model. Got none that "
-                f"is in {source.name}."
-            )
+            raise source.no_known_label()
         about = {"class_names": source.class_names, "calibration_counts": self.class_counts_}
         about |= self._about_classes()
         report = CoverageReport.from_tally(tally, self.class_alpha, confusions=confusions, **about)

@@ -16,9 +16,9 @@ class ClasswisePredictor(GroupPredictor):
 
     Guarantee (Vovk 2012): *class-conditional* coverage, P(Y in C(X) | Y = y) >= 1 - alpha for
     every class y, for exchangeable rows within the class; equality with ``exact=True`` and
-    distinct scores. The price is noise: given the calibration data, the coverage of a class with
-    n rows follows Beta(k, n + 1 - k), k = ceil((n + 1)(1 - alpha)), and a class with fewer than
-    1/alpha - 1 rows is always included.
+    distinct scores. Given the calibration set, coverage of a class with n rows follows
+    Beta(k, n + 1 - k), k = ceil((n + 1)(1 - alpha)). A class with fewer than 1/alpha - 1 rows is
+    always included.
 
     Parameters
     ----------

@@ -46,12 +46,12 @@ def automatic_parameters(
 
 
 def least_count(alpha: Alpha) -> int:
-    """Classes with fewer rows for clustering go to the null cluster: 1/min(alpha, .1) - 1."""
+    """Return the fewest rows for clustering, 1/min(alpha, .1) - 1; others form the null cluster."""
     return ceil(1 / min(exact_fraction(alpha), Fraction(1, 10)) - 1)
 
 
 def quantile_embedding(groups: GroupedScores, alpha: Alpha) -> FloatArray:
-    """Each class's conformal score quantiles at .5, .6, .7, .8, .9 and 1 - alpha (K, 5 or 6)."""
+    """Return score quantiles of each class at .5, .6, .7, .8, .9 and 1 - alpha (K, 5 or 6)."""
     levels = sorted({*LEVELS, 1 - exact_fraction(alpha)})
     ranks = [conformal_ranks(groups.counts, 1 - level) for level in levels]
     return np.ascontiguousarray(groups.at_ranks(np.stack(ranks)).T)
@@ -60,7 +60,7 @@ def quantile_embedding(groups: GroupedScores, alpha: Alpha) -> FloatArray:
 def cluster_embeddings(
     embedding: FloatArray, weights: FloatArray, n_clusters: int, random_state: int
 ) -> IntArray:
-    """Weighted k-means; clusters are numbered from the easiest classes to the hardest."""
+    """Run weighted k-means; number clusters from the easiest classes to the hardest."""
     from sklearn import config_context
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -88,7 +88,7 @@ def _libraries() -> Any:
 
 
 class ClusterGuarantee(NamedTuple):
-    """What Proposition 3 guarantees the classes of a cluster: coverage >= 1 - alpha - epsilon.
+    """Guarantee of a cluster's classes by Proposition 3: coverage >= 1 - alpha - epsilon.
 
     ``n_rows`` calibrate the threshold of the ``n_classes`` of ``cluster`` (-1 is the null cluster,
     whose classes have no guarantee). ``ks_largest`` is the largest Kolmogorov-Smirnov distance
@@ -109,7 +109,7 @@ class ClusterGuarantee(NamedTuple):
 def cluster_guarantees(
     classes: GroupedScores, clusters: GroupedScores, cluster_of_class: IntArray
 ) -> tuple[ClusterGuarantee, ...]:
-    """`ClusterGuarantee` of each cluster, the null cluster last if it has classes.
+    """Return the `ClusterGuarantee` of each cluster, the null cluster last if it has classes.
 
     `classes` holds all calibration scores by class: their bands hold for all classes at once, and
     so for any clusters, also those found from the same scores. `clusters` holds the scores of
@@ -136,7 +136,7 @@ def cluster_guarantees(
 def _distance_to_cluster(
     classes: GroupedScores, clusters: GroupedScores, cluster_of_class: IntArray
 ) -> FloatArray:
-    """Kolmogorov-Smirnov distance of each class's scores from its cluster's (0 without data)."""
+    """Return the KS distance of each class's scores from its cluster's (0 without data)."""
     counts = classes.counts
     class_of_score = np.repeat(np.arange(len(counts)), counts)
     place = np.arange(len(classes.scores)) - np.repeat(classes.offsets[:-1], counts)
@@ -164,7 +164,7 @@ def _distance_to_cluster(
 
 
 def _dkw_band(counts: IntArray, n_bands: int) -> FloatArray:
-    """Half-widths that hold for all empirical distribution functions at once with 97.5%.
+    """Return half-widths that hold for all empirical distributions at once with 97.5%.
 
     Dvoretzky-Kiefer-Wolfowitz with Massart's constant, and a union bound.
     """
@@ -174,7 +174,7 @@ def _dkw_band(counts: IntArray, n_bands: int) -> FloatArray:
 def _medians_of_largest_ks(
     class_counts: IntArray, cluster_counts: IntArray, cluster_of_class: IntArray
 ) -> FloatArray:
-    """For each cluster the median of the largest KS distance if its classes were drawn from it."""
+    """Return, by cluster, the median of the largest KS distance of classes drawn from it."""
     from scipy.special import kolmogorov
 
     members = np.flatnonzero(cluster_of_class >= 0)
@@ -205,12 +205,12 @@ def _cells(row: ClusterGuarantee) -> list[str]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClusteredPredictor(GroupPredictor):
-    """One threshold per cluster of classes; clusters are found on one part of the rows.
+    """One threshold per cluster of classes.
 
-    A random share gamma of the calibration rows (D1) places each class by its score quantiles,
-    and weighted k-means groups the classes. The rest (D2) calibrates each cluster. Classes with
-    too few rows in D1 form the null cluster, which uses the STANDARD threshold of D2. Where there
-    is too little data to cluster at all, this is STANDARD on all rows, with a warning.
+    A random fraction gamma of the calibration rows (D1) represents each class by its score
+    quantiles, which weighted k-means clusters. The rest (D2) calibrates each cluster. Classes with
+    too few rows in D1 form the null cluster, which uses the STANDARD threshold of D2. With too
+    little data to cluster, `fit` warns and uses STANDARD on all rows.
 
     Guarantees, for exchangeable rows: Proposition 1, *cluster-conditional* coverage
     P(Y in C(X) | Y in cluster m) >= 1 - alpha for every cluster m. Proposition 2, class-conditional
@@ -224,7 +224,7 @@ class ClusteredPredictor(GroupPredictor):
     Parameters
     ----------
     gamma
-        Share of the calibration rows used for clustering, in (0, 1); "auto" is the paper's
+        Fraction of the calibration rows for clustering, in (0, 1); "auto" is the paper's
         K / (75 + K), K being the number of classes with enough rows.
     n_clusters
         Number of clusters M; "auto" is the paper's floor(gamma n~ / 2), where n~ is the
@@ -240,7 +240,7 @@ class ClusteredPredictor(GroupPredictor):
         (K,) cluster of each class, -1 for the null cluster; clusters are numbered
         from the easiest classes to the hardest.
     n_clusters_, gamma_
-        What was used; both 0 if it fell back to STANDARD.
+        The values used; both 0 for the STANDARD fallback.
     guarantee_
         One `ClusterGuarantee` per cluster, the null cluster last.
     """

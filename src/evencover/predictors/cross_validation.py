@@ -1,4 +1,4 @@
-"""Calibrating on out-of-fold probabilities, so that no rows need to be set aside."""
+"""Calibration on out-of-fold probabilities, without a separate calibration set."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def from_cross_val(
 ) -> BasePredictor:
     """Calibrate a predictor on out-of-fold probabilities, for a model fitted on all rows.
 
-    Each row's probabilities come from a model that was not fitted on it. No theorem covers the
-    model fitted on all rows: coverage is near 1 - alpha if it is like those of the folds, and can
-    be far below it if not; see docs/howto/stronger_guarantees.md.
+    Each row's probabilities come from a model that was not fitted on it. There is no guarantee
+    for the model fitted on all rows: coverage is near 1 - alpha if it agrees with the fold models
+    and can be far lower otherwise; see docs/howto/stronger_guarantees.md.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def from_cross_val(
         (N, K) out-of-fold probabilities, 0 for a class that a fold's model does not know, and the
         (N,) class indices.
     folds
-        (N,) the fold in which each row was held out, by name or number. A fold covered far more or
-        less than the others gives a warning. A Series is matched with the rows as `labels` are.
+        (N,) the fold in which each row was held out, by name or number. A fold with deviating
+        coverage gives a warning. A Series is joined to the rows as `labels` are.
     predictor
         The method, as a predictor or its name; None is the default, POOLED, at alpha = 0.1.
     class_names
@@ -86,10 +86,10 @@ def warn_of_unstable_model(changed: float, of_folds: Sequence[Array], final: Arr
     among = np.mean([(a != b).mean() for a, b in combinations(of_folds, 2)])
     if changed > MOST_DIFFERENT and apart > MOST_RELATIVE * among:
         warn_caller(
-            "The model fitted on all rows differs from those of the folds: in the top class of "
-            f"{changed:.0%} of the calibration rows, and of {apart:.0%} of new rows, where those "
-            f"differ from each other in {among:.0%}. Coverage may be far below 1 - alpha; hold "
-            "rows out instead (cv=None), or use a more stable model."
+            "The model fitted on all rows differs from the fold models in the top class of "
+            f"{changed:.0%} of the calibration rows and {apart:.0%} of new rows (fold models among "
+            f"each other: {among:.0%}). Coverage may be far below 1 - alpha; use a holdout "
+            "(cv=None) or a more stable model."
         )
 
 

@@ -206,6 +206,8 @@ def base_rows(
     scores, labels, *more = gathered(parts, source.n_rows)
     ranks, values = more.pop(0) if with_ranks else None, more.pop() if with_values else None
     known = labels < source.n_classes
+    if not known.any():
+        raise source.no_known_label()
     if not known.all():
         warn_caller(
             f"{int((~known).sum())} of {len(known)} rows ({(~known).mean():.1%}) have labels that "

@@ -1,4 +1,4 @@
-"""FUZZY: every class borrows scores from the classes that are about as frequent."""
+"""FUZZY: every class borrows scores from classes of similar frequency."""
 
 from __future__ import annotations
 
@@ -26,30 +26,26 @@ CLASSES_AT_ONCE, N_BINS = 256, 256
 class FuzzyPredictor(BasePredictor):
     """Fuzzy classwise prediction (Ding, Fermanian, Salmon 2025): a weighted quantile per class.
 
-    Classes stand in a line by how many rows they have (equal ones by index), from 0 to 1. To
-    class y a row of class z weighs exp(-(distance / h_y)^2 / 2), with
-    h_y = bandwidth / sqrt(n_y + 1), so a class with many rows relies on itself. The limit l_y
-    is the quantile at 1 - alpha of all scores so weighted, a row at infinity included with
-    weight 1, or the score's maximum if that is infinite. Then one offset for all classes,
-    q_y = l_y + offset, restores marginal coverage: the conformal quantile of s_i - l_(y_i) over
-    rows that were held out.
+    Sort classes by their number of rows (ties by index) and space them from 0 to 1. For class y, a
+    row of class z has the weight exp(-(distance / h_y)^2 / 2), h_y = bandwidth / sqrt(n_y + 1), so
+    frequent classes rely on their own data. The limit l_y is the weighted 1 - alpha quantile of
+    all scores, with a row at infinity of weight 1, or the score's maximum if that is infinite. The
+    threshold is q_y = l_y + offset. The offset is the conformal quantile of s_i - l_(y_i) over
+    held-out rows, which restores marginal coverage.
 
     Guarantee: marginal coverage P(Y in C(X)) >= 1 - alpha for exchangeable rows, exact in finite
-    samples, because the offset comes from rows that had no other part; equality with
-    ``exact=True`` and distinct scores. No class has a guarantee. The authors draw the
-    places of equally frequent classes at random and use a variance of bandwidth / (n_y + 1).
+    samples; equality with ``exact=True`` and distinct scores. No class has a guarantee. The authors
+    order equally frequent classes at random and use a variance of bandwidth / (n_y + 1).
 
-    A p-value counts held-out rows with s_i - l_(y_i) >= s - l_y; it is valid for any level,
-    and the limits are those of `alpha`.
+    A p-value counts held-out rows with s_i - l_(y_i) >= s - l_y. It is valid at every level.
 
     Parameters
     ----------
     bandwidth
-        Standard deviation of the kernel for a class without rows, as a share of all classes.
-        Towards 0 the limits are CLASSWISE's, towards infinity those of all rows: STANDARD on the
-        held-out rows.
+        Standard deviation of the kernel for a class without rows, as a fraction of all classes. 0
+        approaches CLASSWISE, infinity STANDARD on the held-out rows.
     holdout
-        Share of the rows that is held out, in (0, 1).
+        Fraction of held-out rows, in (0, 1).
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor.
 

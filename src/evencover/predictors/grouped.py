@@ -1,4 +1,4 @@
-"""GROUPED: coverage for the user's own groups of classes, by any method over the groups."""
+"""GROUPED: coverage for groups of classes, by any method over the groups."""
 
 from __future__ import annotations
 
@@ -92,14 +92,11 @@ def name_groups(groups: Any, n: int, of_what: str) -> tuple[list[str], IntArray]
 class GroupedPredictor(OverGroups):
     """A method applied to groups of classes, as if each group were one class.
 
-    All classes of a group share a threshold. By default, "classwise", every group
-    stands alone (Mondrian conformal prediction, Vovk et al. 2003). Many small groups may share
-    data as many small classes do, by "clustered" or "pooled": the future work of Ding et al.
-    (2023).
+    All classes of a group share a threshold. "classwise" fits each group separately (Mondrian
+    conformal prediction, Vovk et al. 2003); "clustered" and "pooled" share data between groups.
 
-    Guarantee: that of the method, with groups for classes. "classwise":
-    P(Y in C(X) | Y in group g) >= 1 - alpha for every group g. One group is STANDARD; every class
-    its own group is the method itself.
+    Guarantee: that of the method, for groups in place of classes. "classwise":
+    P(Y in C(X) | Y in group g) >= 1 - alpha for every group g. One group is STANDARD.
 
     Parameters
     ----------

@@ -24,16 +24,15 @@ MANY = 50  # rows, times this, against calibration rows: when to look at all lim
 class InterpolatedPredictor(BasePredictor):
     """q_y = tau q_y(CLASSWISE) + (1 - tau) q(STANDARD): Interp-Q of Ding, Fermanian, Salmon (2025).
 
-    An infinite threshold counts as the largest value of the score, unless both are infinite or
-    it has all the weight. So a class with fewer than 1/alpha - 1 rows is not always included; for
-    the softmax score and tau = 0.99 it enters wherever its probability is above about 0.01.
+    The score's maximum replaces an infinite threshold, unless both are infinite or it has all the
+    weight. So a class with fewer than 1/alpha - 1 rows is not always included; with the softmax
+    score and tau = 0.99 it is included where its probability exceeds about 0.01.
 
     Guarantee: marginal coverage of at least 1 - 2 alpha, for exchangeable rows, because a score
     above the blend is above one of the two thresholds. tau = 0 is STANDARD and tau = 1 is
     CLASSWISE, with their guarantees. In between, no class has a guarantee.
 
-    A p-value is the level at which y leaves the set, found by a search over levels; it inherits
-    the factor: P(p <= a) <= 2 a.
+    A p-value is the level at which y leaves the set; P(p <= a) <= 2 a.
 
     Parameters
     ----------
@@ -70,9 +69,9 @@ class InterpolatedPredictor(BasePredictor):
     def _calibrate(self, rows: CalibrationRows) -> Thresholds:
         own = GroupedScores.sort(rows.scores, rows.labels, self.n_classes_)
         self.own_scores_, self.own_offsets_ = own
-        everyone = GroupedScores.one(np.sort(rows.scores))
+        pooled = GroupedScores.one(np.sort(rows.scores))
         alpha = self.class_alpha.typical
-        return Thresholds(self._between(own.quantiles(alpha), everyone.quantiles(alpha)))
+        return Thresholds(self._between(own.quantiles(alpha), pooled.quantiles(alpha)))
 
     def _between(self, own: FloatArray, common: FloatArray) -> FloatArray:
         # Rounding may take a score beyond its maximum, but limits must not rise again after it.
@@ -84,18 +83,18 @@ class InterpolatedPredictor(BasePredictor):
 
     def _p_values(self, scores: FloatArray, classes: IntArray, own_share: FloatArray) -> FloatArray:
         own = GroupedScores(self.own_scores_, self.own_offsets_)
-        everyone = GroupedScores.one(np.sort(self.own_scores_))
+        pooled = GroupedScores.one(np.sort(self.own_scores_))
         m, m_all = own.counts[classes] + 1, len(self.own_scores_) + 1
 
         def is_out(own_step: IntArray, step: IntArray) -> Array:
-            """Whether y is out with the (own_step + 1)-th largest own score, and so for all."""
+            """Return whether y is out at the (own_step + 1)-th largest own score, and so on."""
             own_scores = own.at_ranks(np.maximum(m - own_step, 1), classes)
-            common = everyone.at_ranks(np.maximum(m_all - step, 1), np.array(0))
+            common = pooled.at_ranks(np.maximum(m_all - step, 1), np.array(0))
             return scores > self._between(own_scores, common)
 
-        # Everyone's rank moves at levels j / (N + 1), y's own at levels i / (n + 1).
+        # The pooled rank moves at levels j / (N + 1), that of y at levels i / (n + 1).
         if MANY * len(scores) >= m_all:
-            after = self._steps_of_everyone(scores, classes, own, everyone)
+            after = self._pooled_steps(scores, classes, own, pooled)
         else:
             last = np.full(scores.shape, m_all)
             after = first_true(lambda j: is_out(j * m // m_all, j), np.ones_like(last), last)
@@ -103,16 +102,16 @@ class InterpolatedPredictor(BasePredictor):
         step = first_true(lambda i: is_out(i, after - 1), low, high + 1)
         return np.where(step <= high, np.minimum(step / m, after / m_all), after / m_all)
 
-    def _steps_of_everyone(
-        self, scores: FloatArray, classes: IntArray, groups: GroupedScores, everyone: GroupedScores
+    def _pooled_steps(
+        self, scores: FloatArray, classes: IntArray, groups: GroupedScores, pooled: GroupedScores
     ) -> IntArray:
-        """Find the first step of everyone's rank at which y is out, by search among y's limits.
+        """Find the first step of the pooled rank that excludes y, by search among y's limits.
 
         Worth it for many rows, since a class has a limit for every calibration row.
         """
         m_all = len(self.own_scores_) + 1
         steps = np.arange(1, m_all)
-        common = everyone.at_ranks(m_all - steps, np.array(0))
+        common = pooled.at_ranks(m_all - steps, np.array(0))
         after = np.empty(scores.shape, dtype=np.int64)
         for column, y in enumerate(classes.tolist()):
             own = np.append(np.inf, groups.of(y)[::-1])  # by the step of y's own rank

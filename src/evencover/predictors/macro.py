@@ -19,26 +19,25 @@ from evencover.quantiles import Thresholds
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MacroPredictor(BasePredictor):
-    """One threshold: a quantile of all scores in which every class weighs the same.
+    """One threshold: a quantile of all scores with equal class weights.
 
-    A row of class y weighs w = 1 / (K n_y), K counting the classes with rows. The threshold is
-    the smallest score up to which the weights sum to 1 - (alpha - max w), or +inf if there is none
+    A row of class y has the weight w = 1 / (K n_y), for K classes with rows. The threshold is the
+    smallest score up to which the weights sum to 1 - (alpha - max w), or +inf if there is none
     (Bhattacharyya, Ding, Barber 2026, arXiv 2606.28598).
 
     Guarantee: *macro* coverage, the mean over these K classes of P(Y in C(X) | Y = y), is at
-    least 1 - alpha, in finite samples, for rows that are exchangeable within their class; the
-    class frequencies of test rows do not matter. Why: a test row of class y may change places with
-    any calibration row of y, which moves the weighted distribution by at most max w; so the
-    mean miss rate is at most the weight of the calibration rows whose upper tail weighs at
-    most alpha, which is at most alpha. No single class has a guarantee.
+    least 1 - alpha in finite samples, for rows exchangeable within their class and any class
+    frequencies. Proof: exchanging a test row of class y with a calibration row of y moves the
+    weighted distribution by at most max w. So the mean miss rate is at most the weight of the
+    calibration rows whose upper tail has a weight of at most alpha. No class has a guarantee.
 
-    A p-value is max w + the weight of the calibration scores that are at least s(x, y), the
-    level at which y leaves the set; their mean over classes of P(p <= a) is at most a.
+    A p-value is max w plus the weight of the calibration scores that are at least s(x, y). The
+    mean over classes of P(p <= a) is at most a.
 
     Parameters
     ----------
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
-        As for every predictor; ``exact=True`` is rejected, because weights are no ranks.
+        As for every predictor; ``exact=True`` is rejected, because weights are not ranks.
 
     >>> p = [[0.75, 0.25], [0.6, 0.4], [0.5, 0.5], [0.25, 0.75], [0.2, 0.8], [0.1, 0.9]]
     >>> MacroPredictor(alpha=0.5).fit(p, [0, 0, 0, 1, 1, 1]).thresholds_
@@ -76,7 +75,7 @@ class MacroPredictor(BasePredictor):
 def _tail_weights(labels: IntArray, class_counts: IntArray) -> FloatArray:
     """Add the largest weight to that of the rows from each place on (N + 1,); at most 1.
 
-    Summed in whole numbers: weights are multiples of 1 / (K lcm of all counts).
+    Summed as integers: weights are multiples of 1 / (K lcm of all counts).
     """
     counts = class_counts.tolist()
     unit = lcm(*{n for n in counts if n})

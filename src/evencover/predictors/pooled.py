@@ -69,8 +69,8 @@ class NormalModel(NamedTuple):
             return cls(np.zeros(len(n)), np.ones(len(n)))
         own_mean = total / np.maximum(n, 1)
         spread = np.maximum(squares - n * own_mean**2, 0.0)
-        # With one example per class, `within` and `between` cannot be told apart: what is missing
-        # to 1.5 examples per class counts as variance within classes.
+        # One example per class does not identify `within` and `between`: what is missing to
+        # 1.5 examples per class counts as variance within classes.
         seen, everyone = (n > 0).sum(), squares.sum() - total.sum() ** 2 / n.sum()
         missing = max(1.5 * seen - n.sum(), 0)
         variance = (spread.sum() + missing * everyone / n.sum()) / (n.sum() - seen + missing)
@@ -108,7 +108,7 @@ def _class_line(n: FloatArray, means: FloatArray, within: float) -> tuple[FloatA
 def moment_strength(hits: IntArray, n: IntArray, alpha: float) -> float:
     """Estimate c from how much coverage at a common prior level varies between classes.
 
-    Under a Dirichlet process around the prior, a class's coverage where the prior says 1 - alpha
+    Under a Dirichlet process around the prior, a class's coverage where the prior has 1 - alpha
     has variance alpha (1 - alpha) / (c + 1). `hits` of `n` (K,) rows are covered; the squared gap
     of a class is estimated without bias from pairs of its rows.
     """
@@ -141,12 +141,12 @@ class PooledPredictor(BasePredictor):
     strength
         Pseudo-count c of the prior; "auto" estimates it. 0 is CLASSWISE.
     shared
-        Share of the pooled distribution in the prior; 1 with infinite strength is STANDARD.
+        Weight of the pooled distribution in the prior; 1 with infinite strength is STANDARD.
     split
         "crossfit" uses all rows for both steps; "holdout" sets a fifth aside for the level.
     target_prevalence
-        Class frequencies that the guarantee is for: (K,) numbers in proportion, the path of a
-        file, or "uniform". None: those of the calibration rows.
+        Class frequencies of the guarantee: (K,) numbers in proportion, the path of a file, or
+        "uniform"; by default those of the calibration set.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor. P-values compare levels with those of held-out calibration rows.
 
@@ -280,7 +280,7 @@ class PooledPredictor(BasePredictor):
         return moment_strength(hits, n, float(1 - level))
 
     def _weight(self, n: FloatArray) -> FloatArray:
-        """Weight of `n` own rows against the prior."""
+        """Weight `n` examples of a class against the prior."""
         return n / np.maximum(n + self.strength_, 1e-12)
 
     def _prior(self, expected: FloatArray, u: FloatArray) -> FloatArray:

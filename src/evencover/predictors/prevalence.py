@@ -130,11 +130,11 @@ N_BOOTSTRAPS, MOST_NOISE = 10, 0.5
 
 
 class PrevalenceEstimate(NamedTuple):
-    """Class frequencies of new rows, and how far to trust them.
+    """Estimate class frequencies of new rows, with standard errors.
 
     ``prevalence`` (K,) is the `target_prevalence`: the estimate if ``is_shift``, otherwise the
-    calibration frequencies. ``standard_error`` (K,) is the estimate's, by bootstrap;
-    ``effective_rows`` is how many calibration rows of equal weight thresholds would come from.
+    calibration frequencies. ``standard_error`` (K,) is by bootstrap;
+    ``effective_rows`` is the effective number of calibration rows.
     """
 
     prevalence: FloatArray
@@ -148,22 +148,21 @@ def estimate_prevalence(
 ) -> PrevalenceEstimate:
     """Estimate the class frequencies of new rows without labels, for `target_prevalence`.
 
-    The frequencies under which the new rows' probabilities are the likeliest, by expectation
-    maximization (Saerens, Latinne, Decaestecker 2002), after a factor per class that makes the
-    estimate on the calibration rows their class counts (bias-corrected calibration, Alexandari et
-    al. 2020). It assumes that only the frequencies differ. An estimate that differs from the
-    calibration frequencies by less than twice its bootstrap error is noise: it gives a warning,
-    and the calibration frequencies are returned. Coverage over all rows moves by at most half the
-    sum of the absolute errors of the estimate.
+    It maximizes the likelihood by expectation maximization (Saerens, Latinne, Decaestecker 2002),
+    after a factor per class that reproduces the class counts of the calibration set
+    (bias-corrected calibration, Alexandari et al. 2020). It assumes that only the frequencies
+    differ. If the estimate differs from the calibration frequencies by less than twice its
+    bootstrap error, it warns and returns these. Overall coverage changes by at most half the sum
+    of the absolute errors of the estimate.
 
     Parameters
     ----------
     predictor
         A calibrated predictor.
     probabilities
-        New rows, as in `predict_set`; of very many some are used.
+        New rows, as in `predict_set`; a sample if there are very many.
     calibration, labels
-        The rows that calibrated the predictor, as in `fit`.
+        The calibration set, as in `fit`.
 
     >>> from evencover import StandardPredictor
     >>> rows, labels = np.array([[0.9, 0.1], [0.2, 0.8]] * 50), [0, 1] * 50
@@ -177,8 +176,8 @@ def estimate_prevalence(
     old, own, counts = _some_rows(predictor, source)
     if predictor.temperature != FIT and not np.array_equal(counts, predictor.class_counts_):
         raise InputError(
-            f"'calibration' must be the {predictor.n_calibration_} rows that calibrated the "
-            f"predictor. Got {counts.sum()} rows with other class counts; pass those of 'fit'."
+            f"'calibration' must be the predictor's calibration set, {predictor.n_calibration_} "
+            f"rows. Got {counts.sum()} rows with other class counts; pass those of 'fit'."
         )
     new = _some_rows(predictor, align_to_calibration(predictor, probabilities))[0]
 
@@ -237,7 +236,7 @@ def _estimate(old: FloatArray, before: FloatArray, new: FloatArray) -> FloatArra
 
 
 def _inverse(values: FloatArray) -> FloatArray:
-    """Invert; a row that leaves every class impossible counts for none."""
+    """Invert; a row with zero probability for every class counts for none."""
     return np.divide(1, values, out=np.zeros_like(values), where=values > 0)
 
 

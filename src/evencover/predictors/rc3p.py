@@ -23,18 +23,18 @@ from evencover.quantiles import GroupedScores, Thresholds, conformal_rank
 class RC3PPredictor(BasePredictor):
     """Rank-calibrated class-conditional prediction (Shi, Ghosh, Belkhouja, Doppa, Yan 2024).
 
-    C(x) = {y : rank_x(y) <= k_y and s(x, y) <= q_y}. k_y is the smallest rank beyond which
-    fewer than a share alpha of the class's calibration rows have their label, epsilon_y that
-    share, and q_y the conformal quantile of the class's scores at level
-    1 - (alpha - epsilon_y). A class without rows has neither limit.
+    C(x) = {y : rank_x(y) <= k_y and s(x, y) <= q_y}. k_y is the smallest rank that less than a
+    fraction alpha of the class's calibration rows exceed, epsilon_y is that fraction, and q_y is
+    the conformal quantile of the class's scores at level 1 - (alpha - epsilon_y). A class without
+    rows has neither limit.
 
-    Guarantee: P(Y in C(X) | Y = y) >= 1 - alpha for every class if epsilon_y is the true share
-    (the authors' condition). It is estimated from the same rows here, as they do, so a class
-    with few rows is covered less: k_y is at most the largest rank seen, which a new row exceeds
-    with probability up to 1 / (n_y + 1).
+    Guarantee: P(Y in C(X) | Y = y) >= 1 - alpha for every class if epsilon_y is the true fraction
+    (the authors' condition). As in their work, it is estimated from the same rows. Classes with
+    few rows are undercovered: a new row exceeds the largest observed rank with probability up to
+    1 / (n_y + 1).
 
-    A p-value is the largest level whose set holds y. Sets of different levels are not nested
-    here, so {y : p > alpha} holds the set at alpha and may hold more.
+    A p-value is the largest level whose set contains y. Sets of different levels are not nested,
+    so {y : p > alpha} contains the set at alpha and possibly more classes.
 
     Parameters
     ----------

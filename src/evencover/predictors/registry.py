@@ -22,14 +22,14 @@ Registered = TypeVar("Registered", bound=type)
 def register(cls: Registered) -> Registered:
     """Register your own method or score by its name, as a decorator or a call.
 
-    From then on the commands, `compare`, the study, the report and the files know it.
+    Commands, `compare`, experiments, reports and model files then accept it.
 
     >>> from evencover import BasePredictor, Thresholds, register
     >>> import numpy as np
     >>> @register
     ... class Everything(BasePredictor):
     ...     method = "everything"
-    ...     summary = "Every class is in every set."
+    ...     summary = "Include every class."
     ...     def _calibrate(self, rows):
     ...         return Thresholds(np.full(self.n_classes_, np.inf))
     >>> make_predictor("everything")
@@ -44,11 +44,13 @@ def register(cls: Registered) -> Registered:
     name = getattr(cls, "method", "")
     if name != name.lower() or not name.strip():
         raise InputError(
-            f"The 'method' of {cls.__name__} must be its name in small letters. Got {name!r}."
+            f"The 'method' of {cls.__name__} must be its name in lower case. Got {name!r}."
         )
     known = PREDICTORS.get(name, cls)  # a notebook may define the same class again
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise InputError(f"The method {name!r} is known already, as {PREDICTORS[name].__name__}.")
+        raise InputError(
+            f"The method {name!r} is already registered, as {PREDICTORS[name].__name__}."
+        )
     PREDICTORS[name] = cls
     return cls
 
@@ -59,7 +61,7 @@ def load_installed() -> None:
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             register(entry.load())
-        except Exception as error:  # whatever a stranger's package does
+        except Exception as error:  # a third-party package may raise anything
             warn_caller(
                 f"The method {entry.name!r} of an installed package cannot be used: {error}"
             )

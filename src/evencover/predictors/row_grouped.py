@@ -25,7 +25,7 @@ from evencover.sets import PredictionSets
 
 @dataclass(frozen=True)
 class RowGroupRule(SetRule):
-    """A rule whose limits depend on the group of each row, which is the same for all classes.
+    """Apply the thresholds of each row's group.
 
     ``of_groups`` holds the rule of each group, ``group_of_row`` (N,) the groups of the input.
     """
@@ -68,7 +68,7 @@ class RowGroupRule(SetRule):
 
 @contextmanager
 def renumbering_bad_rows(rows: IntArray) -> Iterator[None]:
-    """Of rows that were taken out of a block, call a bad one by its place in the block."""
+    """Report a bad row by its index in the block it was taken from."""
     try:
         yield
     except BadRow as bad:
@@ -88,11 +88,11 @@ class RowGroupedPredictor(OverGroups):
     """One threshold per group of rows, for all classes.
 
     `fit`, `predict_set`, `predict_p` and `evaluate` take ``groups=``, one name or number per
-    row; a group must have been seen in `fit`. A method is applied to the groups as if they were
-    classes: "classwise" lets every group stand alone (Mondrian conformal prediction, Vovk et al.
-    2003), "clustered" and "pooled" let many small groups share data.
+    row, each known from `fit`. The method treats groups as classes: "classwise" fits each group
+    separately (Mondrian conformal prediction, Vovk et al. 2003); "clustered" and "pooled" share
+    data between groups.
 
-    Guarantee: that of the method, with groups for classes. "classwise":
+    Guarantee: that of the method, for groups in place of classes. "classwise":
     P(Y in C(X) | group g) >= 1 - alpha for every g, for rows exchangeable within their group.
 
     Parameters

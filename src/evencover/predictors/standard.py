@@ -23,11 +23,11 @@ class StandardPredictor(GroupPredictor):
     Parameters
     ----------
     confidence
-        None: the guarantee holds on average over calibrations. A number in (0, 1): with that
-        probability over calibrations, coverage is at least 1 - alpha.
+        Guarantee coverage with this probability over calibration sets; None guarantees it on
+        average over them.
     target_prevalence
-        Class frequencies that the guarantee is for: (K,) numbers in proportion, the path of a
-        file, or "uniform". None: those of the calibration rows.
+        Class frequencies of the guarantee: (K,) numbers in proportion, the path of a file, or
+        "uniform"; by default those of the calibration set.
     alpha, score, exact, allow_empty, from_logits, temperature, random_state
         As for every predictor.
 

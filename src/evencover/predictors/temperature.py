@@ -51,6 +51,8 @@ def fitted_temperature(
         own = own & (block.labels < source.n_classes)
         rows.append(block.rows[own].astype(np.float64))
         labels.append(block.labels[own])
+    if not any(map(len, labels)):
+        raise source.no_known_label()
     return likeliest_temperature(np.concatenate(rows), np.concatenate(labels)), chosen
 
 

@@ -391,7 +391,7 @@ def _below_floor(predictor: BasePredictor) -> list[int]:
 
 
 def in_percent(sentence: str, alpha: float) -> str:
-    """Replace 1 - alpha in a sentence by its value.
+    """Replace 1 - alpha in a text by its value.
 
     >>> in_percent("Coverage of 1 - alpha is guaranteed, not of 1 - 2 alpha.", 0.1)
     'Coverage of 90% is guaranteed, not of 80%.'
@@ -415,7 +415,7 @@ def size_histogram(size_counts: IntArray, most: int = 40) -> dict[str, list[int]
 
 
 def coverage_by_size(size_counts: IntArray, covered: IntArray) -> list[dict[str, Any]]:
-    """Return coverage with 95% limits by set size: 0, 1, 2, 3 to 5, 6 to 10, 11 to 20, ...
+    """Return coverage and its 95% interval by set size: 0, 1, 2, 3 to 5, 6 to 10, ...
 
     Both inputs (K + 1,) count rows by size. Sizes that no set has are left out.
 
@@ -515,7 +515,7 @@ def _group_columns(predictor: BasePredictor, sharing: Sharing, bins: Bins) -> di
 
 
 def _distinct(edges: FloatArray) -> list[float]:
-    """Round edges to four digits, or as many as it takes to tell them apart.
+    """Round edges to four digits, or to as many as keep them distinct.
 
     >>> _distinct(np.array([0.123456, 0.99996, 1.0]))
     [0.12346, 0.99996, 1.0]

@@ -1,4 +1,4 @@
-"""HTML pages that need nothing else: the report and the comparison (Jinja, Vega), the monitor."""
+"""Self-contained HTML: the report and the comparison (Jinja, Vega), and the monitor's page."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def inline_script(source: str) -> Markup:
 
 
 def write_html(path: Path, html: str) -> Path:
-    """Write a page, whole or not at all."""
+    """Write a page atomically."""
     with atomic_path(path) as temporary:
         # A class name may contain half a surrogate pair, which UTF-8 cannot encode.
         temporary.write_bytes(html.encode("utf-8", "replace"))
@@ -133,11 +133,11 @@ def _vega() -> str:
     """Bundle Vega as one script (900 kB); takes a few seconds, once per process."""
     import vl_convert
 
-    # Only Vega Embed comes out of the bundle whole; it brings Vega along.
+    # The bundle exports Vega Embed only, which includes Vega.
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
-# ---- the page of a monitor ---------------------------------------------------------------------
+# ---- the monitor's page ------------------------------------------------------------------------
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 760, 220, 46, 24
 MOST_CLASSES, MOST_PERIODS, FEW_PERIODS = 50, 60, 8
@@ -152,7 +152,7 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}.muted{color:var(--mute
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .5rem;text-align:right;border-bottom:1px solid var(--line)}
 th:first-child,td:first-child{text-align:left;min-width:8rem;overflow-wrap:anywhere}
-th:last-child,td:last-child{white-space:nowrap}.wide{overflow-x:auto}
+th,td:last-child{white-space:nowrap}.wide{overflow-x:auto}
 svg{width:100%;min-width:34rem;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
 """.strip()
@@ -161,7 +161,7 @@ svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
 def write_watch_page(
     monitor: CoverageMonitor, path: str | os.PathLike[str], *, title: str = "Coverage"
 ) -> Path:
-    """Write `watch_html` to a file, whole or not at all."""
+    """Write `watch_html` to a file atomically."""
     return write_html(reject_existing(path, force=True), watch_html(monitor, title))
 
 
@@ -186,13 +186,13 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
             "<h2>Coverage by period</h2>",
             _chart(found["periods"][-MOST_PERIODS:], found["target"]),
             "<h2>Classes with the strongest evidence</h2>",
-            f'<p class="muted">Alarm level: an e-value of {levels["class"]:,.4g} for one class '
-            f"more among all, {levels['one']:,.4g} for each test of the whole. An alarm begins in "
-            "the period where its evidence does.</p>",
+            f'<p class="muted">Alarm level (e-value): {levels["class"]:,g} for the next class, '
+            f"{levels['one']:,g} for each test over all classes. Low and high bound coverage for "
+            "all classes at once. Since: the period in which the evidence begins.</p>",
             _table(found["classes"]),
-            "<h2>Their coverage by period</h2>",
+            "<h2>Coverage of these classes by period</h2>",
             _by_period(found["classes"][:STRONGEST], found["periods"][-FEW_PERIODS:]),
-            "<h2>Drift, without labels</h2>",
+            "<h2>Drift of set sizes and predicted classes</h2>",
             _drift(found["drift"]),
             "</body></html>\n",
         ]
@@ -201,20 +201,20 @@ def watch_html(monitor: CoverageMonitor, title: str = "Coverage", *, refresh: in
 
 def _sentence(test: dict[str, Any]) -> str:
     kind = ' class="alarm"' if test["alarm"] else ""
-    return f"<p{kind}>{escape(test['says'])}</p>"
+    return f"<p{kind}>{escape(test['message'])}</p>"
 
 
 def _unknown(labels: dict[str, int]) -> list[str]:
     if not labels:
         return []
     names = ", ".join(f"{escape(label)} ({times:,})" for label, times in labels.items())
-    return [f"<p>Labels that are not among the classes count as missed: {names}.</p>"]
+    return [f"<p>Labels that are not among the classes count as misses: {names}.</p>"]
 
 
 def _chart(periods: Sequence[dict[str, Any]], target: float) -> str:
-    """Draw the coverage of each period's own rows."""
+    """Draw the coverage of each period."""
     if not periods:
-        return '<p class="muted">No labeled rows yet.</p>'
+        return '<p class="muted">No labeled examples yet.</p>'
     least = min([0.5, *(each["coverage"] for each in periods)])
     low = floor(10 * least) / 10
     across = np.linspace(LEFT + 10, WIDTH - 10, len(periods)) if len(periods) > 1 else [WIDTH / 2]
@@ -227,18 +227,18 @@ def _chart(periods: Sequence[dict[str, Any]], target: float) -> str:
         f'<text x="{LEFT - 6}" y="{up(v) + 4:.1f}" text-anchor="end">{v:.0%}</text>'
         for v in np.arange(low, 1.01, 0.1)
     ]
-    aim = up(target)
+    height = up(target)
     marks.append(
-        f'<line x1="{LEFT}" x2="{WIDTH}" y1="{aim:.1f}" y2="{aim:.1f}" stroke="var(--muted)" '
+        f'<line x1="{LEFT}" x2="{WIDTH}" y1="{height:.1f}" y2="{height:.1f}" stroke="var(--muted)" '
         'stroke-dasharray="4 4"/>'
     )
     for x, each in zip(across, periods, strict=True):
         value = each["coverage"]
         color = "warn" if value < target else "calm"
-        says = f"{each['period']}: coverage {value:.3f} of {each['rows']:,} rows"
+        text = f"{each['period']}: coverage {value:.3f}, {each['rows']:,} examples"
         marks.append(
             f'<circle cx="{x:.1f}" cy="{up(value):.1f}" r="5" fill="var(--{color})">'
-            f"<title>{escape(says)}</title></circle>"
+            f"<title>{escape(text)}</title></circle>"
         )
     for place in {0, len(periods) - 1}:
         anchor = "middle" if len(periods) == 1 else ("start" if place == 0 else "end")
@@ -249,16 +249,16 @@ def _chart(periods: Sequence[dict[str, Any]], target: float) -> str:
     return (
         f'<div class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="Coverage by period">{"".join(marks)}</svg></div>'
-        '<p class="muted">One dot for each period: the coverage of the rows served in it. The '
-        "dashed line is the target.</p>"
+        '<p class="muted">Coverage of the examples served in each period. Dashed line: target '
+        "coverage.</p>"
     )
 
 
 def _table(classes: Sequence[dict[str, Any]]) -> str:
     shown = [each for each in classes if each["rows"]][:MOST_CLASSES]
     if not shown:
-        return '<p class="muted">No labeled rows yet.</p>'
-    titles = ["class", "rows", "coverage", "from", "to", "e-value", "e-value of shift", "since"]
+        return '<p class="muted">No labeled examples yet.</p>'
+    titles = ["class", "examples", "coverage", "low", "high", "e-value", "shift e-value", "since"]
     head = "".join(f"<th>{title}</th>" for title in titles)
     rows = "".join(map(_row, shown))
     return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
@@ -291,25 +291,25 @@ def _by_period(classes: Sequence[dict[str, Any]], periods: Sequence[dict[str, An
             )
             lines.append(f"<tr><td>{escape(str(each['class']))}</td>{''.join(cells)}</tr>")
     if not lines:
-        return '<p class="muted">No labeled rows yet.</p>'
+        return '<p class="muted">No labeled examples yet.</p>'
     return (
         f'<div class="wide"><table><tr><th>class</th>{head}</tr>{"".join(lines)}</table></div>'
-        '<p class="muted">Coverage, and labeled rows, of each period.</p>'
+        '<p class="muted">Coverage (labeled examples).</p>'
     )
 
 
 def _drift(found: Sequence[dict[str, Any]]) -> str:
     if not found:
-        return '<p class="muted">Nothing to compare: it needs reference rows and new ones.</p>'
+        return '<p class="muted">No comparison yet: drift needs reference rows and new rows.</p>'
     drifted = [each for each in found if each["drifted"]][:MOST_CLASSES]
     if not drifted:
-        return "<p>Set sizes and predicted classes come as they did in the reference rows.</p>"
+        return "<p>No significant drift from the reference.</p>"
     rows = "".join(
         f"<tr><td>{escape(each['what'])}</td><td>{each['before']:.1%}</td>"
         f"<td>{each['now']:.1%}</td><td>{each['e_value']:.3g}</td></tr>"
         for each in drifted
     )
     return (
-        '<p>Drift does not measure coverage.</p><div class="wide"><table><tr><th>share of</th>'
-        f"<th>before</th><th>now</th><th>e-value</th></tr>{rows}</table></div>"
+        '<p>Drift does not measure coverage.</p><div class="wide"><table><tr><th>fraction</th>'
+        f"<th>reference</th><th>now</th><th>e-value</th></tr>{rows}</table></div>"
     )

@@ -130,12 +130,14 @@ def target_text(report: CoverageReport) -> str:
 def _details(report: CoverageReport) -> str:
     """Count classes far below the target, and those with too few examples for a test."""
     n_low, n_few = report.n_undercovered, int(report.too_few_to_judge.sum())
-    low, few = (f"{n:,} class{'es' * (n != 1)} " for n in (n_low, n_few))
+    low, few = (f"{n:,} class{'es' * (n != 1)}" for n in (n_low, n_few))
     found = []
     if n_low:
-        found.append(f"{low}measured 10 points or more below {target_text(report)}.")
+        found.append(
+            f"Measured coverage of {low} is 10 points or more below {target_text(report)}."
+        )
     if n_few:
-        found.append(f"{few}{'has' if n_few == 1 else 'have'} too few test examples to be tested.")
+        found.append(f"{few} {'has' if n_few == 1 else 'have'} too few test examples for a test.")
     return " ".join(found)
 
 

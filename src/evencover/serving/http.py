@@ -1,4 +1,4 @@
-"""Prediction sets over HTTP, with a monitor that counts labeled rows as they come in."""
+"""Prediction sets over HTTP, with a monitor of their coverage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 def openapi(about: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Describe the endpoints of a service whose model is as `about` says."""
+    """Describe the endpoints of a service for the model in `about`."""
     n_classes, text, integer = about["n_classes"], {"type": "string"}, {"type": "integer"}
     row = _list({"type": "number"}, n_classes, n_classes)
     row["description"] = f"The {about['reads']} of the classes."
@@ -136,7 +136,7 @@ def _list(items: Any, low: int | None = None, high: int | None = None) -> dict[s
 
 @dataclass
 class Loaded:
-    """A model with its rule and monitor; requests that began with it end with it."""
+    """Keep a model with its rule and monitor for the whole of a request."""
 
     predictor: BasePredictor
     monitor: CoverageMonitor
@@ -177,7 +177,7 @@ class Service:
     def sets(self, given: Rows) -> tuple[PredictionSets, str]:
         """Return the sets of rows, the most probable class first, and the model's digest.
 
-        While the database cannot be used, rows are answered without being recorded.
+        While the database is unavailable, rows are not recorded.
         """
         loaded = self.now
         assert given.rows is not None
@@ -195,7 +195,7 @@ class Service:
         return sets, loaded.monitor.model
 
     def labels(self, given: Rows) -> dict[str, Any]:
-        """Count labels of served rows, or of the rows given; they are stored when this returns."""
+        """Count labels of served rows, or of the given rows; return once they are stored."""
         monitor, loaded = self.now.monitor, self.now
         with _unavailable():
             if given.rows is None:
@@ -208,7 +208,7 @@ class Service:
         return found._asdict()
 
     def coverage(self) -> dict[str, Any]:
-        """Return the monitor's findings."""
+        """Return the monitor's summary."""
         return dict(self._recent("coverage", summary))
 
     def page(self) -> str:
@@ -249,9 +249,9 @@ class Service:
         return value
 
     def reload(self) -> bool:
-        """Load the model again if its file has changed; return whether it is another model.
+        """Reload the model if its file has changed; return whether it is another model.
 
-        Requests go on with the old one meanwhile. Labels of its rows still count for it.
+        Requests use the old model meanwhile, and labels of its rows still count for it.
         """
         if self._stamp() == self.now.stamp:
             return False
@@ -373,7 +373,7 @@ def make_app(
     watch: bool = False,
     note: Callable[[str], None] = lambda _: None,
 ) -> Any:
-    """Make the application; `watch` reloads a changed model, `note` gets messages on the way."""
+    """Make the application; `watch` reloads a changed model, `note` prints messages."""
     require_extra()
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
@@ -531,7 +531,7 @@ def _endpoint(
 
 
 async def _body(request: Any, limits: Limits) -> bytes:
-    """Receive a body, in time and as large as it may be."""
+    """Receive a body within the limits of time and size."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise RequestError(415, "The body must not have a content encoding.")
     length = request.headers.get("content-length", "0")
@@ -585,10 +585,7 @@ def _check_token(given: str, token: str | None) -> None:
 async def _maintain(
     service: Service, metrics: Metrics, *, watch: bool, note: Callable[[str], None]
 ) -> None:
-    """Reload a changed model.
-
-    After an error the service keeps the model it has, and tries again; `/healthz` shows the error.
-    """
+    """Reload a changed model; on an error keep the current one, show it in `/healthz`, retry."""
     while watch:
         await asyncio.sleep(RELOAD_SECONDS)
         try:

@@ -1,7 +1,7 @@
 """Prediction sets as an ONNX graph: NumPy's arithmetic on symbols adds its nodes.
 
 A score's own formula runs on symbols in place of arrays, so the graph has the same operations in
-the same order, in float64 and 64-bit integers, and gives the same bits.
+the same order, in float64 and 64-bit integers: its results are bit-identical.
 """
 
 from __future__ import annotations
@@ -326,17 +326,15 @@ def to_onnx(
 ) -> Path:
     """Write the sets of a calibrated predictor as an ONNX graph.
 
-    Its input `rows` (N, K) holds probabilities (logits, if the predictor was calibrated with them).
-    Its outputs: `membership` (N, K), whether a class is in the row's set; `sizes` (N,); `classes`
-    (N, K), the classes of the set, the most probable first, then -1; `valid` (N,), whether the row
-    held probabilities (`predict_set` refuses a row that does not). A graph of logits cannot reject
-    probabilities as `predict_set` does: `valid` is true for them.
+    The input `rows` (N, K) takes probabilities, or logits if the predictor was calibrated on them.
+    The outputs are `membership` (N, K), whether a class is in the row's set; `sizes` (N,);
+    `classes` (N, K), the most probable first, then -1; `valid` (N,), false where `predict_set`
+    rejects the row. A graph of logits cannot reject probabilities: `valid` is true for them.
 
-    Scores are computed in float64 and 64-bit fixed point, as the package does, so the sets are
-    those of `predict_set`, bit for bit, from logits, too. Where they are random, there are inputs
-    with one number per row: `uniform`, for scores with a random part, and `draw`, for
-    ``exact=True``. Both are 0 if not given, and sets as large as chance can make them, so coverage
-    is at least that of random ones; `onnx_inputs` gives the numbers that `predict_set` uses.
+    The graph computes in float64 and 64-bit fixed point, so its sets are identical to those of
+    `predict_set`. Randomized scores have an input `uniform` and ``exact=True`` has `draw`, one
+    number per row. Both default to 0, which gives the largest sets and at least the same coverage;
+    `onnx_inputs` returns the numbers that `predict_set` uses.
 
     Parameters
     ----------

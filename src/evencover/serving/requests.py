@@ -1,4 +1,4 @@
-"""Rows of requests: from JSON or Arrow, within limits that hold before anything is converted."""
+"""Rows of requests, from JSON or Arrow; limits are checked before any conversion."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Limits:
     Parameters
     ----------
     body
-        The largest body in bytes, as it is sent and after it is unpacked.
+        Maximum size of a body in bytes, also unpacked.
     rows, values
-        The most rows, and the most rows x classes, of a request.
+        Maximum rows, and rows x classes, per request.
     seconds
-        The time in which a body must arrive.
+        Time limit for receiving a body.
     requests
-        The most requests with a body at once.
+        Maximum concurrent requests with a body.
     """
 
     body: int = 16 * 2**20
@@ -80,7 +80,7 @@ class Rows:
 
 
 def read_rows(body: bytes, content_type: str, limits: Limits, *, with_labels: bool) -> Rows:
-    """Read the rows in a body; raise InputError if they are not as they must be."""
+    """Read the rows in a body; raise InputError if they are invalid."""
     content_type = content_type.partition(";")[0].strip().lower()
     if content_type not in (JSON, ARROW):
         message = f"The content type must be {JSON} or {ARROW}. Got {content_type!r}."
@@ -214,7 +214,7 @@ def _schema(message: Any, allowed: Sequence[str]) -> Any:
     schema = pa.ipc.read_schema(_checked(message, "schema"))
     _check_names(schema.names, allowed)
     if len(set(schema.names)) < len(schema.names):
-        raise InputError("Every column of the body must be there once.")
+        raise InputError("The columns of the body must be distinct.")
     for name, kind in zip(schema.names, schema.types, strict=True):
         if name == "rows":
             inner, expected = kind.value_type if is_list(kind) else pa.null(), "lists of numbers"

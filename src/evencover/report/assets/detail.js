@@ -72,10 +72,10 @@ function stateText(i) {
 }
 
 function coverageParts(i) {
-  if (!C.rows[i]) return [el("p", { class: "say" }, "No test examples of this class; its coverage is unknown.")];
+  if (!C.rows[i]) return [el("p", { class: "statement" }, "No test examples of this class; its coverage is unknown.")];
   const limits = `${percent(C.low[i])} to ${percent(C.high[i])}`;
   return [
-    el("p", { class: "say" },
+    el("p", { class: "statement" },
       `${whole.format(C.covered[i])} of ${count(C.rows[i], "test example")} covered, ${percent(coverage[i], 1)} (95% confidence interval ${limits}): `,
       el("span", { class: isBelow(i) && "below-tag" }, stateText(i))),
     el("div", { class: isBelow(i) && "below" }, intervalBar(i, 340, 20)),
@@ -130,7 +130,7 @@ function bars(histogram, start, total) {
   });
 }
 
-// Numbers with two digits, or as many as it takes to tell them apart.
+// Numbers with two digits, or as many as keep them distinct.
 function distinct(numbers) {
   let texts = [];
   for (let digits = 2; digits < 17; digits++) {
