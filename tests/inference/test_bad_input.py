@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cli.running import Result, assert_found, environment, refused, shell, succeeded
 from depth import size
-from inference.made import NAMES, read, write_model, write_pictures, write_texts
+from inference.samples import NAMES, read, write_model, write_pictures, write_texts
 from PIL import Image
 
 from evencover.cli import main

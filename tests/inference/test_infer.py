@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from inference.made import (
+from inference.samples import (
     NAMES,
     content,
     matrix,

@@ -10,7 +10,7 @@ import time
 import pytest
 from cli.running import environment, shell, succeeded
 from depth import size
-from inference.made import content, write_model, write_texts
+from inference.samples import content, write_model, write_texts
 
 SLOW = """
 import time

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from cli.running import Result, environment, refused
-from inference.made import NAMES, matrix, read, write_model, write_pictures, write_texts
+from inference.samples import NAMES, matrix, read, write_model, write_pictures, write_texts
 from PIL import Image
 
 from evencover import InputError

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from cli.running import environment, shell, succeeded
-from inference.made import read, write_model, write_texts
+from inference.samples import read, write_model, write_texts
 
 SLOW = """
 import time

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from attacks.children import command
+from attacks.forked import command
 from cli.running import environment, refused, shell
 from depth import IS_DEEP
 from inputs import read
