@@ -67,6 +67,16 @@ def test_alpha_is_a_number_between_0_and_1(method, alpha):
         make_predictor(method, alpha=alpha).fit(GOOD, LABELS)
 
 
+@pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint64(7), np.uint8(7)])
+def test_a_numpy_seed_is_its_number(seed):
+    found, expected = (
+        StandardPredictor(alpha=0.5, score="aps", random_state=each).fit(GOOD, LABELS)
+        for each in (seed, 7)
+    )
+    assert found.thresholds_.tolist() == expected.thresholds_.tolist()
+    assert found.predict_set(GOOD) == expected.predict_set(GOOD)
+
+
 @pytest.mark.parametrize(("method", "name", "value"), BAD_PARAMETERS)
 def test_parameters_are_checked_by_fit(method, name, value):
     logits = {"from_logits": True} if name == "temperature" else {}

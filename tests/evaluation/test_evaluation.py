@@ -127,13 +127,6 @@ def test_noise_floor_is_the_mean_absolute_deviation_of_a_binomial(n, alpha):
     assert both == pytest.approx(float(2 * exact + single) / 3, rel=1e-9)
 
 
-def test_tallies_of_parts_add_up():
-    sets, labels = random_sets(90, 6, 1)
-    parts = [Tally.of(sets[a:b], labels[a:b]) for a, b in ((0, 13), (13, 50), (50, 90))]
-    total = sum(parts, start=Tally.zeros(6))
-    assert [v.tolist() for v in total[:4]] == [v.tolist() for v in Tally.of(sets, labels)[:4]]
-
-
 def test_groups_of_classes_are_reported_apart():
     sets, labels = random_sets(400, 8, 3)
     clusters = np.array([0, 0, 1, 1, -1, -1, 0, 1])

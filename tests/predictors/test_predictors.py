@@ -384,19 +384,6 @@ def test_constructor_only_stores_what_it_is_given():
     assert repr(ClusteredPredictor(alpha=0.2)) == "ClusteredPredictor(alpha=0.2)"
 
 
-@pytest.mark.parametrize("method", method_names())
-@pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint64(7), np.uint8(7)])
-def test_a_numpy_seed_is_its_number(simulate, quietly, method, seed):
-    rows, labels = simulate(400, 8)
-    parameters = {"score": "aps", "exact": PREDICTORS[method].supports_exact}
-    if method == "clustered":
-        parameters |= GIVEN
-    a = quietly(make_predictor(method, **parameters, random_state=7), rows, labels)
-    b = quietly(make_predictor(method, **parameters, random_state=seed), rows, labels)
-    assert a.thresholds_.tolist() == b.thresholds_.tolist()
-    assert a.predict_set(rows) == b.predict_set(rows)
-
-
 @pytest.mark.parametrize("method", ["standard", "clustered", "pooled"])
 def test_dir_shows_what_users_need(simulate, quietly, method):
     predictor = make_predictor(method)

@@ -224,15 +224,6 @@ def test_a_registered_score_has_a_name(installed):
     assert score_names()[-1] == "theirs"
 
 
-def test_scores_of_installed_packages_are_found_when_they_are_needed(installed):
-    installed(lambda: Theirs)
-    assert make_score("aps") == APS()
-    assert "theirs" not in SCORES
-    assert make_score({"name": "theirs"}) == Theirs()
-    installed(lambda: Theirs)
-    assert "theirs" in score_names()
-
-
 def test_a_broken_package_is_a_warning_once(installed):
     def broken():
         raise ImportError("No module named 'their_package'")
