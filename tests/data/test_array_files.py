@@ -24,6 +24,7 @@ from inputs import (
 
 from evencover import InputError, StandardPredictor
 from evencover.data import as_source
+from evencover.data.formats.arrays import LazyArrays
 
 KINDS = ["safetensors", "h5", "chunked h5", "zarr 2", "zarr 3", "sharded zarr"]
 
@@ -161,3 +162,12 @@ def test_a_store_without_its_description(tmp_path):
     path = write_arrays(tmp_path, "zarr 3", probs=ROWS)
     (path / "zarr.json").write_text("{")
     assert_refused(path, "Cannot read")
+
+
+def test_an_array_that_cannot_be_read_is_there_all_the_same():
+    def damaged(key):
+        raise KeyError("incorrect checksum")  # as h5py has it
+
+    arrays = LazyArrays(["labels"], damaged)
+    assert "labels" in arrays
+    assert "ids" not in arrays

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evencover import InputError, PredictionSets, StandardPredictor
-from evencover.predictors import make_predictor, methods_for_all
+from evencover.predictors import base, make_predictor, methods_for_all
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,14 @@ def test_a_few_rows_have_the_sets_of_many(data, method, score):
         assert fitted.predict_set(few) == on_threads(fitted, few)
     ids = ["a", "b"]
     assert fitted.predict_set(rows[300:302], ids=ids) == on_threads(fitted, rows[300:302], ids=ids)
+
+
+def test_a_few_rows_start_no_threads_and_build_one_rule(data, monkeypatch):
+    fitted = StandardPredictor(score="aps", exact=True).fit(*data)
+    fitted.predict_set(data.rows[:1])
+    monkeypatch.setattr(base, "map_source", None)
+    monkeypatch.setattr(StandardPredictor, "rule", None)
+    assert len(fitted.predict_set(data.rows[1:2])) == 1
 
 
 @pytest.mark.parametrize("score", ["softmax", "pas"])

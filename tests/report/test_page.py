@@ -11,7 +11,7 @@ from depth import size
 
 from evencover import EvencoverWarning, InputError, compare, save
 from evencover.predictors import make_predictor
-from evencover.report import comparison_html, report_html
+from evencover.report import comparison_html, report_html, write_report
 
 pytest.importorskip("altair")
 pytest.importorskip("jinja2")
@@ -158,6 +158,8 @@ def test_the_commands_write_pages(tmp_path, predictor, data, capsys):
     main([*arguments, "-o", str(page)])
     assert "open it in a browser" in capsys.readouterr().out
     assert embedded(page.read_text())["n_rows"] == 300
+    with pytest.raises(InputError, match="exists"):
+        write_report(predictor, page, data.rows[300:], data.labels[300:])
     choices = ["--methods", "standard,classwise", "--n-splits", "2"]
     main(["compare", str(tmp_path / "test.npz"), *choices, "--report", str(pages)])
     assert len(embedded(pages.read_text())["candidates"]) == 6
