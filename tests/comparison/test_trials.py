@@ -125,3 +125,9 @@ def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path
     sets = [trial.predictor.predict_set(data.rows[tested], ids=ids[tested]) for trial in trials]
     sizes = [np.bincount(each.sizes, minlength=8) for each in sets]
     np.testing.assert_array_equal([tally.sizes for tally in rows.tally(trials)], sizes)
+
+
+def test_logits_are_softened_first(data):
+    logits = as_source(np.log(data.rows) * 2, data.labels)
+    rows = ScoredRows(logits, [Softmax()], from_logits=True, temperature=2.0, random_state=0)
+    np.testing.assert_allclose(rows.test_scores[Softmax()], Softmax().true_label(*data), atol=1e-12)
