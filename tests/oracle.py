@@ -22,8 +22,6 @@ def fixed_point(probability):
     return round(float(probability) * SCALE)
 
 
-# Random numbers (decision 4) --------------------------------------------------------------------
-
 WORD, DOUBLE_WORD = 2**32, 2**64
 
 
@@ -64,9 +62,6 @@ def row_keys(rows, first=0):
         mixed((mixed(row_content(row)) + place) % DOUBLE_WORD)
         for place, row in enumerate(rows, start=first)
     ]
-
-
-# Scores (appendix, "Score functions") -----------------------------------------------------------
 
 
 def decreasing_order(row):
@@ -128,9 +123,6 @@ def true_scores(matrix, labels):
     return [row[label] for row, label in zip(matrix, labels, strict=True)]
 
 
-# Quantiles (section 1.2) ------------------------------------------------------------------------
-
-
 def rank(n, alpha):
     """ceil((n + 1)(1 - alpha)), with alpha the fraction that the user meant."""
     return math.ceil((n + 1) * (1 - Fraction(alpha)))
@@ -163,9 +155,6 @@ def exact_pair(scores, alpha):
     b = Fraction(rank(n, alpha), n + 1) - level
     c = level - Fraction(rank(n, alpha) - 1, n + 1)
     return conformal_quantile(scores, alpha), conformal_quantile(scores, alpha, 1), c / (b + c)
-
-
-# Methods: which calibration scores stand behind each class ---------------------------------------
 
 
 def standard_groups(scores, labels, n_classes):
@@ -235,9 +224,6 @@ def p_values(matrix, groups):
     ]
 
 
-# Methods of others, from their papers ------------------------------------------------------------
-
-
 def interpolated_thresholds(scores, labels, n_classes, alpha, tau, largest):
     """Interp-Q; an infinite threshold counts as the maximum if something finite is mixed in."""
     common = conformal_quantile(scores, alpha)
@@ -305,9 +291,6 @@ def fuzzy_limits(scores, labels, n_classes, bandwidth, alpha):
                 break
         result.append(limit)
     return result
-
-
-# Clusters (sections 2.2 and 3.1) -----------------------------------------------------------------
 
 
 def class_counts(labels, n_classes):
@@ -414,9 +397,6 @@ def noise_floor(labels, n_classes, alpha):
     counts = [n for n in class_counts(labels, n_classes) if n]
     seen = {n: mean_absolute_deviation(n, 1 - Fraction(alpha)) for n in set(counts)}
     return 100 * sum(seen[n] for n in counts) / len(counts)
-
-
-# Promises for one calibration and for other class frequencies ------------------------------------
 
 
 def confident_rank(n, alpha, confidence):

@@ -61,9 +61,6 @@ def numbered(labels):
     return np.arange(len(labels), dtype=float)[:, None], np.asarray(labels)
 
 
-# scikit-learn -----------------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
 @parametrize_with_checks(
     [
@@ -209,9 +206,6 @@ def test_searches_score_every_fold_although_some_classes_are_in_one_only(scorer)
         assert scores.argmax() == 1
 
 
-# Which rows do what -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
 def test_no_row_both_trains_and_calibrates(share):
     X, y = numbered(np.arange(200) % 4)
@@ -236,12 +230,6 @@ def test_a_class_that_no_row_is_left_of_trains_and_counts_as_missed():
     assert model.predictor_.class_counts_.tolist() == [44, 3, 2, 1]
     assert model.estimator_.trained_ >= set(range(50, 56))
     assert np.sum(model.predictor_.group_scores_ == 1) == 6  # the largest softmax score
-
-
-def test_classes_without_calibration_rows_are_named():
-    X, y = numbered([0] * 50 + [1] * 50 + [2])
-    with pytest.warns(EvencoverWarning, match=r"1 of 3 classes have no .* \('2'\); they use"):
-        ConformalClassifier(Recorder(), "standard").fit(X, y)
 
 
 class Neighbours(ClassifierMixin, BaseEstimator):
@@ -334,9 +322,6 @@ def test_coverage_is_what_was_asked_for(data):
         n = model.predictor_.n_calibration_
         spread = np.sqrt(alpha * (1 - alpha) * (1 / n + 1 / 840))
         assert abs(covered - (1 - alpha)) < 4 * spread
-
-
-# Errors -----------------------------------------------------------------------------------------
 
 
 BAD = [

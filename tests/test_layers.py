@@ -68,19 +68,6 @@ def import_graph() -> dict[str, set[str]]:
     return {module: set(imports(tree)) - {module} for module, tree in modules().items()}
 
 
-def test_imports_are_found_wherever_they_stand() -> None:
-    program = """
-from typing import TYPE_CHECKING
-import evencover.sets
-if TYPE_CHECKING:
-    from evencover.errors import InputError
-def later():
-    from evencover import _kernels, __version__
-"""
-    assert sorted(imports(ast.parse(program))) == ["_kernels", "errors", "sets"]
-    assert sum(map(len, import_graph().values())) > 200
-
-
 def test_subpackages_import_from_their_own_or_lower_layers() -> None:
     upwards = [
         f"{module} imports {other}"
@@ -92,6 +79,7 @@ def test_subpackages_import_from_their_own_or_lower_layers() -> None:
 
 
 def test_imports_have_no_cycle() -> None:
+    assert sum(map(len, import_graph().values())) > 200
     subpackages: dict[str, set[str]] = {}
     for module, others in import_graph().items():
         subpackages.setdefault(top(module), set()).update(map(top, others))

@@ -88,9 +88,6 @@ def test_saving_a_classifier_tells_what_to_save(path):
     assert load(path).predict_set(model.predict_proba(X)) == model.predict_set(X)
 
 
-# What was written comes back --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
@@ -161,9 +158,6 @@ def test_infinite_scores_are_no_damage(path):
     assert load(path).thresholds_.tolist() == [np.inf, np.inf]
 
 
-# The file ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)])
 def test_permissions_follow_the_umask(data, path, mask, mode):
     old = os.umask(mask)
@@ -196,8 +190,6 @@ def test_another_format_is_refused_and_names_its_writer(data, path, stated):
     tamper(path, lambda _, about: about.update(format=stated, version="7.3.1", method="new"))
     assert_refused(path, "7.3.1")
 
-
-# Altered models ---------------------------------------------------------------------------------
 
 OTHER_TYPES = (
     lambda v: v[None].copy(),
@@ -304,9 +296,6 @@ def test_a_flipped_bit_changes_nothing_or_is_rejected(data, path, method):
             assert digest(load(path)) == digest(predictor)
             n_read += 1
     assert n_read < 0.1 * n_flips + 3
-
-
-# Files that are no models -----------------------------------------------------------------------
 
 
 def test_a_missing_file_and_a_folder_are_rejected(tmp_path):

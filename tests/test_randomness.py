@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import chisquare, kstest, spearmanr
 
-from evencover import APS, EvencoverWarning, StandardPredictor, _kernels
+from evencover import APS, StandardPredictor, _kernels
 from evencover._kernels import Draws
 from evencover.randomness import RandomStream, places, random_order, row_ids, uniforms
 
@@ -138,8 +138,6 @@ def test_no_global_state_is_read_or_changed(simulate):
     assert StandardPredictor(score="aps", exact=True).fit(rows, labels).predict_set(rows) == first
 
 
-# Keys of rows -----------------------------------------------------------------------------------
-
 finite = st.floats(-60000, 60000, width=16)
 
 
@@ -182,26 +180,12 @@ def test_saturated_rows_of_different_classes_differ():
     assert len(set(keys.tolist())) == 3000
 
 
-def test_ids_are_keys_and_keep_equal_rows_apart():
-    row = np.full((1, 4), 0.25)
-    first, second = (APS().matrix(row, ids=[name]) for name in ("patient 7", "patient 8"))
-    assert (first != second).any()
-    assert (APS().matrix(row) == APS().matrix(row)).all()
-
-
 def test_calibrating_and_predicting_share_no_number(simulate):
     rows, labels = simulate(200, 5)
     for ids in (None, np.arange(200)):
         one = APS().true_label(rows, labels, ids=ids)
         other = APS().matrix(rows, ids=ids)[np.arange(200), labels]
         assert (one != other).all()
-
-
-def test_softmax_draws_nothing(simulate):
-    rows, labels = simulate(50, 5)
-    predictor = StandardPredictor().fit(rows, labels)
-    assert not predictor.score_.draws(0, None).any
-    assert predictor.score_.draws(0, None, exact=True).any
 
 
 @pytest.mark.parametrize("score", ["softmax", "aps", "saps"])
@@ -213,9 +197,3 @@ def test_types_of_equal_values_give_equal_sets(simulate, score, exact):
     sets = predictor.predict_set(halves)
     for dtype in (np.float32, np.float64):
         assert predictor.predict_set(halves.astype(dtype)) == sets
-
-
-def test_repeated_ids_get_a_note(simulate):
-    rows, labels = simulate(60, 3)
-    with pytest.warns(EvencoverWarning, match="58 of 60"):
-        StandardPredictor().fit(rows, labels, ids=np.arange(60) % 2)

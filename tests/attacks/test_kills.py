@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 
 import numpy as np
 import pytest
-from attacks.children import command, warm
+from attacks.forked import command, warm
 from depth import IS_DEEP, size
 
 K, N_KILLS = 5, size(short=1, deep=60)

@@ -15,7 +15,9 @@ pytest.importorskip("vl_convert")
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory):
     rows, labels, _ = load_languages()
-    result = compare(rows[::8], labels[::8], methods=["standard", "classwise", "macro"], n_splits=2)
+    result = compare(
+        rows[::16], labels[::16], methods=["standard", "classwise", "macro"], n_splits=2
+    )
     return write_comparison(result, tmp_path_factory.mktemp("pages") / "comparison.html"), result
 
 

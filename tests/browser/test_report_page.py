@@ -187,7 +187,9 @@ def test_the_cut_the_floor_and_unknown_labels_have_their_numbers(visit, by_class
     assert cells[heads.index("Top 5")] == f"{100 * share:.0f}%"
 
 
-@pytest.mark.parametrize("width", [1400, 1300, 1200, 400])
+@pytest.mark.parametrize(
+    "width", [*(pytest.param(each, marks=pytest.mark.deep) for each in (1400, 1300)), 1200, 400]
+)
 def test_no_table_is_cut_off(visit, languages, by_class, width):
     for path in (languages[0], by_class[0]):
         page = visit(path, width=width)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attacks.children import command
+from attacks.forked import command
 from cli.running import Result, listing, refused, shell, succeeded
 
 

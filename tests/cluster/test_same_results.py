@@ -19,7 +19,7 @@ from evencover.experiments import Grid, run
 from evencover.predictors import make_predictor
 from evencover.report.content import report_content
 
-from .conftest import BOUNDS, N_CLASSES, N_ROWS, use_small_blocks, write_parts
+from .conftest import N_CLASSES, N_ROWS, use_small_blocks, write_parts
 
 NAMES = [f"class {index}" for index in range(N_CLASSES)]
 
@@ -195,25 +195,6 @@ def test_the_commands_run_on_a_cluster(where, client, parts, tmp_path, capsys, m
     assert outputs["here"] == outputs["there"]
 
 
-def test_parts_in_a_row_are_the_single_file(fitted, parts, tmp_path):
-    import pyarrow.parquet as pq
-
-    predict_to_folder(fitted, parts, tmp_path / "sets")
-    found = pq.read_table(tmp_path / "sets")["set"].to_pylist()
-    assert found == fitted.predict_set(parts).to_lists()
-    n_rows, n_files, n_there = predict_to_folder(
-        fitted, parts, tmp_path / "text", extension=".jsonl"
-    )
-    assert (n_rows, n_files, n_there) == (N_ROWS, len(BOUNDS) - 1, 0)
-    lines = [
-        json.loads(line)
-        for file in sorted((tmp_path / "text").glob("part-*"))
-        for line in file.read_text().splitlines()
-    ]
-    assert [line["row"] for line in lines] == list(range(N_ROWS))
-    assert [line["set"] for line in lines] == found
-
-
 def test_what_is_no_executor_is_refused(fitted, parts):
     with pytest.raises(InputError, match="'executor'"):
         fitted.predict_set(parts, executor=4)
@@ -235,14 +216,3 @@ def test_the_study_gives_the_same_bytes_on_a_cluster(client, tmp_path, monkeypat
     run(grid, tmp_path / "there", executor=client)
     for name in ("results.csv", "results.parquet"):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
-
-
-def test_simulated_data_travel_in_parts(monkeypatch):
-    whole = load_simulated("places365", scale=0.05, random_state=3)
-    expected = whole.rows(0, whole.n_rows)
-    monkeypatch.setattr(source, "PART_ELEMENTS", 1000 * whole.n_classes)
-    parts = pickle.loads(pickle.dumps(whole.parts()))
-    assert len(parts) == -(-whole.n_rows // 1000)
-    blocks = [block for part in parts for block in part.blocks()]
-    assert np.concatenate([block.rows for block in blocks]).tobytes() == expected.tobytes()
-    assert np.array_equal(np.concatenate([block.labels for block in blocks]), whole.labels)

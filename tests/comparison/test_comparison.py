@@ -28,9 +28,6 @@ def data(simulate):
     return simulate(600, 8, seed=2)
 
 
-# The numbers ------------------------------------------------------------------------------------
-
-
 def naive_reports(data, make, score, alpha, n_splits, **split):
     """Fit on the rows of each split, make the sets of the others, evaluate them."""
     everything = np.arange(len(data.labels))
@@ -119,9 +116,6 @@ def test_a_score_named_twice_is_compared_once(data):
     assert len(result.candidates) == 1
 
 
-# The splits -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("share", [None, 0.1, 0.5, 0.75, 0.999, 1e-9])
 def test_a_share_of_all_rows_calibrates(data, share):
     rows = calibration_split(data.labels, 0, 0, calibration_fraction=share)
@@ -144,9 +138,6 @@ def test_splits_differ_and_reach_every_row(data):
     assert set.union(*splits) == set(range(600))
     overlap = np.mean([len(splits[0] & other) for other in splits[1:]])
     assert abs(overlap - 150) < 10  # half of each half: they are independent
-
-
-# What it says -----------------------------------------------------------------------------------
 
 
 def candidate(method, costs, size, gap):

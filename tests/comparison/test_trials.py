@@ -1,14 +1,12 @@
 """All trials in one pass give what each predictor alone would give."""
 
-from dataclasses import replace
-
 import numpy as np
 import oracle
 import pytest
 
 import evencover.comparison.trials as trials_module
 import evencover.data.source as source_module
-from evencover import APS, PAS, RAPS, SAPS, InputError, Softmax
+from evencover import APS, PAS, RAPS, SAPS, Softmax
 from evencover.comparison.trials import ScoredRows, Trial
 from evencover.data import as_source
 from evencover.evaluation.report import Tally
@@ -57,15 +55,6 @@ def assert_equal(tallies, expected):
     for one, other in zip(tallies, expected, strict=True):
         for mine, theirs in zip(one, other, strict=True):
             np.testing.assert_array_equal(mine, theirs)
-
-
-def test_scores_are_those_of_the_true_labels(data):
-    rows = scored(data)
-    np.testing.assert_array_equal(rows.labels, data.labels)
-    for score in SCORES:
-        for calibrating, found in [(True, rows.calibration_scores), (False, rows.test_scores)]:
-            expected = score.true_label(*data, random_state=SEED, calibrating=calibrating)
-            np.testing.assert_array_equal(found[score], expected)
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
@@ -136,19 +125,6 @@ def test_neither_do_tasks_and_ids_go_with_their_rows(data, monkeypatch, tmp_path
     sets = [trial.predictor.predict_set(data.rows[tested], ids=ids[tested]) for trial in trials]
     sizes = [np.bincount(each.sizes, minlength=8) for each in sets]
     np.testing.assert_array_equal([tally.sizes for tally in rows.tally(trials)], sizes)
-
-
-def test_no_test_rows_in_a_block_are_no_problem(data):
-    rows = scored(data, [Softmax()])
-    trials = [replace(trial, is_test=np.arange(300) == 299) for trial in trials_of(rows, data)]
-    assert [tally.rows.sum() for tally in rows.tally(trials)] == [1, 1]
-
-
-def test_a_bad_row_is_named(data):
-    bad = data.rows.copy()
-    bad[250, 3] = np.nan
-    with pytest.raises(InputError, match="row 250"):
-        scored((bad, data.labels))
 
 
 def test_logits_are_softened_first(data):

@@ -11,15 +11,6 @@ def languages() -> Labeled:
     return load_languages()
 
 
-def test_shapes_and_types_agree(languages: Labeled) -> None:
-    n_rows, n_classes = languages.probabilities.shape
-    assert n_classes > 450
-    assert languages.labels.shape == (n_rows,)
-    assert languages.class_names.shape == (n_classes,)
-    assert languages.probabilities.dtype == np.float32
-    assert languages.labels.dtype == np.int32
-
-
 def test_rows_are_probabilities_that_hardly_tie(languages: Labeled) -> None:
     rows = languages.probabilities
     assert rows.min() > 0
@@ -28,11 +19,16 @@ def test_rows_are_probabilities_that_hardly_tie(languages: Labeled) -> None:
     assert (np.diff(np.sort(rows[:500], axis=1), axis=1) == 0).mean() < 1e-3
 
 
-def test_every_class_has_rows(languages: Labeled) -> None:
-    assert languages.labels.min() == 0
-    rows = np.bincount(languages.labels)
-    assert len(rows) == len(languages.class_names)
-    assert rows.min() >= 30
+def test_shapes_classes_and_order(languages: Labeled) -> None:
+    rows, labels, names = languages
+    assert (rows.dtype, labels.dtype) == (np.float32, np.int32)
+    assert rows.shape == (len(labels), len(names))
+    assert len(set(names)) == len(names) > 450
+    assert {"English", "Swahili", "Tamil"} <= set(names)
+    counts = np.bincount(labels)
+    assert len(counts) == len(names)
+    assert counts.min() >= 30
+    assert (np.diff(labels) == 0).mean() < 0.01  # 0.002 by chance, about 0.97 in class order
 
 
 def test_accuracy_is_moderate_and_differs_between_classes(languages: Labeled) -> None:
@@ -41,18 +37,6 @@ def test_accuracy_is_moderate_and_differs_between_classes(languages: Labeled) ->
     assert languages.probabilities.max(axis=1).mean() == pytest.approx(correct.mean(), abs=0.03)
     class_accuracy = np.bincount(languages.labels, correct) / np.bincount(languages.labels)
     assert class_accuracy.std() > 0.15
-
-
-def test_rows_are_in_random_order(languages: Labeled) -> None:
-    neighbours_agree = (np.diff(languages.labels) == 0).mean()
-    assert neighbours_agree < 0.01  # 0.002 by chance, about 0.97 in class order
-
-
-def test_class_names_are_unique_and_readable(languages: Labeled) -> None:
-    names = languages.class_names.tolist()
-    assert len(set(names)) == len(names)
-    assert all(name == name.strip() and len(name) > 1 for name in names)
-    assert {"English", "Swahili", "Tamil"} <= set(names)
 
 
 def test_storage_keeps_each_probability_within_a_step() -> None:

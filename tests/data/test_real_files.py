@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from inputs import assert_refused, read
@@ -93,13 +94,6 @@ def test_files_are_read_as_they_are(name):
     assert StandardPredictor(alpha=0.5).fit(source).n_calibration_ == len(labels)
 
 
-def test_numbers_and_labels_apart():
-    paths = FOLDER / "cleanlab_pred_probs.npy", FOLDER / "cleanlab_labels.npy"
-    rows, labels = read(as_source(*paths))
-    np.testing.assert_array_equal(rows, np.load(paths[0]))
-    assert labels.tolist() == np.load(paths[1]).tolist()
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_frames_of_autogluon(ending):
     """A column per class and the index of the rows; the labels are in a file of their own."""
@@ -124,6 +118,7 @@ def test_samples_of_lm_eval_until_0_4_2_list_their_requests(tmp_path, name):
         for sample in from_lines(name):
             asked = sample["arguments"].values()
             sample["arguments"] = [[each["arg_0"], each["arg_1"]] for each in asked]
+            del sample["filtered_resps"]  # the same as resps
             file.write(json.dumps(sample) + "\n")
     rows, labels = read(as_source(path))
     expected_rows, expected_labels = from_samples(name)
@@ -151,13 +146,6 @@ def test_samples_in_a_frame_are_refused_with_the_remedy(name):
     frame = pd.read_json(FOLDER / name, lines=True) if is_lines else pd.read_parquet(FOLDER / name)
     with pytest.raises(InputError, match="pass the path of their file instead"):
         as_source(frame)
-
-
-def test_two_tools_that_asked_one_model_give_the_same_numbers():
-    rows, labels = read(as_source(FOLDER / "lm_eval_number.jsonl"))
-    others, other_labels = read(as_source(FOLDER / "lighteval.parquet"))
-    np.testing.assert_allclose(rows, others, atol=1e-4)
-    assert labels.tolist() == other_labels.tolist()
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -201,6 +189,18 @@ def test_files_of_torch_with_more_than_tensors_are_refused():
         as_source(FOLDER / "torch_with_a_module.pt")
 
 
+def test_details_of_lighteval_with_several_right_answers_are_rejected(tmp_path):
+    details = from_parquet("lighteval.parquet")
+    for detail in details:
+        detail["doc"]["gold_index"] = [detail["doc"]["gold_index"]]
+    path = tmp_path / "details.parquet"
+    pq.write_table(pa.Table.from_pylist(details), path)
+    assert read(as_source(path))[1].tolist() == from_details("lighteval.parquet")[1]
+    details[1]["doc"]["gold_index"] = [0, 2]
+    pq.write_table(pa.Table.from_pylist(details), path)
+    assert_refused(path, "'doc.gold_index'.*row 1")
+
+
 def test_details_of_lighteval_that_hold_no_numbers_are_refused(tmp_path):
     pairs = FOLDER / "lighteval_0_10_pairs.parquet"
     assert_refused(pairs, r"Got pairs in 'predictions', as lighteval until 0\.10 .*0\.11 or newer")
@@ -236,3 +236,10 @@ def test_the_output_of_a_trainer_itself():
     rows, labels = read(source)
     np.testing.assert_array_equal(rows, output.predictions)
     assert (labels.tolist(), source.logits) == (output.label_ids.tolist(), True)
+
+
+def test_lists_that_decrease_in_every_row_are_rejected(tmp_path):
+    table = pq.read_table(FOLDER / "timm.parquet").to_pylist()
+    rows = [{**row, "prob": sorted(row["prob"], reverse=True)} for row in table]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "p.parquet")
+    assert_refused(tmp_path / "p.parquet", "decreasing.*--topk 0")

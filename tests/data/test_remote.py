@@ -36,13 +36,6 @@ def test_every_kind_from_afar(tmp_path, upload, block_elements, kind):
     np.testing.assert_array_equal(np.concatenate([read(part)[0] for part in parts]), expected)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_archives_from_afar(tmp_path, upload, block_elements, save, order):
-    save(tmp_path / "p.npz", probs=np.asarray(ROWS, order=order), labels=LABELS)
-    assert_holds(as_source(upload(tmp_path / "p.npz")))
-
-
 def test_folders_and_patterns_from_afar(tmp_path, upload):
     (tmp_path / "parts").mkdir()
     for number, start, stop in ((2, 0, 7), (10, 7, 23)):

@@ -81,9 +81,6 @@ def arrays():
     }
 
 
-# Preludes: what a page takes for granted -------------------------------------------------------
-
-
 def reader_with_arrays(text, arrays, monkeypatch):
     """The reader has the probabilities of a model, and labels."""
     return text, dict(arrays)
@@ -164,9 +161,6 @@ PRELUDES = {
     "docs/howto/network.md": reader_with_a_network,
     "docs/research/simulated_data.md": reader_with_patience,
 }
-
-
-# The pages --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON)

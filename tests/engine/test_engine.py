@@ -129,8 +129,6 @@ def test_a_bad_number_of_threads_is_refused(monkeypatch, wish):
         n_threads()
 
 
-# Results of parts ---------------------------------------------------------------------------------
-
 PARTS = [
     (np.array([0.5, 0.25]), np.array([3, 1], dtype=np.uint8)),
     (np.array([0.75]), np.array([2], dtype=np.uint8)),
@@ -149,14 +147,8 @@ def test_a_source_with_too_many_rows_is_read_to_its_end():
     assert len(seen) == 2
 
 
-# Executors ----------------------------------------------------------------------------------------
-
-
 def test_workers_that_die_are_told_in_one_sentence():
-    with (
-        ProcessPoolExecutor(1) as pool,
-        pytest.raises(InputError, match="workers died"),
-    ):
+    with ProcessPoolExecutor(1) as pool, pytest.raises(InputError, match="workers died"):
         list(results_in_order(Workers(pool), os._exit, [1]))
 
 

@@ -127,13 +127,6 @@ def test_noise_floor_is_the_mean_absolute_deviation_of_a_binomial(n, alpha):
     assert both == pytest.approx(float(2 * exact + single) / 3, rel=1e-9)
 
 
-def test_tallies_of_parts_add_up():
-    sets, labels = random_sets(90, 6, 1)
-    parts = [Tally.of(sets[a:b], labels[a:b]) for a, b in ((0, 13), (13, 50), (50, 90))]
-    total = sum(parts, start=Tally.zeros(6))
-    assert [v.tolist() for v in total[:4]] == [v.tolist() for v in Tally.of(sets, labels)[:4]]
-
-
 def test_groups_of_classes_are_reported_apart():
     sets, labels = random_sets(400, 8, 3)
     clusters = np.array([0, 0, 1, 1, -1, -1, 0, 1])
@@ -181,9 +174,6 @@ def test_the_most_frequent_are_those_that_are_shown(pairs):
     assert (np.diff(few.pairs) > 0).all()
 
 
-# The list of metrics ----------------------------------------------------------------------------
-
-
 def test_every_metric_of_the_list_is_in_the_report():
     report = evaluate(*random_sets(300, 6, 5), 0.1)
     names = [metric.name for metric in METRICS]
@@ -209,31 +199,12 @@ def test_size_is_also_a_mean_over_classes():
     assert np.isnan(unknown.avg_size_over_classes)
 
 
-def test_classes_likely_below_the_aim_are_named_lowest_first():
-    """0, 10, ... of 40 rows are covered in five classes; a sixth has 36 of 40, and a seventh 1."""
-    covered, rows = [0, 10, 20, 5, 15, 36, 1], [40] * 6 + [1]
-    labels = np.repeat(np.arange(7), rows)
-    holds = np.concatenate([np.arange(n) < k for k, n in zip(covered, rows, strict=True)])
-    mask = np.zeros((len(labels), 7), dtype=bool)
-    mask[np.arange(len(labels)), labels] = holds
-    report = evaluate(PredictionSets.from_mask(mask), labels, class_names=list("abcdefg"))
-    value, text = {title: rest for title, *rest in report.summary()}["likely below"]
-    assert value == "5"
-    assert text.endswith(": a, d, b and 2 more")
-    assert report.to_dict()["likely_below"] == [True] * 5 + [False] * 2
-    fine = evaluate(PredictionSets.from_mask(mask[labels > 4]), labels[labels > 4])
-    assert next(row[:2] for row in fine.summary() if "likely" in row[0]) == ("likely below", "0")
-
-
 @pytest.mark.parametrize(
     ("better", "best"), [("lower", 0), ("higher", 3), ("target", 2), ("neither", 0)]
 )
 def test_the_best_value_has_the_lowest_loss(better, best):
     metric = Metric("x", "X", "a number", "share", 3, better)
     assert metric.loss(np.array([0.5, 0.7, 0.91, 1.0]), 0.1).argmin() == best
-
-
-# Bad input --------------------------------------------------------------------------------------
 
 
 def test_unsuitable_input_is_rejected():

@@ -1,12 +1,10 @@
 """``evencover experiment`` end to end."""
 
 import json
-from contextlib import suppress
 
 import pytest
 
 from evencover.cli import main
-from evencover.evaluation.metrics import shown_in
 
 GRID = """
 title = "A small study"
@@ -35,14 +33,6 @@ def test_run_table_and_figures(study, capsys, tmp_path):
     main(["experiment", "figures", str(study), "-o", str(tmp_path / "f"), "--format", "svg"])
     shown = capsys.readouterr().out.split()
     assert shown == [str(tmp_path / "f" / f"cifar-100{kind}.svg") for kind in ("", "-classes")]
-
-
-@pytest.mark.parametrize("command", ["table", "heatmap"])
-def test_help_names_the_metrics_of_the_list(capsys, command):
-    with suppress(SystemExit):
-        main(["experiment", command, "--help"])
-    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert ", ".join(metric.name for metric in shown_in("study")) in words
 
 
 def test_json_has_every_number(study, capsys):

@@ -84,7 +84,12 @@ def test_the_classes_let_down_are_those_with_the_least_coverage(results):
 
 
 @pytest.mark.parametrize(
-    ("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+    ("ending", "start"),
+    [
+        ("png", b"\x89PNG"),
+        pytest.param("svg", b"<?xml", marks=pytest.mark.deep),
+        pytest.param("pdf", b"%PDF", marks=pytest.mark.deep),
+    ],
 )
 def test_files_by_ending(small, tmp_path, ending, start):
     paths = write_figures(small, tmp_path / "new", ending)

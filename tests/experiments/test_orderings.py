@@ -1,28 +1,23 @@
 """On small simulated data the published orderings appear. Everything is seeded."""
 
 import pytest
-from depth import IS_DEEP, size
 
 from evencover.experiments import Grid, run
 
-N_AVG = [10, 20, 50, 100, 150] if IS_DEEP else [10, 20, 100]
-
-
-def deep(*values):
-    return pytest.param(*values, marks=pytest.mark.deep)
+# Short form: tests/data/test_simulated.py compares one data set with the published table.
+pytestmark = pytest.mark.deep
 
 
 @pytest.fixture(scope="module")
 def study():
-    repetitions = size(short=2, deep=10)
     grids = [
         Grid(
             datasets=[{"simulated": "imagenet", "scale": 0.2}], scores=["softmax", "aps"],
-            n_avg=N_AVG, repetitions=repetitions,
+            n_avg=[10, 20, 50, 100, 150], repetitions=10,
         ),
         Grid(
             datasets=[{"simulated": "inaturalist", "scale": 0.1}], scores=["softmax"],
-            n_avg=[10, 20, 50] if IS_DEEP else [20], repetitions=repetitions,
+            n_avg=[10, 20, 50], repetitions=10,
         ),
     ]  # fmt: skip
     return {
@@ -37,7 +32,7 @@ def covgap(study):
     return lambda *key: study[key]["covgap"]
 
 
-@pytest.mark.parametrize("n_avg", [20, deep(50)])
+@pytest.mark.parametrize("n_avg", [20, 50])
 def test_clustered_is_best_with_softmax_and_few_rows(covgap, n_avg):
     clustered = covgap("imagenet", "softmax", "clustered", n_avg)
     assert clustered < covgap("imagenet", "softmax", "standard", n_avg) - 0.5
@@ -50,21 +45,21 @@ def test_classwise_is_far_behind_with_very_few_rows(covgap):
         assert covgap("imagenet", "softmax", "classwise", 10) > other + 1.5
 
 
-@pytest.mark.parametrize("n_avg", [100, deep(150)])
+@pytest.mark.parametrize("n_avg", [100, 150])
 def test_classwise_catches_up_with_many_rows(covgap, n_avg):
     classwise = covgap("imagenet", "softmax", "classwise", n_avg)
     assert classwise < covgap("imagenet", "softmax", "clustered", n_avg) + 0.3
     assert classwise < covgap("imagenet", "softmax", "standard", n_avg) - 1
 
 
-@pytest.mark.parametrize("n_avg", [10, 20, deep(50)])
+@pytest.mark.parametrize("n_avg", [10, 20, 50])
 def test_standard_is_close_with_aps(covgap, n_avg):
     standard = covgap("imagenet", "aps", "standard", n_avg)
     assert standard < covgap("imagenet", "aps", "clustered", n_avg) + 0.6
     assert standard < covgap("imagenet", "softmax", "standard", n_avg) - 1
 
 
-@pytest.mark.parametrize(("n_avg", "share"), [deep(10, 0.5), (20, 0.3), deep(50, 0.1)])
+@pytest.mark.parametrize(("n_avg", "share"), [(10, 0.5), (20, 0.3), (50, 0.1)])
 def test_classwise_sets_explode_on_the_long_tail(study, n_avg, share):
     classwise, clustered = (
         study["inaturalist", "softmax", method, n_avg] for method in ("classwise", "clustered")

@@ -14,17 +14,11 @@ from evencover import (
     GroupedPredictor,
     InputError,
     Softmax,
-    StandardPredictor,
 )
-from evencover.evaluation import CoverageReport, metrics
-from evencover.evaluation.metrics import METRICS, Metric
 from evencover.experiments import Grid, run
-from evencover.experiments.figures import draw_curves
 from evencover.experiments.grid import sample, sample_balanced
-from evencover.experiments.results import make_table
 from evencover.experiments.runner import plan
 from evencover.predictors import make_predictor
-from evencover.quantiles import Thresholds
 from evencover.randomness import RandomStream, uniforms
 
 SEED = 7
@@ -96,26 +90,6 @@ def test_the_summary_is_mean_and_standard_error(results):
     assert first["covgap"] == pytest.approx(values.mean())
     assert first["covgap_se"] == pytest.approx(np.sqrt(values.var(ddof=1) / 3))
     assert first["repetitions"] == 3
-
-
-def test_a_metric_added_to_the_list_is_in_the_study(make_grid, monkeypatch):
-    new = Metric(
-        name="n_covered", title="Covered", meaning="covered rows", unit="classes", digits=0,
-        better="higher", shown={"study": 5},
-    )  # fmt: skip
-    monkeypatch.setattr(metrics, "METRICS", (*METRICS, new))
-    covered = property(lambda self: self.class_covered.sum())
-    monkeypatch.setattr(CoverageReport, "n_covered", covered, raising=False)
-    found = run(make_grid(n_avg=[10], scores=["softmax"], methods=["standard"], exact=False))
-    values = np.array([row["n_covered"] for row in found.records])
-    np.testing.assert_allclose(
-        values, [row["marginal_coverage"] * row["n_validation"] for row in found.records]
-    )
-    (summary,) = found.summary()
-    assert summary["n_covered"] == pytest.approx(values.mean())
-    assert summary["n_covered_se"] == pytest.approx(np.sqrt(values.var(ddof=1) / 3))
-    assert "Covered" in make_table(found, metrics=["covgap", "n_covered"]).render("text")
-    assert draw_curves(found, "mine").axes[-1].get_ylabel() == "Covered"
 
 
 def test_one_repetition_has_no_standard_error(make_grid):
@@ -201,20 +175,6 @@ def test_the_paper_s_rule_fills_in_gamma_and_m(make_grid):
     )  # fmt: skip
     assert all(0 <= row["gamma"] < 1 for row in auto.records)
     assert {(row["gamma"], row["M"]) for row in fixed.records} == {(0.5, 3)}
-
-
-def test_a_method_of_one_s_own_is_in_the_table(make_grid):
-    class Everything(StandardPredictor):
-        method = "everything"
-
-        def _calibrate(self, rows):
-            limits = super()._calibrate(rows)
-            return Thresholds(np.full_like(limits.upper, np.inf))
-
-    # With both variants: what it does to the thresholds is done to the randomized ones, too.
-    found = run(make_grid(methods=[Everything()], scores=["aps"]))
-    assert all(row["avg_size"] == 12 for row in found.records)
-    assert {row["method"] for row in found.records} == {"everything"}
 
 
 def test_labels_go_by_id_and_values_per_class_by_name(data, tmp_path):

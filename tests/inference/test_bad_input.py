@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 from cli.running import Result, assert_found, environment, refused, shell, succeeded
-from inference.made import NAMES, read, write_model, write_pictures, write_texts
+from depth import size
+from inference.samples import NAMES, read, write_model, write_pictures, write_texts
 from PIL import Image
 
 from evencover.cli import main
@@ -167,8 +168,6 @@ def test_moving_everything_is_no_other_model(run, folder, monkeypatch):
     assert "1 of them there already" in succeeded(run(str(folder / "mine.py:pictures"), "data")).out
 
 
-# Hostile inputs -----------------------------------------------------------------------------------
-
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
 
 
@@ -190,9 +189,9 @@ def test_postscript_called_png_does_not_start_ghostscript(folder):
 
 
 @pytest.mark.filterwarnings("ignore")  # pillow warns from 89 million pixels on
-@pytest.mark.parametrize(("size", "number"), [((13300, 13300), "13300"), ((1, 101), "101")])
-def test_images_beyond_the_limits_are_not_decoded(run, folder, size, number):
-    Image.new("1", size).save(folder / "data" / "red" / "bomb.png")
+@pytest.mark.parametrize(("shape", "number"), [((13300, 13300), "13300"), ((1, 101), "101")])
+def test_images_beyond_the_limits_are_not_decoded(run, folder, shape, number):
+    Image.new("1", shape).save(folder / "data" / "red" / "bomb.png")
     succeeded(run("mine.py:pictures", "data"))
     assert number in unreadable(folder)["red/bomb.png"]
 
@@ -209,16 +208,17 @@ print(done.n_rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_images_are_resized_one_at_a_time(folder):
-    """16 images of 48 MB each, in one batch: at most one per worker is held in full size."""
+    """Images of 48 MB each, in one batch: at most one per worker is held in full size."""
     (folder / "large" / "red").mkdir(parents=True)
-    for number in range(16):
+    n_images = size(short=8, deep=16)
+    for number in range(n_images):
         Image.new("1", (4000, 4000)).save(folder / "large" / "red" / f"{number}.png")
     program = MEMORY.replace("mine.py", str(folder / "mine.py"))
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment(), capture_output=True, check=True
     )
     n_rows, megabytes = map(int, done.stdout.split())
-    assert n_rows == 16
+    assert n_rows == n_images
     assert megabytes < 300
 
 

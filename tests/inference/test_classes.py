@@ -1,7 +1,7 @@
 """Labels and outputs are matched by name; what does not fit is refused with the names."""
 
 import pytest
-from inference.made import NAMES, matrix, own_logits, read, write_model, write_pictures
+from inference.samples import NAMES, matrix, own_logits, read, write_model, write_pictures
 from PIL import Image
 
 from evencover import EvencoverWarning, InputError

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from inference.made import (
+from inference.samples import (
     NAMES,
     content,
     matrix,
@@ -46,16 +46,6 @@ def test_logits_are_the_models_own(tmp_path, pictures, batch_size, workers):
     assert done == (20, 0, 1, 0, accuracy)
     assert table.column("id").to_pylist() == ids
     assert table.column("label").to_pylist() == np.repeat(range(4), 5).tolist()
-
-
-def test_the_file_is_a_source_with_names_labels_and_ids(tmp_path, pictures):
-    data, ids, model = pictures
-    infer(f"{model}:pictures", data, tmp_path / "scores")
-    source = as_source(tmp_path / "scores")
-    (block,) = source.blocks()
-    assert (source.logits, list(source.class_names)) == (True, NAMES)
-    assert source.ids.tolist() == ids
-    assert block.labels.tolist() == np.repeat(range(4), 5).tolist()
 
 
 def test_a_function_may_prepare_inputs_on_workers(tmp_path, pictures):
@@ -225,9 +215,6 @@ def test_no_input_is_inferred_twice(tmp_path, pictures, monkeypatch, batch_size,
     assert read(tmp_path / "scores").column("id").to_pylist() == ids
     n_inferred = (tmp_path / "n").stat().st_size
     assert n_inferred == 20 + (20 if batch_size > max_rows else 0)  # one batch beyond a part
-
-
-# The fingerprint: results of other inputs, settings or versions are never kept ------------------
 
 
 def test_an_image_named_in_a_table_is_part_of_the_input(tmp_path, pictures):

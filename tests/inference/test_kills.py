@@ -10,7 +10,7 @@ import time
 import pytest
 from cli.running import environment, shell, succeeded
 from depth import size
-from inference.made import content, write_model, write_texts
+from inference.samples import content, write_model, write_texts
 
 SLOW = """
 import time
@@ -65,7 +65,7 @@ def test_killed_at_random_and_finished(tmp_path, command):
         run += 1
         assert run < 100
         folder = tmp_path / f"run {run}"
-        for _ in range(5):  # where the machine has become slow, it might never get to the end
+        for _ in range(size(1, 5)):  # on a machine that became slow, it might never end
             if not killed_after(chance.uniform(0.3, 1.1) * whole_time, [*command, folder]):
                 break
             n_kills += 1

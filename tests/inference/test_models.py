@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from cli.running import Result, environment, refused
-from inference.made import NAMES, matrix, read, write_model, write_pictures, write_texts
+from inference.samples import NAMES, matrix, read, write_model, write_pictures, write_texts
 from PIL import Image
 
 from evencover import InputError
@@ -131,9 +131,6 @@ def test_a_dataset_on_disk(tmp_path, image_model):
     np.testing.assert_array_equal(matrix(one), matrix(two))
     assert one.column("label").to_pylist() == two.column("label").to_pylist()
     assert one.column("id").to_pylist() == list(range(12))
-
-
-# ONNX ---------------------------------------------------------------------------------------------
 
 
 def linear(path, n_in, n_out, shape, *, names=None, output="logits", batch="n"):

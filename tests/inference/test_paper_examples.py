@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from inference.made import NAMES, matrix, read, write_pictures
+from inference.samples import NAMES, matrix, read, write_pictures
 
 from evencover.cli import main as shell
 from evencover.data import as_source

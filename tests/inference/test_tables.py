@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inference.made import NAMES, matrix, read, write_model, write_pictures, write_texts
+from inference.samples import NAMES, matrix, read, write_model, write_pictures, write_texts
 
 from evencover import InputError
 from evencover.inference import infer

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from cli.running import environment, shell, succeeded
-from inference.made import read, write_model, write_texts
+from inference.samples import read, write_model, write_texts
 
 SLOW = """
 import time
@@ -32,6 +32,7 @@ def command(tmp_path):
     return ["infer", f"{model}:slow", data, "-o", to, *options]
 
 
+@pytest.mark.deep
 def test_a_bar_with_rate_and_time_left_and_an_interruption(tmp_path, command):
     ours, theirs = os.openpty()
     process = subprocess.Popen(

@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 from depth import IS_DEEP
-from kernels.made import DTYPES, PLAIN, tied_rows
-from kernels.same_bits import all_same_bits, native, same_bits
+from kernels.cases import DTYPES, PLAIN, tied_rows
+from kernels.compare import all_same_bits, native, same_bits
 
 from evencover import InputError, StandardPredictor
 from evencover._kernels import BadRow, Draws, Thresholds, reference

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernels.same_bits import same_bits
+from kernels.compare import same_bits
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 100])

@@ -10,8 +10,8 @@ import pytest
 from depth import IS_DEEP, examples, size
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.made import DTYPES, MAKERS, PLAIN, SCORES, draws_of, random_thresholds, softmax_rows
-from kernels.same_bits import all_same_bits, assert_same, native, same_bits
+from kernels.cases import DTYPES, MAKERS, PLAIN, SCORES, draws_of, random_thresholds, softmax_rows
+from kernels.compare import all_same_bits, assert_same, native, same_bits
 
 from evencover._kernels import Draws, Thresholds, reference
 from evencover.scores import APS, RAPS, Softmax

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernels.made import DTYPES
-from kernels.same_bits import same_bits
+from kernels.cases import DTYPES
+from kernels.compare import same_bits
 
 from evencover._kernels import Draws
 

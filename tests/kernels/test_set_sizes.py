@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 from depth import IS_DEEP, size
-from kernels.made import KINDS, MAKERS, PLAIN, SCORES, draws_of, random_thresholds, softmax_rows
-from kernels.same_bits import assert_same, same_bits
+from kernels.cases import KINDS, MAKERS, PLAIN, SCORES, draws_of, random_thresholds, softmax_rows
+from kernels.compare import assert_same, same_bits
 
 from evencover._kernels import Draws, ThresholdTable, reference
 from evencover.scores import APS, Softmax

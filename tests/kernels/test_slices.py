@@ -55,7 +55,3 @@ def test_a_bad_row_is_counted_from_the_first(monkeypatch, bad_row):
         with pytest.raises(BadRow) as caught:
             call(name, APS(), rows)
         assert caught.value.row == bad_row, name
-
-
-def test_no_rows_are_no_rows():
-    assert reference.score_matrix(APS().kernel, ROWS[:0], DRAWS, **PLAIN).shape == (0, K)

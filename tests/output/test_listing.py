@@ -1,7 +1,5 @@
 """Classes are listed most probable first, cut to the top ones, and in every file the same."""
 
-import pickle
-
 import numpy as np
 import pytest
 from set_files import ENDINGS, read_back
@@ -58,15 +56,6 @@ def test_sets_are_sorted_as_by_hand(predictor, data, order, top, with_probabilit
     assert listed.sizes.tolist() == sets.sizes.tolist()
 
 
-@pytest.mark.parametrize("block_rows", [1, 17, 1000])
-def test_blocks_do_not_matter(predictor, data, block_rows):
-    rows = data.rows[500:]
-    whole = Listed.concatenate(Listing(with_probabilities=True).blocks(predictor, rows))
-    blocks = (rows[start : start + block_rows] for start in range(0, len(rows), block_rows))
-    parts = Listed.concatenate(Listing(with_probabilities=True).blocks(predictor, blocks))
-    assert as_lists(whole) == as_lists(parts)
-
-
 def test_logits_are_listed_by_their_softmax_with_the_temperature(data, monkeypatch):
     monkeypatch.setattr("evencover.output.writers.SLICE_ELEMENTS", 50)  # several slices
     logits = np.random.default_rng(0).normal(size=(80, K)) * 3
@@ -82,11 +71,6 @@ def test_logits_are_listed_by_their_softmax_with_the_temperature(data, monkeypat
         np.testing.assert_allclose(found, values)
 
 
-def test_what_is_sent_to_workers_can_be_sent(predictor, data):
-    listed = next(Listing(with_probabilities=True).blocks(predictor, data.rows[500:]))
-    assert as_lists(pickle.loads(pickle.dumps(listed))) == as_lists(listed)
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [("order", "probabilty"), ("top", 0), ("top", 1.5), ("with_probabilities", "yes")],
@@ -94,9 +78,6 @@ def test_what_is_sent_to_workers_can_be_sent(predictor, data):
 def test_bad_options_are_rejected(option, value):
     with pytest.raises(InputError, match=option):
         Listing(**{option: value})
-
-
-# Files ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -134,9 +115,6 @@ def test_too_few_ids_are_refused(tmp_path, predictor, data, ending):
     with pytest.raises(InputError, match="'ids'"):
         write_sets(tmp_path / f"sets.{ending}", [sets], ids=[1, 2, 3])
     assert list(tmp_path.iterdir()) == []
-
-
-# Folders ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

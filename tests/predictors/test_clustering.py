@@ -50,11 +50,7 @@ def test_classes_below_one_over_alpha_minus_one_are_null(alpha, least):
     assert least_count(alpha) == least
 
 
-@given(
-    alpha=st.sampled_from([0.01, 0.05, 0.1, 0.3]),
-    seed=st.integers(0, 100),
-    ties=st.booleans(),
-)
+@given(alpha=st.sampled_from([0.01, 0.05, 0.1, 0.3]), seed=st.integers(0, 100), ties=st.booleans())
 def test_embedding_is_the_papers(alpha, seed, ties):
     rng = np.random.default_rng(seed)
     counts = [0, 3, 8, 9, 10, 18, 19, 20, 57, 98, 99, 150]

@@ -12,7 +12,6 @@ from evencover import (
     EvencoverWarning,
     GroupedPredictor,
     InputError,
-    RowGroupedPredictor,
     StandardPredictor,
     compare,
     load,
@@ -101,16 +100,6 @@ def test_models_keep_it_and_info_and_the_page_say_it(simulate, tmp_path, predict
     assert "90% of all calibration sets" in content["guarantee"]
     groups = content["groups"]
     assert groups["rank"] == conformal_ranks(np.array(groups["rows"]), 0.1, 0.9).tolist()
-
-
-def test_groups_of_rows_have_it(simulate):
-    rows, labels = simulate(300, 4)
-    sites = np.arange(300) % 3
-    fitted = RowGroupedPredictor(confidence=0.9).fit(rows, labels, groups=sites)
-    scores = 1 - rows[np.arange(300), labels]
-    rank = oracle.confident_rank(100, Fraction(1, 10), Fraction(9, 10))
-    expected = [np.sort(scores[sites == site])[rank - 1] for site in range(3)]
-    assert fitted.thresholds_.tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ from evencover.randomness import RandomStream, random_order, uniforms
 
 ALPHAS = {0.05: Fraction(1, 20), 0.1: Fraction(1, 10), 0.35: Fraction(35, 100)}
 SCORES = [Softmax(), APS(), RAPS(penalty=0.1, k_reg=2), SAPS(), PAS()]
-NEW = ["interpolated", "fuzzy", "rc3p", "macro", "grouped"]
 CASES = {
     "plain": {},
     "long tail": {"long_tail": True},
@@ -65,9 +64,6 @@ def oracle_ranks(rows):
 
 def sets_within(matrix, limits):
     return [[y for y, q in enumerate(limits) if row[y] <= q] for row in matrix]
-
-
-# ---- each method is its formula ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
@@ -173,9 +169,6 @@ def test_the_largest_score_within_an_offset_is_the_largest():
     assert largest_within(np.ones(2), np.array([np.inf, -np.inf])).tolist() == [np.inf, -np.inf]
 
 
-# ---- limits: what the methods turn into ----------------------------------------------------------
-
-
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
 def test_interpolated_is_standard_at_0_and_classwise_at_1(data, score):
     for tau, method in ((0, StandardPredictor), (1, ClasswisePredictor)):
@@ -190,13 +183,6 @@ def test_fuzzy_with_an_infinite_bandwidth_is_standard_on_what_was_held_out(data)
     standard = StandardPredictor().fit(data.rows[held_out], data.labels[held_out])
     assert fuzzy.predict_set(data.rows) == standard.predict_set(data.rows)
     assert fuzzy.predict_p(data.rows).tolist() == standard.predict_p(data.rows).tolist()
-
-
-def test_fuzzy_with_a_tiny_bandwidth_has_classwise_limits(data):
-    learning = random_order(0, RandomStream.SPLIT, np.arange(260))[52:]
-    fuzzy = FuzzyPredictor(bandwidth=1e-9).fit(*data)
-    classwise = ClasswisePredictor().fit(data.rows[learning], data.labels[learning])
-    assert fuzzy.class_limits_.tolist() == np.minimum(classwise.thresholds_, 1).tolist()
 
 
 @pytest.mark.parametrize(
@@ -264,9 +250,6 @@ def test_pas_with_equal_prevalences_is_softmax_and_classwise_always(data):
     assert adjusted.predict_p(data.rows).tolist() == plain.predict_p(data.rows).tolist()
 
 
-# ---- p-values ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: score.name)
 @pytest.mark.parametrize("method", ["interpolated", "fuzzy", "macro", "grouped", "standard"])
 def test_the_set_is_where_the_p_value_exceeds_alpha(data, method, score):
@@ -298,9 +281,6 @@ def test_rc3p_p_values_are_the_last_levels_that_hold_a_class(simulate):
     assert np.abs(last - p)[:, seen].max() <= float(step) + 1e-12
     assert (p[:, ~seen] == 1).all()
     assert (RC3PPredictor().fit(rows, labels).predict_set(rows).to_mask() <= (p > 0.1)).all()
-
-
-# ---- scores --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -354,8 +334,6 @@ def test_prevalences_of_calibration_need_calibration():
         PAS().matrix([[0.5, 0.5]])
 
 
-# ---- parameters ----------------------------------------------------------------------------------
-
 GOOD, LABELS = np.full((20, 4), 0.25), np.arange(20) % 4
 
 
@@ -386,11 +364,6 @@ def test_bad_parameters_are_refused(predictor, name):
 def test_rc3p_needs_ranks(ranks):
     with pytest.raises(InputError, match="'ranks'"):
         RC3PPredictor().fit_scores([0.1, 0.2], [0, 1], 2, ranks=ranks)
-
-
-def test_unknown_parameters_are_refused_by_name():
-    with pytest.raises(InputError, match="did you mean 'tau'"):
-        make_predictor("interpolated", tua=0.5)
 
 
 def test_interpolated_p_values_when_rounding_takes_scores_beyond_their_maximum(simulate, quietly):

@@ -31,9 +31,6 @@ def simulated(n_per_class, seed, *, spread=1.0, rounded=False):
     return (scores.round(1) if rounded else scores), labels, means
 
 
-# ---- the formula, one number at a time -----------------------------------------------------------
-
-
 def normal_model(x, labels, n_classes):
     """Mean and spread of each class: random effects with a line in log(1 + n)."""
     own = [[v for v, y in zip(x, labels, strict=True) if y == c] for c in range(n_classes)]
@@ -159,9 +156,6 @@ def test_the_strength_is_recovered_from_a_dirichlet_process():
     assert moment_strength(np.array([1, 0]), np.array([1, 0]), 0.1) == 200  # nothing to go by
 
 
-# ---- limits --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("exact", [False, True])
 def test_infinite_strength_with_the_pooled_distribution_is_standard(exact):
     scores, labels, _ = simulated(7, 0)
@@ -215,13 +209,6 @@ def test_with_equal_classes_pooled_is_nearly_standard():
     assert pooled < standard + 1.0 < classwise
 
 
-def test_a_class_with_plenty_of_rows_relies_on_them():
-    scores, labels, _ = simulated(np.where(np.arange(K) == 0, 5000, 10), 2)
-    predictor = PooledPredictor().fit_scores(scores, labels, K)
-    assert predictor.own_weight_[0] > 2 * predictor.own_weight_[1:].max()
-    np.testing.assert_allclose(sum(predictor._weights().values()), 1)
-
-
 def test_a_class_without_rows_gets_a_finite_threshold_and_a_warning():
     scores, labels, _ = simulated(10, 3)
     kept = labels != 5
@@ -245,9 +232,6 @@ def test_rare_classes_that_are_hard_are_covered_without_rows_of_their_own():
     with pytest.warns(EvencoverWarning):
         standard = StandardPredictor().fit_scores(scores, labels, 100).thresholds_
     assert norm.cdf(norm.ppf(standard) - center)[:3].max() < 0.3
-
-
-# ---- sets and p-values ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("split", ["crossfit", "holdout"])
@@ -275,9 +259,6 @@ def test_a_monotone_change_of_the_scores_changes_no_set():
     plain = PooledPredictor().fit_scores(scores, labels, K).thresholds_
     bent = PooledPredictor().fit_scores(np.exp(scores), labels, K).thresholds_
     np.testing.assert_allclose(np.exp(plain), bent)
-
-
-# ---- ties and copies -----------------------------------------------------------------------------
 
 
 def votes(n_rows, n_votes, seed):

@@ -153,8 +153,6 @@ def test_an_empty_set_is_given_the_most_probable_class(simulate, quietly, score,
     assert filled.sizes.min() == 1
 
 
-# ---- properties ----------------------------------------------------------------------------------
-
 METHODS = st.sampled_from(
     [
         (StandardPredictor, {}),
@@ -363,19 +361,6 @@ def test_logits_are_the_same_as_their_probabilities(simulate):
     assert a.predict_set(logits) == b.predict_set(rows)
 
 
-def test_class_names_travel_to_the_sets(simulate):
-    rows, labels = simulate(100, 3)
-    names = ["cat", "dog", "eel"]
-    predictor = StandardPredictor(alpha=0.5).fit(rows, labels, class_names=names)
-    by_name = StandardPredictor(alpha=0.5).fit(rows, np.array(names)[labels], class_names=names)
-    assert predictor.thresholds_.tolist() == by_name.thresholds_.tolist()
-    sets = predictor.predict_set(rows)
-    assert sets.to_lists(names=True) == [[names[y] for y in row] for row in sets.to_lists()]
-
-
-# ---- scikit-learn's parameter protocol -----------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", method_names())
 def test_predictors_are_scikit_learn_citizens(simulate, quietly, method):
     predictor = make_predictor(method, alpha=0.2, score=RAPS(penalty=0.1), random_state=4)
@@ -397,19 +382,6 @@ def test_constructor_only_stores_what_it_is_given():
     """Wrong parameters are found by fit, not by __init__, so that clone always works."""
     assert StandardPredictor(alpha=7, score="nonsense").get_params()["alpha"] == 7
     assert repr(ClusteredPredictor(alpha=0.2)) == "ClusteredPredictor(alpha=0.2)"
-
-
-@pytest.mark.parametrize("method", method_names())
-@pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint64(7), np.uint8(7)])
-def test_a_numpy_seed_is_its_number(simulate, quietly, method, seed):
-    rows, labels = simulate(400, 8)
-    parameters = {"score": "aps", "exact": PREDICTORS[method].supports_exact}
-    if method == "clustered":
-        parameters |= GIVEN
-    a = quietly(make_predictor(method, **parameters, random_state=7), rows, labels)
-    b = quietly(make_predictor(method, **parameters, random_state=seed), rows, labels)
-    assert a.thresholds_.tolist() == b.thresholds_.tolist()
-    assert a.predict_set(rows) == b.predict_set(rows)
 
 
 @pytest.mark.parametrize("method", ["standard", "clustered", "pooled"])

@@ -17,7 +17,6 @@ from evencover import (
 )
 from evencover.cli.info import of_model
 from evencover.predictors import make_predictor
-from evencover.report.content import report_content
 
 METHODS = ("standard", "clustered", "pooled")
 OWN = {"clustered": {"gamma": 0.5, "n_clusters": 2}}
@@ -83,12 +82,6 @@ def test_sets_are_p_values_above_alpha_also_from_a_file(simulate, tmp_path, meth
     np.testing.assert_array_equal(loaded.predict_set(new).to_mask(), fitted.predict_p(new) > 0.1)
     assert of_model(loaded)["target_prevalence"] == "as given"
     assert "target prevalence" in of_model(loaded)["guarantee"]
-
-
-def test_the_page_does_not_speak_of_ranks_then(simulate):
-    rows, labels = simulate(800, 6)
-    fitted = StandardPredictor(target_prevalence="uniform").fit(rows[:400], labels[:400])
-    assert report_content(fitted, rows[400:], labels[400:])["groups"]["rank"] == [0]
 
 
 def test_a_file_will_do_and_is_read_once(simulate, tmp_path):

@@ -110,11 +110,3 @@ def test_groups_are_needed_known_and_one_per_row(data, sites):
         fitted.evaluate(*data)
     with pytest.raises(InputError, match="not calibrated yet"):
         RowGroupedPredictor().predict_set(data.rows, groups=sites)
-
-
-def test_a_bad_row_is_named_by_its_place(data, sites):
-    fitted = RowGroupedPredictor().fit(*data, groups=sites)
-    bad = data.rows.copy()
-    bad[250, 3] = np.nan
-    with pytest.raises(InputError, match="NaN in row 250, class 3"):
-        fitted.predict_set(bad, groups=sites)

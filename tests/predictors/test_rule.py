@@ -47,9 +47,6 @@ def test_the_rule_gives_the_predictors_sets_sizes_and_coverage(data, method, sco
     np.testing.assert_array_equal(top, rows[300:].argmax(axis=1))
 
 
-# Groups of rows -----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def by_site(data):
     sites = np.array(["north", "south"])[np.arange(500) % 2]
@@ -74,9 +71,6 @@ def test_predicting_leaves_the_callers_source_alone(data):
     source = as_source(data.rows)
     assert fitted.predict_set(source).class_names == list("abcdefg")
     assert source.class_names is None
-
-
-# Logits or probabilities --------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

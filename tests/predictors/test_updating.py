@@ -92,8 +92,7 @@ def test_a_saved_model_is_updated_like_a_live_one(data, method, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "method",
-    method_names() if IS_DEEP else ["standard", "clustered", "pooled", "fuzzy", "rc3p"],
+    "method", method_names() if IS_DEEP else ["standard", "clustered", "pooled", "fuzzy", "rc3p"]
 )
 def test_a_window_is_fit_on_the_newest_rows(data, method):
     rows, labels = data
@@ -144,9 +143,6 @@ def test_scores_given_as_such_can_be_updated(data):
     assert_same(parts, ClasswisePredictor().fit(rows, labels))
 
 
-# Calibration rows are known ---------------------------------------------------------------------
-
-
 def known(predictor, rows, labels):
     """Whether evaluation reports that rows calibrated, and what it reports of copies."""
     found = predictor.evaluate(rows, labels).data_warnings
@@ -192,9 +188,6 @@ def test_copies_of_rows_that_joined_later_are_known(simulate):
         mixed, old = np.r_[3000:5000], np.r_[1000:2000, 5000:6000]
         assert known(fitted, rows[mixed], labels[mixed])[1]
         assert bool(known(fitted, rows[old], labels[old])[1]) == (first is None)
-
-
-# What cannot be --------------------------------------------------------------------------------
 
 
 def test_those_that_keep_no_rows_say_so(data, tmp_path):

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from evencover import EvencoverWarning, InputError, evaluate
+from evencover import EvencoverWarning, InputError
 from evencover.predictors import make_predictor, method_names
 from evencover.report.content import coverage_by_size, report_content, score_bins
 
@@ -202,11 +202,6 @@ def test_classes_without_names_or_test_rows_have_a_place(quietly, simulate):
     assert any("always included" in sentence for sentence in content["remedies"])
 
 
-def test_labels_are_needed(fitted, test_rows):
-    with pytest.raises(InputError, match="labels"):
-        report_content(fitted["standard"], test_rows[0])
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -235,16 +230,6 @@ def test_data_warnings_are_those_of_evaluate(fitted, data, test_rows, change, wo
         word for word in words if not any(word in each for each in content["data_warnings"])
     ] == []
     assert len(content["data_warnings"]) == len(report.data_warnings) == len(words)
-
-
-@pytest.mark.parametrize("score", ["aps", "raps"])
-def test_any_score_and_exact_coverage_agree_with_evaluate(data, test_rows, score):
-    predictor = make_predictor("classwise", score=score, exact=True, allow_empty=False)
-    predictor.fit(data.rows[:2000], data.labels[:2000])
-    content = report_content(predictor, *test_rows)
-    direct = evaluate(predictor.predict_set(test_rows[0]), test_rows[1])
-    assert content["metrics"]["covgap"] == direct.covgap
-    assert content["metrics"]["avg_size"] == direct.avg_size
 
 
 def test_a_method_that_keeps_no_groups_of_scores_has_a_page_too(data, test_rows, monkeypatch):

@@ -135,24 +135,6 @@ def test_a_comparison_has_a_page(data):
     assert "<b>mine" not in html
 
 
-def test_an_existing_file_is_kept_unless_forced(tmp_path, predictor, data, monkeypatch):
-    path = tmp_path / "report.html"
-    path.write_text("mine")
-    with pytest.raises(InputError, match="exists already"):
-        write_report(predictor, path, data.rows[300:], data.labels[300:])
-    assert path.read_text() == "mine"
-    write_report(predictor, path, data.rows[300:], data.labels[300:], force=True)
-    assert path.read_text().startswith("<!doctype html>")
-    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_half_a_surrogate_pair_is_no_name(data):
-    with pytest.raises(InputError, match="class_names"):
-        make_predictor("standard").fit(
-            data.rows[:300], data.labels[:300], class_names=["\ud800", *"bcdef"]
-        )
-
-
 def test_without_the_extra_one_sentence_says_what_to_install(predictor, data, monkeypatch):
     real = builtins.__import__
 
@@ -176,6 +158,8 @@ def test_the_commands_write_pages(tmp_path, predictor, data, capsys):
     main([*arguments, "-o", str(page)])
     assert "open it in a browser" in capsys.readouterr().out
     assert embedded(page.read_text())["n_rows"] == 300
+    with pytest.raises(InputError, match="exists"):
+        write_report(predictor, page, data.rows[300:], data.labels[300:])
     choices = ["--methods", "standard,classwise", "--n-splits", "2"]
     main(["compare", str(tmp_path / "test.npz"), *choices, "--report", str(pages)])
     assert len(embedded(pages.read_text())["candidates"]) == 6

@@ -6,13 +6,7 @@ import pytest
 from evencover import CoverageReport
 from evencover.evaluation.report import Tally
 from evencover.predictors import make_predictor
-from evencover.report.verdict import (
-    class_states,
-    likely_above,
-    remedies,
-    usual_spread,
-    verdict,
-)
+from evencover.report.verdict import class_states, likely_above, remedies, usual_spread, verdict
 
 
 def report_of(rows, covered, alpha=0.1, names=None):

@@ -82,7 +82,7 @@ def test_classwise_covers_each_class_at_its_own_level(broken):
     ("method", "more"), [("standard", {}), ("pooled", {"split": "holdout"})], ids=str
 )
 def test_classes_of_one_level_are_covered_at_that_level(broken, method, more):
-    _, found = means_over_calibrations(method, size(short=300, deep=2000), alpha=ALPHA, **more)
+    _, found = means_over_calibrations(method, size(short=150, deep=2000), alpha=ALPHA, **more)
     assert holds(*found, 1 - LEVELS) != broken
 
 
@@ -90,13 +90,13 @@ def test_classes_of_one_level_are_covered_at_that_level(broken, method, more):
     ("method", "more"), [("standard", {}), ("pooled", {"split": "holdout"})], ids=str
 )
 def test_exact_coverage_equals_each_level(method, more):
-    n = size(short=300, deep=2000)
+    n = size(short=100, deep=2000)
     _, (mean, error) = means_over_calibrations(method, n, alpha=ALPHA, exact=True, **more)
     assert (np.abs(mean - (1 - LEVELS)) < SIGMAS * error).all()
 
 
 def test_pooled_is_near_each_level():
-    _, (mean, _) = means_over_calibrations("pooled", size(short=300, deep=2000), alpha=ALPHA)
+    _, (mean, _) = means_over_calibrations("pooled", size(short=100, deep=2000), alpha=ALPHA)
     assert np.abs(mean - (1 - LEVELS)).max() < 0.006
 
 

@@ -40,9 +40,6 @@ def follows(sample, law):
     return bool(kstest(sample, law).pvalue > LEVEL)
 
 
-# ---- Beta laws ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("n", "alpha"), [(40, 0.1), (99, 0.05), (30, 0.3)])
 def test_standard_coverage_is_beta(broken, n, alpha):
     """Given the calibration data, marginal coverage is Beta(k, n + 1 - k). False alarms: 0.1%."""
@@ -116,8 +113,6 @@ def test_clustered_coverage_is_beta_for_every_cluster(broken):
             positions.append(beta(k, n + 1 - k).cdf(coverage))
     assert follows(positions, "uniform") != broken
 
-
-# ---- exact coverage ----------------------------------------------------------------------------
 
 N_EXACT = size(short=600, deep=6000)
 
@@ -193,9 +188,6 @@ def test_exact_p_values_of_true_labels_are_uniform(exact):
     assert follows(p, "uniform") == exact
     if not exact:  # conservative: P(p <= a) <= a, with equality at the multiples of 1/8
         assert np.mean(np.array(p) <= 0.25) == pytest.approx(0.25, abs=SIGMAS * np.sqrt(0.1875 / n))
-
-
-# ---- the epsilon of Proposition 3 ----------------------------------------------------------------
 
 
 def test_ks_if_identical_is_the_median_for_identical_classes():

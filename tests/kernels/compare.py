@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernels.made import KINDS, SCORES, draws_of, random_thresholds
+from kernels.cases import KINDS, SCORES, draws_of, random_thresholds
 
 from evencover._kernels import BadRow, reference
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from cli.running import Result, succeeded
-from inference.made import NAMES, write_model, write_pictures
+from inference.samples import NAMES, write_model, write_pictures
 
 from evencover.cli import main
 

@@ -29,15 +29,12 @@ def test_a_few_rows_have_the_sets_of_many(data, method, score):
     assert fitted.predict_set(rows[300:302], ids=ids) == on_threads(fitted, rows[300:302], ids=ids)
 
 
-def test_no_thread_no_source_and_one_rule(data, monkeypatch):
-    rows, labels = data
-    fitted = StandardPredictor(score="aps", exact=True).fit(rows, labels)
-    fitted.predict_set(rows[:1])
-    for name in ("map_source", "align_to_calibration"):
-        monkeypatch.setattr(base, name, None)
+def test_a_few_rows_start_no_threads_and_build_one_rule(data, monkeypatch):
+    fitted = StandardPredictor(score="aps", exact=True).fit(*data)
+    fitted.predict_set(data.rows[:1])
+    monkeypatch.setattr(base, "map_source", None)
     monkeypatch.setattr(StandardPredictor, "rule", None)
-    for row in rows[:20]:
-        assert len(fitted.predict_set(row[None, :])) == 1
+    assert len(fitted.predict_set(data.rows[1:2])) == 1
 
 
 @pytest.mark.parametrize("score", ["softmax", "pas"])
@@ -56,23 +53,6 @@ def test_what_changes_is_seen(data, score):
     assert fitted.predict_set(one) == on_threads(fitted, one)
 
 
-def test_what_is_wrong_is_said_in_the_same_words(data):
-    rows, labels = data
-    fitted = StandardPredictor().fit(rows, labels)
-    bad = rows[:3].copy()
-    bad[1, 2] = np.nan
-    for wrong in (bad, rows[:2, :5], rows[:0], bad * 0):
-        with pytest.raises(InputError) as here:
-            fitted.predict_set(wrong)
-        with pytest.raises(InputError) as there:
-            on_threads(fitted, wrong)
-        assert str(here.value) == str(there.value)
-    with pytest.raises(InputError, match="one entry per row"):
-        fitted.predict_set(rows[:2], ids=[1])
-    with pytest.raises(InputError, match="not calibrated"):
-        StandardPredictor().predict_set(rows[:1])
-
-
 def test_a_rule_answers_for_rows_at_hand(data):
     rows, labels = data
     fitted = StandardPredictor(score="aps").fit(rows, labels, class_names=list("abcdefg"))
@@ -83,12 +63,3 @@ def test_a_rule_answers_for_rows_at_hand(data):
     for wrong, words in ((rows[:2, :3], "the 7 classes"), (rows[0], "a matrix"), (2 * rows, "sum")):
         with pytest.raises(InputError, match=words):
             rule.predict_set(wrong)
-
-
-def test_many_rows_and_other_things_take_the_other_way(data):
-    rows, labels = data
-    fitted = StandardPredictor().fit(rows, labels)
-    many = np.tile(rows, (base.FEW_ELEMENTS // rows.size + 1, 1))
-    for other in (many, rows.tolist(), rows[:5].astype(int)):
-        assert not fitted._are_few(other)
-    assert fitted.predict_set(rows.tolist()) == fitted.predict_set(rows)

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from attacks.children import command
+from attacks.forked import command
 from cli.running import environment, refused, shell
 from depth import IS_DEEP
 from inputs import read
@@ -151,19 +151,6 @@ def test_an_unknown_name_of_kernels_is_rejected():
     assert "EVENCOVER_KERNELS" in refused(shell("info", EVENCOVER_KERNELS="foo"))
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-def test_rows_at_odd_places_in_memory_are_read_like_others(simulate, dtype):
-    """As in a mapped .npz file, whose members begin anywhere; sanitizers call it undefined."""
-    rows, labels = simulate(200, 5, seed=3, dtype=dtype)
-    held = np.zeros(rows.nbytes + 1, dtype=np.uint8)
-    odd = held[1:].view(dtype).reshape(rows.shape)
-    odd[:] = rows
-    assert not odd.flags.aligned
-    one, other = (StandardPredictor(score="aps").fit(each, labels) for each in (rows, odd))
-    np.testing.assert_array_equal(one.thresholds_, other.thresholds_)
-    assert one.predict_set(rows) == one.predict_set(odd)
-
-
 def test_closed_output_and_plain_terminals_are_no_trouble(made):
     names = made / "named.npz"
     np.savez(names, probs=np.full((4, 2), 0.5), labels=[0, 1, 0, 1], class_names=["é", "海"])
@@ -197,16 +184,6 @@ def test_characters_beyond_unicode_are_refused(tmp_path, key, order):
     np.savez(tmp_path / "p.npz", probs=np.full((4, 4), 0.25), **given)
     with pytest.raises(InputError, match=f"'{key}'"):
         as_source(tmp_path / "p.npz")
-
-
-@pytest.mark.parametrize("labels", [3, np.array(3), np.array("a")], ids=repr)
-def test_one_label_for_all_rows_is_refused(labels):
-    rows = np.full((3, 4), 0.25)
-    for give in (lambda: (rows, labels), lambda: (iter([rows]), labels)):
-        with pytest.raises(InputError, match="'labels'"):
-            StandardPredictor().fit(*give())
-    with pytest.raises(InputError, match="'ids'"):
-        StandardPredictor().fit(iter([rows]), [0, 1, 2], ids=labels)
 
 
 @pytest.mark.filterwarnings("ignore::evencover.EvencoverWarning")
