@@ -287,19 +287,14 @@ def test_prediction_needs_the_classes_of_calibration():
 
 
 @pytest.mark.parametrize(
-    ("method", "fate"),
+    "method",
     [
-        (StandardPredictor, "standard threshold"),
-        (ClasswisePredictor, "always includes"),
-        (RC3PPredictor, "always includes"),
-        (MacroPredictor, "guarantee excludes them"),
-        (FuzzyPredictor, "rarest classes"),
-        (InterpolatedPredictor, "largest score"),
-        (lambda: GroupedPredictor(groups=[0, 1, 1]), "threshold of their group"),
+        *(StandardPredictor, ClasswisePredictor, RC3PPredictor, MacroPredictor, FuzzyPredictor),
+        *(InterpolatedPredictor, lambda: GroupedPredictor(groups=[0, 1, 1])),
     ],
 )
-def test_a_class_never_seen_is_a_warning_with_the_count(method, fate):
-    with pytest.warns(EvencoverWarning, match=f"1 of 3 classes have no calibration.*{fate}"):
+def test_a_class_never_seen_is_a_warning_with_the_count(method):
+    with pytest.warns(EvencoverWarning, match="1 of 3 classes have no calibration"):
         method().fit(GOOD[:2], [0, 1])
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*have no calibration examples")

@@ -124,6 +124,8 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
 
     Messages use `name`. Raise for masked entries.
     """
+    if isinstance(values, np.ndarray) and not hasattr(values, "mask"):
+        return values
     masked = _first_masked(values)
     if masked is not None:
         raise InputError(
@@ -131,7 +133,7 @@ def to_numpy(values: Any, name: str = "The array") -> Array:
             "such rows."
         )
     if isinstance(values, np.ndarray):
-        return np.asarray(values) if hasattr(values, "mask") else values
+        return np.asarray(values)
     if type(values).__module__.startswith("pyarrow"):
         return matrix_from_arrow(values)
     if hasattr(values, "detach"):  # a torch tensor, perhaps on a device or with a gradient

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 from unicodedata import category
 
 
@@ -22,6 +24,14 @@ class NotFittedError(InputError, AttributeError):
 
 class EvencoverWarning(UserWarning):
     """A property of the data that affects results."""
+
+
+def import_extra(what: str, module: str, extra: str, library: str | None = None) -> Any:
+    """Import an optional library, or raise with install instructions."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise needs(what, library or module, extra) from None
 
 
 def needs(what: str, library: str, extra: str) -> InputError:

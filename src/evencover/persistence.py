@@ -31,9 +31,7 @@ def save(predictor: BasePredictor, path: str | os.PathLike[str], *, force: bool 
         remedy = "; save its 'predictor_'" if hasattr(predictor, "predictor_") else ""
         raise InputError(f"save must get a predictor. Got {type(predictor).__name__}{remedy}.")
     if not hasattr(predictor, "thresholds_"):
-        raise NotFittedError(
-            f"This {type(predictor).__name__} is not calibrated yet; nothing to save."
-        )
+        raise NotFittedError(f"This {type(predictor).__name__} is not calibrated yet.")
     from safetensors.numpy import save as to_bytes
 
     path = reject_existing(path, force=force)
@@ -93,19 +91,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         if text is None:
             raise InputError(f"Cannot read '{path}': it was not written by evencover.")
         about = json.loads(text)
-        _reject_newer(path, about)
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            writer = about.get("version") if isinstance(about, dict) else None
+            raise InputError(
+                f"Cannot read '{path}': its format must be {FORMAT}. Got one of evencover {writer}."
+            )
         return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
-def _reject_newer(path: Path, about: Any) -> None:
-    if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] < 1:
-        raise InputError(f"Cannot read '{path}': its format version is missing.")
-    if about["format"] > FORMAT:
-        writer = about.get("version", "of a later version")
-        raise InputError(
-            f"Cannot read '{path}': it has format {about['format']}, and evencover "
-            f"{evencover.__version__} reads up to {FORMAT}; use evencover {writer} or later."
-        )
 
 
 def _unfitted(about: dict[str, Any]) -> BasePredictor:

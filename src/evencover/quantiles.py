@@ -175,7 +175,7 @@ def check_alpha(alpha: Any, name: str = "alpha", owner: str = "the method") -> f
     if is_per_class(alpha):
         known = by_class(alpha, name)
         values = to_numpy(alpha).ravel().tolist() if known is None else list(known.values())
-        if values and all(type(each) is float and 0 < each < 1 for each in values):
+        if values and all(isinstance(each, float) and 0 < each < 1 for each in values):
             return max(values)
     return float(max(exact_fraction(value, owner, name) for value in values or [alpha]))
 

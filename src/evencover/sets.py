@@ -93,6 +93,8 @@ class PredictionSets:
     def concatenate(cls, parts: Iterable[PredictionSets]) -> PredictionSets:
         """Concatenate the rows of all parts."""
         parts = list(parts)
+        if len(parts) == 1:
+            return parts[0]
         return cls.from_sizes(
             np.concatenate([part.sizes for part in parts]),
             np.concatenate([part.indices for part in parts]),
@@ -233,9 +235,7 @@ class PredictionSets:
         try:
             import polars
         except ImportError:
-            raise InputError(
-                "to_polars needs polars; install it with 'pip install polars'."
-            ) from None
+            raise InputError("to_polars needs polars; 'pip install polars'.") from None
         kind = polars.Int32 if self.class_names is None else polars.String
         return polars.DataFrame(self._columns(), schema_overrides={"set": polars.List(kind)})
 

@@ -84,9 +84,7 @@ class Taxonomy:
         Skip empty cells, and a header: a first line without known names.
         """
         if class_names is None:
-            raise InputError(
-                "A taxonomy must have class names. The data have none; pass class_names."
-            )
+            raise InputError("A taxonomy needs class names. Got none; pass class_names.")
         path = Path(path)
         try:
             text = path.read_text("utf-8-sig")
@@ -118,9 +116,7 @@ class Taxonomy:
         if isinstance(taxonomy, str | os.PathLike):
             return cls.from_file(taxonomy, class_names)
         if class_names is None:
-            raise InputError(
-                "A taxonomy must have class names. The data have none; pass class_names."
-            )
+            raise InputError("A taxonomy needs class names. Got none; pass class_names.")
         chains, parents = taxonomy, by_class(taxonomy, "taxonomy")
         if parents is not None:
             chains = parents.items()
@@ -165,9 +161,8 @@ class Taxonomy:
     def describe_sets(self, sets: PredictionSets, most: int = MOST_PARTS) -> list[str]:
         """Describe each row's set in words."""
         if sets.n_classes != len(self.class_names):
-            raise InputError(
-                f"The taxonomy has {len(self.class_names)} classes, and the sets {sets.n_classes}."
-            )
+            n_classes = len(self.class_names)
+            raise InputError(f"The sets must have {n_classes} classes. Got {sets.n_classes}.")
         return [self.describe(members, most) for members in sets]
 
     def __repr__(self) -> str:

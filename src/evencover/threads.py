@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 from evencover.errors import InputError
@@ -62,7 +62,8 @@ def map_on_threads(
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from map_ordered(lambda item: pool.submit(one, item), results, items, ahead * threads)
+        submit = partial(pool.submit, one)  # type: ignore[call-arg]
+        yield from map_ordered(submit, results, items, ahead * threads)
 
 
 def map_ordered(
@@ -73,19 +74,16 @@ def map_ordered(
     n_at_once: int = 1,
 ) -> Iterator[Result]:
     """Yield the results of futures in the order of the items, fetching `n_at_once` together."""
-    pending: deque[Any] = deque()
-
-    def first_few() -> list[Result]:
-        n = min(len(pending), n_at_once)
-        return fetch([pending.popleft() for _ in range(n)])
-
+    pending: list[Any] = []
     try:
         for item in items:
             pending.append(submit(item))
             if len(pending) >= max_under_way:
-                yield from first_few()
+                first, pending = pending[:n_at_once], pending[n_at_once:]
+                yield from fetch(first)
         while pending:
-            yield from first_few()
+            first, pending = pending[:n_at_once], pending[n_at_once:]
+            yield from fetch(first)
     finally:  # after an error, do not start work without a consumer
         for future in pending:
             future.cancel()
@@ -93,4 +91,4 @@ def map_ordered(
 
 def results(futures: Sequence[Future[Result]]) -> list[Result]:
     """Wait for futures of this process."""
-    return [future.result() for future in futures]
+    return list(map(Future.result, futures))

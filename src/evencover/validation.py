@@ -23,6 +23,7 @@ CLASS_KEYS = (
     *("class", "class_name", "class_names", "classes", "label", "labels", "name"),
     "__index_level_0__",  # of pandas
 )
+MISSING = ("", "None", "nan", "<NA>", "NaT")  # missing values as text
 LARGEST = np.finfo(np.float64).max.item()
 FLOAT_TYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
@@ -162,7 +163,7 @@ def label_indices(
 
     Messages use `name`, and `place` to describe a row. With `numbers_are_names`, integer labels are
     class names. With `allow_unknown`, text that is not among the classes becomes `n_classes`;
-    numbers do not, which may be indices.
+    numbers, which may be indices, and missing labels do not.
 
     >>> label_indices(["bee", "ant"], ["ant", "bee"], 2).tolist()
     [1, 0]
@@ -191,11 +192,12 @@ def label_indices(
             f"{class_names[first]!r} for class {first} and class "
             f"{index_of_name[class_names[first]]}; rename one, or give labels as class indices."
         )
-    names = [str(each) for each in values.ravel().tolist()]
-    indices = [index_of_name.get(each, n_classes) for each in names]
-    if n_classes in indices and not (allow_unknown and is_text):
-        row = indices.index(n_classes)
-        raise unknown_label(names[row], place(row), class_names)
+    given = values.ravel().tolist()
+    indices = [index_of_name.get(str(each), n_classes) for each in given]
+    for row, label in enumerate(given) if n_classes in indices else ():
+        is_name = isinstance(label, str) and label.strip()  # not a number, and not missing
+        if indices[row] == n_classes and not (allow_unknown and is_name):
+            raise unknown_label(str(label), place(row), class_names)
     found = np.array(indices, dtype=np.int64).reshape(values.shape)
     return class_labels(found, n_classes + allow_unknown, n_rows, name, place)
 
@@ -204,6 +206,7 @@ def unknown_label(label: str, place: str, class_names: Sequence[str]) -> InputEr
     """Build the error for a label that is not among the classes."""
     close = difflib.get_close_matches(label, list(class_names), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
+    hint = "; missing labels are not allowed." if label.strip() in MISSING else hint
     return InputError(
         f"Every label must be one of the {len(class_names)} class names. "
         f"Got {label!r} in {place}{hint}"
@@ -264,9 +267,7 @@ def by_class(values: Any, name: str) -> dict[str, Any] | None:
             pairs = zip(index.tolist(), as_written(to_numpy(values)).tolist(), strict=True)
     elif isinstance(values, list | tuple) and len(values):
         is_pair = [isinstance(each, list | tuple) and len(each) == 2 for each in values]
-        pairs = (
-            values if all(is_pair) and all(isinstance(each[0], str) for each in values) else None
-        )
+        pairs = values if all(is_pair) and all(isinstance(v[0], str) for v in values) else None
     if pairs is None:
         return None
     return unique_keys(f"'{name}'", [(str(key), value) for key, value in pairs])

@@ -1,5 +1,7 @@
 """A folder or a pattern of parts is one input; parts that do not fit are named."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from inputs import LABELS, NAMES, ROWS, K, N, assert_holds, pa, read, write_file, write_table
@@ -178,3 +180,13 @@ def test_a_block_may_have_unknown_labels_only():
         StandardPredictor().fit(iter(blocks[1:]), class_names=names)
     with pytest.raises(InputError, match="'oak'"):
         evaluate(predictor.predict_set(rows), ["oak"] * 6)
+
+
+@pytest.mark.parametrize("label", ["", " ", None, float("nan"), 7])
+def test_missing_labels_and_numbers_are_not_unknown_names(label):
+    rows, names = np.full((4, 2), 0.5), ["ant", "bee"]
+    predictor = StandardPredictor(alpha=0.5).fit(rows, [0, 1, 0, 1], class_names=names)
+    labels = np.array(["ant", "oak", label, "bee"], dtype=object)
+    for call in (predictor.evaluate, partial(StandardPredictor().fit, class_names=names)):
+        with pytest.raises(InputError, match="row 2"):
+            call(rows, labels)

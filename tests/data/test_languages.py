@@ -39,13 +39,6 @@ def test_accuracy_is_moderate_and_differs_between_classes(languages: Labeled) ->
     assert class_accuracy.std() > 0.15
 
 
-def test_loading_twice_gives_the_same_arrays_but_not_shared_ones(languages: Labeled) -> None:
-    again = load_languages()
-    for first, second in zip(languages, again, strict=True):
-        np.testing.assert_array_equal(first, second)
-        assert not np.shares_memory(first, second)
-
-
 def test_storage_keeps_each_probability_within_a_step() -> None:
     exact = np.random.default_rng(0).dirichlet(np.full(300, 0.05), size=50)
     stored = decode(*encode(exact))

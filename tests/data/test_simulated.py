@@ -83,10 +83,7 @@ def test_same_bytes_with_one_thread_and_one_row_at_a_time(monkeypatch: pytest.Mo
 
 
 def test_another_seed_gives_other_rows_of_the_same_kind() -> None:
-    one, other = (
-        load_simulated("cifar-100", scale=0.3),
-        load_simulated("cifar-100", scale=0.3, random_state=1),
-    )
+    one, other = (load_simulated("cifar-100", scale=0.3, random_state=n) for n in (0, 1))
     rows, labels = read(one)
     other_rows, other_labels = read(other)
     assert one.n_rows == other.n_rows
@@ -131,6 +128,19 @@ def test_products_of_the_latent_space_are_exact_in_float32(name: str) -> None:
     largest = (POINT_LIMIT / POINT_STEP) * (CENTRE_LIMIT / CENTRE_STEP) * SIMULATED[name].dimensions
     assert largest <= 2**24
     assert SIMULATED[name].dimensions <= EXTRA_SLOT
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"name": "imagnet"}, "'imagenet'"),
+        *(({"scale": value}, "'scale'") for value in (0, -1, 1.5, float("nan"), "half", True)),
+        ({"random_state": -1}, "'random_state'"),
+    ],
+)
+def test_bad_parameters_are_rejected(given: dict[str, object], found: str) -> None:
+    with pytest.raises(InputError, match=found):
+        load_simulated(**{"name": "cifar-100", **given})  # type: ignore[arg-type]
 
 
 def test_other_labels_do_not_change_the_rows() -> None:

@@ -185,6 +185,15 @@ def test_models_share_a_state_without_sharing_counts(predictor, data, location):
     assert [int(each.rows.sum()) for each in both] == [300, 500]
 
 
+def test_a_row_whose_id_repeats_in_a_request_counts_once_for_drift(predictor, data, location):
+    monitor = CoverageMonitor(predictor, store=location)
+    monitor.observe(data.rows[400:403], ids=["a", "b", "a"])
+    places = monitor.store.drift(monitor.about.key, 10 + K)[1]
+    assert places.sum() == 2 * 2  # a set size and a top class each
+    tops = data.rows[400:402].argmax(axis=1)
+    assert places[10:].tolist() == np.bincount(tops, minlength=K).tolist()
+
+
 def test_unknown_labels_may_be_any_text(predictor, data, location):
     monitor = CoverageMonitor(predictor, store=location, name="\udcff.safetensors")
     monitor.observe(data.rows[400:403], ids=ids(400, 403))
@@ -192,6 +201,51 @@ def test_unknown_labels_may_be_any_text(predictor, data, location):
     assert monitor.label(ids(400, 403), labels).counted == 3
     assert sum(monitor.store.unknown(monitor.about.key).values()) == 3
     assert monitor.totals == (3, 0)
+
+
+@pytest.mark.parametrize("label", ["", None, 1.5, True])
+def test_missing_labels_are_rejected(predictor, data, label):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    with pytest.raises(InputError, match="'labels'"):
+        monitor.label(ids(400, 402), np.array(["a", label], dtype=object))
+    assert monitor.totals == (0, 0)
+
+
+@pytest.mark.parametrize("label", [-1, K, 99])
+def test_numbers_that_are_no_index_are_rejected(predictor, data, label):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    with pytest.raises(InputError, match=f"indices from 0 to 4. Got {label}"):
+        monitor.label(ids(400, 402), [0, label])
+    with pytest.raises(InputError, match="indices"):
+        monitor.label_rows(data.rows[400:402], [0, label], predictor.rule())
+    assert monitor.totals == (0, 0)
+
+
+def test_numbers_that_are_the_index_of_one_class_and_the_name_of_another_are_rejected(data):
+    names = [str(y + 1) for y in range(K)]
+    predictor = ClasswisePredictor().fit(data.rows[:400], data.labels[:400], class_names=names)
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:403], ids=ids(400, 403))
+    with pytest.raises(InputError, match=r"Got 1, 3: the index"):
+        monitor.label(ids(400, 403), [0, 1, 3])
+    assert monitor.label(ids(400, 403), ["1", "5", "0"]).counted == 3
+    assert monitor.rows.tolist() == [1, 0, 0, 0, 1]
+    assert monitor.store.unknown(monitor.about.key) == {"0": 1}
+
+
+@pytest.mark.parametrize(
+    "kind", ["datetime64[D]", "datetime64[s]", "datetime64[ns]", "U", "seconds"]
+)
+def test_times_may_be_dates_of_numpy_or_seconds_as_text(predictor, data, kind):
+    monitor = CoverageMonitor(predictor)
+    monitor.observe(data.rows[400:402], ids=ids(400, 402))
+    time = np.array(["2026-02-01", "2026-02-03"], dtype=None if kind == "seconds" else kind)
+    if kind == "seconds":
+        time = time.astype("datetime64[s]").astype(int).astype(str)
+    assert monitor.label(ids(400, 402), [0, 1], time=time).counted == 2
+    assert [period for _, period, *_ in monitor.periods([-1])] == ["2026-02-01", "2026-02-03"]
 
 
 @pytest.mark.parametrize("n_classes", [2, 9, 300, 70_000])

@@ -7,7 +7,7 @@ import oracle
 import pandas as pd
 import pytest
 
-from evencover import InputError, load, save
+from evencover import InputError, load, quantiles, save
 from evencover._kernels import reference
 from evencover.data.source import Block
 from evencover.predictors import predictor_class
@@ -300,3 +300,25 @@ def test_the_numpy_kernels_give_the_same_sets(method, score, exact):
     sets = predictor.predict_set(p)
     assert sizes.tolist() == sets.sizes.tolist()
     assert classes.tolist() == sets.indices.tolist()
+
+
+def test_alphas_of_numpy_are_checked_without_fractions(monkeypatch):
+    """Ten thousand of them would take longer than the rest of a fit."""
+    monkeypatch.setattr(quantiles, "exact_fraction", None)
+    alpha = dict(zip(NAMES, np.array([0.1, 0.02, 0.3, 0.2]), strict=True))
+    assert quantiles.check_alpha(alpha) == 0.3
+
+
+def test_guarantees_name_the_classes_that_they_are_for():
+    text = fitted("standard", *rows(), alpha=ALPHAS, confidence=0.9).guarantee_text
+    assert "same alpha" in text
+    assert "overall" not in text.lower()
+    text = fitted("standard", *rows(), alpha=ALPHAS, floor=0.5).guarantee_text
+    assert "no single class" not in text
+
+
+def test_pooled_states_for_which_alpha_there_are_too_few_examples():
+    alpha = {"bee": 0.0001, "default": 0.1}
+    predictor = fitted("pooled", *rows(), alpha=alpha, split="holdout")
+    assert "1 of 4 classes ('bee') have an alpha with too few" in predictor.guarantee_text
+    assert "too few" not in fitted("pooled", *rows(), alpha=0.1).guarantee_text

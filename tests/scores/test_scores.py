@@ -243,7 +243,7 @@ def test_what_cannot_be_registered(installed):
         with pytest.raises(InputError, match=r"must be a subclass of evencover\.scores\.Score"):
             register_score(thing)
     for name in (None, "", "Upper", 7):
-        with pytest.raises(InputError, match="'name' of the score Mine must be text in lower case"):
+        with pytest.raises(InputError, match="'name' of Mine"):
             register_score(type("Mine", (Softmax,), {"name": name}))
     with pytest.raises(InputError, match=r"'aps' belongs to evencover\.scores\.ordered\.APS"):
         register_score(type("Mine", (APS,), {}))

@@ -147,9 +147,7 @@ def rank_matrix(rows: Array, **options: Any) -> IntArray:
 
 
 # The mass up to the class, which is less than 2, plus twice its rank.
-_MASS_AND_RANK = Formula(
-    needs_order=True, function=lambda at: at.before + at.u * at.p + 2.0 * at.rank, penalty=2.0
-)
+_MASS_AND_RANK = Formula(True, lambda at: at.before + at.u * at.p + 2.0 * at.rank, penalty=2.0)
 
 
 def _ranks(masses_and_ranks: FloatArray) -> IntArray:

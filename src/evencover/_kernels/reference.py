@@ -111,7 +111,7 @@ def _rest_contents(rows: Array, near: Array) -> Array:
     return (rest.view(np.uint64) * factors).sum(axis=1, dtype=np.uint64)
 
 
-def _mixed(x: Array) -> Array:
+def mixed(x: Array) -> Array:
     """Apply SplitMix64's finalizer (Steele, Lea, Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -125,7 +125,7 @@ def row_keys(rows: Array, draws: Draws) -> Array:
     step = max(1, SLICE_ELEMENTS // rows.shape[1])
     parts = [row_contents(rows[at : at + step]) for at in range(0, max(1, len(rows)), step)]
     places = np.arange(draws.first, draws.first + len(rows), dtype=np.uint64)
-    return _mixed(_mixed(np.concatenate(parts)) + places)
+    return mixed(mixed(np.concatenate(parts)) + places)
 
 
 def row_numbers(rows: Array, draws: Draws) -> tuple[FloatArray, FloatArray]:
@@ -175,9 +175,8 @@ def probabilities(rows: Array, *, logits: bool, temperature: float) -> FloatArra
         _reject_rows(~(in_range & near) | wraps)
         return p
     top = p.max(axis=1, keepdims=True)
-    _reject_rows(
-        ~np.isfinite(top[:, 0])
-    )  # NaN and +inf spread to the maximum; -inf is a masked class
+    # NaN and +inf spread to the maximum; -inf is a masked class.
+    _reject_rows(~np.isfinite(top[:, 0]))
     e = exp_nonpositive((p - top) / temperature)
     scale = 2.0 ** (62 - n_classes.bit_length())  # the sum of K values <= scale fits 63 bits
     total = np.rint(e * scale).astype(np.int64).sum(axis=1)

@@ -166,9 +166,8 @@ class ThresholdTable:
         plain = [self.vectors[t].upper for t in vector_of[: len(pairs) - pairs.sum()]]
         both = [self.vectors[t] for t in vector_of[len(plain) :]]
         n_classes = len(vectors[0].upper)
-        limits = _by_class(
-            [*plain, *(each.upper for each in both), *(each.lower for each in both)], n_classes
-        )
+        all_limits = [*plain, *(each.upper for each in both), *(each.lower for each in both)]
+        limits = _by_class(all_limits, n_classes)
         chances = _by_class([each.upper_probability for each in both], n_classes)
         finite = np.where(limits == np.inf, -np.inf, limits)
         plain_ranks, upper_ranks, lower_ranks = (

@@ -128,9 +128,14 @@ def _count(monitor: CoverageMonitor, data: str, read: Input, **how: Any) -> None
 
 def _label(monitor: CoverageMonitor, read: Input, period: str | None) -> None:
     """Count labels of rows that were recorded, by id alone."""
+    from evencover.data.columns import are_numbers
+
     ids, labels, time = _label_columns(read)
     if ids is None:
         raise InputError(f"'{read.labels}' must have a column of ids, 'id', to find rows by id.")
+    names = monitor.predictor.class_names_
+    if names is not None and are_numbers(names):  # a number is a name, as it is in a table
+        labels = labels.astype(str)
     found = monitor.label(ids, labels, time=time, period=period)
     note(
         f"labels counted: {found.counted:,}; repeated: {found.repeated:,}; waiting for "

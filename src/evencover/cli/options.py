@@ -95,9 +95,7 @@ class Input:
     ids_key: str | None = None
     "Name of the ids."
 
-    def open(
-        self, data: str | Path, what: str, *, complete: bool = True, allow_unknown: bool = False
-    ) -> Source:
+    def open(self, data: str | Path, what: str, *, allow_unknown: bool = False) -> Source:
         """Open the data as a source that shows its progress, and note how labels were matched."""
         from evencover.data.open import ids_from_file
 
@@ -109,7 +107,6 @@ class Input:
             probabilities_key=self.probabilities_key,
             labels_key=self.labels_key,
             ids_key=None if self.ids else self.ids_key,
-            complete=complete,
             allow_unknown=allow_unknown,
         )
         if source.matching is not None:

@@ -81,7 +81,7 @@ class ScoredRows:
         self.scorings = {score.base: BoundScore(score.base, *about) for score in scores}
         read = partial(score_true_labels, list(self.scorings.values()), with_ranks)
         self.labels, self.true_ranks, self.rank_draws, *found = joined(
-            map_source(source, None, read, joined, executor)
+            map_source(source, None, read, joined, executor, fingerprint=True)
         )
         self.is_known = self.labels < source.n_classes
         if not self.is_known.any():

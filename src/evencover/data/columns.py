@@ -87,19 +87,11 @@ def names_logits(key: str, keys: Iterable[str]) -> bool | None:
     return False if key in PROBABILITY_KEYS else None
 
 
-def check_key(held: Collection[str], asked: str | None, owner: str, parameter: str) -> None:
-    """Check that a name given by the user exists."""
-    if asked is not None and asked not in held:
-        raise InputError(
-            f"'{parameter}' must be in {owner}. Got {asked!r}; there are {listed(held)}."
-        )
-
-
 def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str:
     """Find the matrix among named arrays."""
-    check_key(arrays, keys.probabilities, owner, "probabilities_key")
-    if keys.probabilities is not None:
-        return keys.probabilities
+    asked = found_key(arrays, keys.probabilities, (), owner, "probabilities_key")
+    if asked is not None:
+        return asked
     if "" in arrays:  # a file with one unnamed array
         return ""
     found = [key for key in MATRIX_KEYS if key in arrays]
@@ -115,10 +107,13 @@ def matrix_key(arrays: Mapping[str, Any], owner: str, keys: Keys = USUAL) -> str
 
 
 def found_key(
-    held: Mapping[str, Any], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
+    held: Collection[str], asked: str | None, usual: tuple[str, ...], owner: str, parameter: str
 ) -> str | None:
     """Return the name asked for, which must exist, or the first of the usual names."""
-    check_key(held, asked, owner, parameter)
+    if asked is not None and asked not in held:
+        raise InputError(
+            f"'{parameter}' must be in {owner}. Got {asked!r}; there are {listed(held)}."
+        )
     return asked or next((key for key in usual if key in held), None)
 
 
@@ -215,12 +210,12 @@ def choose(
     _reject_best_classes_only(columns, owner)
     _reject_flat_lighteval(columns, owner)
     names = [column.name for column in columns]
-    check_key(names, keys.labels, owner, "labels_key")
-    check_key(names, keys.ids, owner, "ids_key")
+    given_label = found_key(names, keys.labels, (), owner, "labels_key")
+    given_ids = found_key(names, keys.ids, (), owner, "ids_key")
     label = _labels(columns) if named else None
-    label = label if keys.labels is None else names.index(keys.labels)
+    label = label if given_label is None else names.index(given_label)
     ids = _ids(columns, index) if named else None
-    ids = ids if keys.ids is None else names.index(keys.ids)
+    ids = ids if given_ids is None else names.index(given_ids)
     ids_are_index = ids is not None and keys.ids is None and names[ids] not in ID_KEYS
     lists = _lists(columns, keys, owner)
     layout = Layout(lists, label=label, ids=ids, ids_are_index=ids_are_index)
@@ -317,9 +312,7 @@ def _classes(
             elif kind in ("float", "integer"):
                 floats.append(place)
             else:
-                raise InputError(
-                    f"'probabilities_key' must name numbers. Got {_LEFT_OUT[kind]} in {name!r}."
-                )
+                raise InputError(f"'probabilities_key' must name numbers. Got {name!r}.")
         elif kind in _LEFT_OUT:
             layout.left_out[name] = "an index" if is_index(name) else _LEFT_OUT[kind]
         elif named and (name == index or _NAMELESS.fullmatch(name)):

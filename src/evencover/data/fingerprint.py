@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from evencover._kernels.reference import mixed
 from evencover.arrays import Array, IntArray
 from evencover.randomness import places
 
@@ -32,21 +33,11 @@ class Fingerprint(NamedTuple):
     total: int = 0
     sample: Array = np.zeros((0, 2), dtype=np.uint64)
 
-    @classmethod
-    def of(cls, start: int, rows: Array, labels: IntArray | None, *, is_first: bool) -> Fingerprint:
-        """Fingerprint one block without a sample; it starts at row `start` of the whole input.
-
-        `is_first` marks the first block of a partition, which may contain the first row of all.
-        """
-        total = 0 if labels is None else sum_of(start, labels, rows.shape[1])
-        if not is_first or not len(rows):
-            return cls(total=total)
-        row = hashlib.blake2b(rows[0].astype(np.float64).tobytes(), digest_size=8)
-        return cls(start, row.hexdigest(), total)
-
     def __add__(self, other: Fingerprint) -> Fingerprint:  # type: ignore[override]
-        first = self if self.start <= other.start else other
-        sample = _smallest(self.sample, other.sample) if len(other.sample) else self.sample
+        first, sample = self if self.start <= other.start else other, self.sample
+        if len(other.sample):
+            both = np.concatenate([sample, other.sample])
+            sample = both[np.lexsort(both.T[::-1])[:MOST_KEPT]]
         return first._replace(total=(self.total + other.total) % 2**64, sample=sample)
 
     @property
@@ -67,12 +58,7 @@ class Fingerprint(NamedTuple):
 def sum_of(start: int, labels: IntArray, n_classes: int) -> int:
     """Sum the hashes of labels and their indices, from `start` on."""
     keys = places(start, start + len(labels)) * np.uint64(n_classes) + labels.astype(np.uint64)
-    return int(_mixed(keys).sum(dtype=np.uint64))
-
-
-def _smallest(*samples: Array) -> Array:
-    both = np.concatenate(samples)
-    return both[np.lexsort(both.T[::-1])[:MOST_KEPT]]
+    return int(mixed(keys).sum(dtype=np.uint64))
 
 
 class Sampler:
@@ -86,19 +72,21 @@ class Sampler:
     def __init__(self) -> None:
         self._found = Fingerprint()
         self._waiting: list[tuple[Array, Array, IntArray, Array]] = []
-        self._n_waiting, self._is_first = 0, True
+        self._n_waiting = 0
 
     def add(self, start: int, rows: Array, labels: IntArray | None) -> None:
         """Add a block that starts at row `start` of the whole input."""
-        self._found += Fingerprint.of(start, rows, labels, is_first=self._is_first)
-        self._is_first = self._is_first and not len(rows)
+        if not self._found.first_row and len(rows):
+            row = hashlib.blake2b(rows[0].astype(np.float64).tobytes(), digest_size=8)
+            self._found += Fingerprint(start, row.hexdigest())
         if labels is None:
             return
+        self._found += Fingerprint(total=sum_of(start, labels, rows.shape[1]))
         looked_into = np.append(_looked_into(rows.shape[1]), False)  # not for unknown labels
         chosen = np.flatnonzero(looked_into[labels])
         own, labels = rows[chosen, labels[chosen]], labels[chosen]
         if rows.shape[1] <= FEW_CLASSES:
-            thin = _mixed(_bits(own)) % ONE_ROW_IN == 0
+            thin = mixed(_bits(own)) % ONE_ROW_IN == 0
             chosen, own, labels = chosen[thin], own[thin], labels[thin]
         width = min(MOST_NUMBERS, rows.shape[1])
         first = np.minimum(np.maximum(labels - width // 2, 0), rows.shape[1] - width)
@@ -116,9 +104,9 @@ class Sampler:
             self._waiting, self._n_waiting = [], 0
             odd = np.arange(1, 2 * some.shape[1], 2, dtype=np.uint64)
             odd *= np.uint64(0x9E3779B97F4A7C15)
-            hashes = _mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
+            hashes = mixed(np.einsum("ij,j->i", _bits(some), odd) + labels.astype(np.uint64))
             found = np.stack([hashes, numbers.astype(np.uint64)], axis=1)[(own != 0) & (own != 1)]
-            self._found = self._found._replace(sample=_smallest(self._found.sample, found))
+            self._found += Fingerprint(sample=found)
         return self._found
 
 
@@ -134,13 +122,6 @@ def _looked_into(n_classes: int) -> Array:
     if n_classes <= FEW_CLASSES:
         return np.ones(n_classes, dtype=bool)
     looked_into = np.zeros(n_classes, dtype=bool)
-    scattered = np.argsort(_mixed(np.arange(1, n_classes + 1, dtype=np.uint64)))
+    scattered = np.argsort(mixed(np.arange(1, n_classes + 1, dtype=np.uint64)))
     looked_into[scattered[: max(LEAST_CLASSES, n_classes // ONE_CLASS_IN)]] = True
     return looked_into
-
-
-def _mixed(keys: Array) -> Array:
-    """Scatter 64-bit numbers, one to one: the finalizer of SplitMix64 (Steele et al. 2014)."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))

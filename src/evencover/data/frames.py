@@ -74,9 +74,7 @@ def frame_columns(frame: Any) -> list[Column]:
         return [Column(field.name, arrow_kind(field.type)) for field in frame.schema]
     if _is_polars(frame):
         return [Column(name, _polars_kind(kind)) for name, kind in frame.schema.items()]
-    return [
-        Column(str(name), _pandas_kind(frame, place)) for place, name in enumerate(frame.columns)
-    ]
+    return [Column(str(name), _pandas_kind(frame, i)) for i, name in enumerate(frame.columns)]
 
 
 def _polars_kind(kind: Any) -> Kind:
@@ -221,9 +219,8 @@ def _of_frame(frame: Any, keys: Keys) -> Unpacked:
             f"{FRAME} must have a column of numbers for each class, or one of lists. Got samples "
             "of lm-eval or details of lighteval; pass the path of their file instead."
         )
-    layout = choose(
-        columns, keys, FRAME, index=saved_index(frame.schema) if _is_arrow(frame) else None
-    )
+    index = saved_index(frame.schema) if _is_arrow(frame) else None
+    layout = choose(columns, keys, FRAME, index=index)
     note_left_out(layout, FRAME)
     facts = {
         "class_names": layout.class_names,

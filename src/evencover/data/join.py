@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import ID_KEYS, LABEL_KEYS
 from evencover.data.frames import column_of, frame_columns, index_of
-from evencover.data.source import RawBlocks, Source
+from evencover.data.source import Source
 from evencover.errors import InputError, listed
 from evencover.randomness import row_ids
 from evencover.validation import list_of_labels
@@ -26,14 +25,8 @@ class RowValues(NamedTuple):
     place: Callable[[int], str] | None = None  #: describes a value in messages, by its position
 
 
-def join_labels(source: Source, labels: RowValues, *, complete: bool = True) -> Source:
-    """Attach labels to the rows of a source; `source.matching` then states how they were matched.
-
-    Unless `complete`, drop rows whose id has no label, and ignore labels without a row.
-    """
-    ids = None if complete else source.ids
-    if ids is not None and labels.ids is not None:
-        return LabeledRows(source, ids, labels)
+def join_labels(source: Source, labels: RowValues) -> Source:
+    """Attach labels to the rows of a source; `source.matching` states how they were matched."""
     values, order, source.matching = match(source, labels, "labels")
     place = labels.place
     if order is not None:
@@ -113,14 +106,14 @@ def _counts(column: RowValues) -> bool:
     return column.is_index and ids is not None and np.array_equal(ids, np.arange(len(ids)))
 
 
-def positions_by_id(ids: Any, other_ids: Any, what: str, *, complete: bool = True) -> IntArray:
-    """Return the position of each id (N,) among `other_ids`; -1 for missing ones if allowed.
+def positions_by_id(ids: Any, other_ids: Any, what: str) -> IntArray:
+    """Return the position of each id (N,) among `other_ids`.
 
-    Raise InputError if an id occurs twice, or if `complete` and one side lacks ids.
+    Raise InputError if an id occurs twice, or if one side lacks ids.
     """
     ids, other_ids = to_numpy(ids), to_numpy(other_ids)
     mine, theirs = row_ids(ids, len(ids)), row_ids(other_ids, len(other_ids))
-    if complete and np.array_equal(mine, theirs):
+    if np.array_equal(mine, theirs):
         return np.arange(len(mine))
     for keys, values, where in ((mine, ids, "rows"), (theirs, other_ids, what)):
         _, first = np.unique(keys, return_index=True)
@@ -134,7 +127,7 @@ def positions_by_id(ids: Any, other_ids: Any, what: str, *, complete: bool = Tru
     at = np.searchsorted(theirs, mine, sorter=order)
     found = np.append(order, -1)[at]
     found[(found >= 0) & (np.append(theirs, 0)[found] != mine)] = -1
-    if complete and (len(mine) != len(theirs) or (found < 0).any()):
+    if len(mine) != len(theirs) or (found < 0).any():
         unused = np.delete(other_ids, found[found >= 0])
         lacking = [
             f"{len(values):,} {which} (such as {listed(values[:3])})"
@@ -149,57 +142,3 @@ def positions_by_id(ids: Any, other_ids: Any, what: str, *, complete: bool = Tru
             "ids, or leave them out on one side to match by position."
         )
     return found
-
-
-class LabeledRows(Source):
-    """The labeled rows of a source, with their ids (N,) and labels.
-
-    ``whole`` is the source of all rows; ``is_kept`` (N,) marks the labeled ones. ``n_waiting`` rows
-    have no label, and ``n_unused`` labels no row.
-    """
-
-    def __init__(self, source: Source, ids: Array, labels: RowValues) -> None:
-        position = positions_by_id(ids, labels.ids, "labels", complete=False)
-        self.is_kept = position >= 0
-        self._labels_given, self._place = list_of_labels(labels.values), labels.place
-        if not self.is_kept.any():
-            raise InputError(
-                f"The labels must have ids of the rows. Got none of the {len(ids)} ids of "
-                f"{source.name} among the {len(self._labels_given)} labels."
-            )
-        self.whole, self._position = source, position
-        self._all_ids, self._all_keys = ids, row_ids(ids, len(ids))
-        self.n_waiting = int((~self.is_kept).sum())
-        self.n_unused = len(self._labels_given) - int(self.is_kept.sum())
-        self.watch = source.watch
-        self.matching = f"labels matched by id ({int(self.is_kept.sum()):,} rows)."
-        self._take_kept()
-
-    @property
-    def keys(self) -> Array:
-        """(n_rows,) 64-bit ids."""
-        return self._all_keys[self.is_kept]
-
-    def leave_out(self, keys: Array) -> int:
-        """Drop the rows with these ids; return their number."""
-        n_before = self.n_rows or 0
-        self.is_kept &= ~np.isin(self._all_keys, keys)
-        self._take_kept()
-        return n_before - int(self.is_kept.sum())
-
-    def _take_kept(self) -> None:
-        self.info = replace(self.whole.info, n_rows=int(self.is_kept.sum()), may_be_ranked=False)
-        self._ids = self._all_ids[self.is_kept]
-        at, name = self._position[self.is_kept], self._place or "label {}".format
-        self.attach_labels(self._labels_given[at], lambda row: name(int(at[row])))
-        self.labels_given = True
-
-    def row_blocks(self) -> RawBlocks:
-        """Read the labeled rows in order."""
-        start = 0
-        for rows, _ in self.whole.row_blocks():
-            stop = start + len(rows)
-            kept = self.is_kept[start:stop]
-            if kept.any():
-                yield to_numpy(rows)[kept], None
-            start = stop

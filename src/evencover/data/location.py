@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from evencover.errors import FileError, InputError, needs, one_line
+from evencover.errors import FileError, InputError, import_extra, one_line
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|[a-z]+::")
 
@@ -75,10 +75,7 @@ class RemoteFile:
 
     def system(self) -> tuple[Any, str]:
         """Return the fsspec file system, and the path in it."""
-        try:
-            import fsspec
-        except ImportError:
-            raise needs("URLs such as s3://...", "fsspec", "remote") from None
+        fsspec = import_extra("URLs such as s3://...", "fsspec", "remote")
         try:
             system, path = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:  # unknown protocol, or a missing library

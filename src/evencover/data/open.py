@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -87,12 +88,8 @@ AnyPath = str | os.PathLike[str] | RemoteFile
 def open_file(path: AnyPath, keys: Keys = USUAL) -> Source:
     """Open a file, or the files of a folder or a glob, for reading in blocks."""
     location = as_location(path)
-    if is_zarr(location):
-        return ArraysSource(location, zarr_arrays, keys)
-    many = expand(location)
-    if many is None:
-        return _open_one(location, keys)
-    return _open_many(location, many, keys)
+    many = None if is_zarr(location) else expand(location)
+    return _open_one(location, keys) if many is None else _open_many(location, many, keys)
 
 
 def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> Source:
@@ -100,17 +97,26 @@ def open_files(paths: Sequence[str | os.PathLike[str]], keys: Keys = USUAL) -> S
     return PartsSource([open_file(path, keys) for path in paths], ", ".join(map(str, paths[:3])))
 
 
-def _open_one(location: Location, keys: Keys) -> Source:
-    _reject_pipes(location)
+def _reader(location: Location) -> OpenArrays | type[TableSource] | None:
+    """Return the reader of a file by its extension; reject pipes and devices."""
+    if is_zarr(location):
+        return zarr_arrays
+    if isinstance(location, Path):
+        existing_file(location)
     extension = location.suffix.lower()
-    if extension in ARRAYS:
-        return ArraysSource(location, ARRAYS[extension], keys)
-    if extension in TABLES:
-        return TABLES[extension](location, keys)
-    raise InputError(
-        f"Cannot read '{location}': its extension must be one of {', '.join([*ARRAYS, *TABLES])}. "
-        f"Got {extension or 'none'!r} instead."
-    )
+    return ARRAYS.get(extension) or TABLES.get(extension)
+
+
+def _open_one(location: Location, keys: Keys) -> Source:
+    reader = _reader(location)
+    if reader is None:
+        raise InputError(
+            f"Cannot read '{location}': its extension must be one of "
+            f"{', '.join([*ARRAYS, *TABLES])}. Got {location.suffix.lower() or 'none'!r} instead."
+        )
+    if isinstance(reader, type):
+        return reader(location, keys)
+    return ArraysSource(location, reader, keys)
 
 
 def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
@@ -118,9 +124,7 @@ def _open_many(location: Location, files: list[Location], keys: Keys) -> Source:
     if location.is_dir():  # skip notes and manifests; a glob is taken as given
         files = [file for file in files if file.suffix.lower() in known]
     if not files:
-        raise InputError(
-            f"Cannot read '{location}': the folder has no file with the extension {listed(known)}."
-        )
+        raise InputError(f"Cannot read '{location}': the folder has no file of {listed(known)}.")
     extensions = sorted({file.suffix.lower() for file in files})
     if len(extensions) > 1:
         raise InputError(
@@ -152,12 +156,7 @@ def values_for(
     Without ids, each of several files must match the partition at its position.
     """
     files = _files(as_location(path))
-    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
-    n_rows = source.n_rows if len(files) == 1 else None
-    found = [_read(file, key, id_keys, n_rows) for file in files]
-    columns = [_typed(values, file) for (values, _), file in zip(found, files, strict=True)]
-    known = [ids for _, ids in found if ids is not None]
-    ids = _joined(known) if len(known) == len(files) else None
+    columns, ids = _columns_and_ids(files, key, ids_key, source.n_rows if len(files) == 1 else None)
     if (ids is None or source.ids is None) and len(files) > 1 and isinstance(source, PartsSource):
         source.check_label_files([(f"'{f}'", len(c)) for f, c in zip(files, columns, strict=True)])
     starts = list(accumulate((len(column) for column in columns[:-1]), initial=0))
@@ -174,20 +173,23 @@ def label_columns(
 ) -> tuple[Array | None, Array, Array | None]:
     """Read ids, labels and times of a file of labels; None for ids or times that it lacks."""
     files = _files(as_location(path))
-    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
-    found = [_read(file, key, id_keys) for file in files]
-    labels = _joined([_typed(values, file) for (values, _), file in zip(found, files, strict=True)])
-    ids = [each for _, each in found if each is not None]
+    labels, ids = _columns_and_ids(files, key, ids_key)
     times = []
     for file in files:
         with _columns(file) as columns:
             times += [columns["time"]] if "time" in columns else []
-    whole = len(files)
-    return (
-        _joined(ids) if len(ids) == whole else None,
-        labels,
-        _joined(times) if len(times) == whole else None,
-    )
+    return ids, _joined(labels), _joined(times) if len(times) == len(files) else None
+
+
+def _columns_and_ids(
+    files: list[Location], key: str, ids_key: str | None, n_rows: int | None = None
+) -> tuple[list[Array], Array | None]:
+    """Read a column of each file, and the ids of all rows if every file has them."""
+    id_keys = (ids_key or ID_KEYS[0], *ID_KEYS, SAVED_INDEX)
+    found = [_read(file, key, id_keys, n_rows) for file in files]
+    ids = [each for _, each in found if each is not None]
+    columns = [_typed(values, file) for (values, _), file in zip(found, files, strict=True)]
+    return columns, _joined(ids) if len(ids) == len(files) else None
 
 
 def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
@@ -199,10 +201,22 @@ def class_values_from_file(path: AnyPath, key: str) -> list[Any]:
                 found += _typed(_read(location, key)[0], location).tolist()
                 continue
             class_name, value_name = class_columns(list(columns), key, f"'{location}'")
+            if class_name and _is_number(value_name) and [*columns] != ["0", "1"]:
+                raise InputError(
+                    f"'{location}' must name its columns in the first line: class,{key}. "
+                    f"Got {class_name},{value_name}."
+                )
             classes = map(str, columns[class_name].tolist())
             values = _typed(columns[value_name], location).tolist()
             found += zip(classes, values, strict=True)
     return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(Fraction(text)) >= 0
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return False
 
 
 def _joined(columns: list[Array]) -> Array:
@@ -217,24 +231,16 @@ def _files(location: Location) -> list[Location]:
     return expand(location) or [location]
 
 
-def _reject_pipes(location: Location) -> None:
-    """Reject pipes and devices in a folder or a glob."""
-    if isinstance(location, Path) and not is_zarr(location):
-        existing_file(location)
-
-
 @contextmanager
 def _columns(location: Location) -> Iterator[Mapping[str, Array]]:
     """Open the columns or arrays of a file by name; those of text files are text."""
-    extension = location.suffix.lower()
-    _reject_pipes(location)
-    source = TABLES.get(extension)
+    reader: Any = _reader(location)
     with reading(location):
-        if extension in ARRAYS or is_zarr(location):
-            with array_columns(location, ARRAYS.get(extension, zarr_arrays)) as arrays:
+        if hasattr(reader, "columns_of"):
+            yield reader.columns_of(location)
+        elif reader is not None:
+            with array_columns(location, reader) as arrays:
                 yield arrays
-        elif source is not None:
-            yield source.columns_of(location)
         else:
             with location.open("rb") as file:
                 lines = [line.strip() for line in file.read().decode("utf-8-sig").split("\n")]
@@ -268,9 +274,7 @@ def _read(
             return values, None
         found = columns[ids]
         if len(found) != len(values):
-            raise InputError(
-                f"'{location}' must have one id per value. Got {len(found)} for {len(values)}."
-            )
+            raise InputError(f"'{location}' has {len(found)} ids for {len(values)} values.")
         return values, index_ids(found) if ids == SAVED_INDEX else found
 
 
@@ -292,7 +296,6 @@ def as_source(
     probabilities_key: str | None = None,
     labels_key: str | None = None,
     ids_key: str | None = None,
-    complete: bool = True,
     allow_unknown: bool = False,
 ) -> Source:
     """Open arrays, memory maps, paths or iterables of row blocks as a `Source`.
@@ -319,9 +322,6 @@ def as_source(
         Names of the numbers, labels and ids in a file, frame or dictionary, if not the usual ones.
         With one column per class, a glob such as "p_*". `labels_key` also applies to a separate
         file or frame of labels.
-    complete
-        Require a label for every row when joining by id. Otherwise drop rows without a label, and
-        ignore labels without a row.
     allow_unknown
         Accept labels that are not class names; they become the index `n_classes`.
     """
@@ -346,7 +346,7 @@ def as_source(
         found = labels_of_frame(collected(labels), labels_key, ids_key)
     else:
         found = RowValues(labels, index_of(labels), is_index=True)
-    return join_labels(source, found, complete=complete)
+    return join_labels(source, found)
 
 
 def _open(probabilities: Any, keys: Keys) -> Source:
@@ -386,9 +386,7 @@ def _is_sequence_of_blocks(values: Any) -> bool:
     if is_frame(values[0]) or isinstance(values[0], Mapping):
         return True
     rows, labels = rows_and_labels(values[0])
-    return (
-        hasattr(rows, "ndim") and rows.ndim == 2 and (labels is None or hasattr(labels, "__len__"))
-    )
+    return getattr(rows, "ndim", 0) == 2 and (labels is None or hasattr(labels, "__len__"))
 
 
 def _open_dask(collection: Any, keys: Keys) -> Source:

@@ -32,9 +32,7 @@ class SimulationParameters:
     class_spread: float  #: standard deviation of the logarithm of the classes' noise
     class_skew: float  #: its skew
     class_awareness: float  #: exponent by which noisy classes have flatter logits; 2: calibrated
-    confidence_spread: (
-        float  #: how much classes differ in overconfidence, independently of their noise
-    )
+    confidence_spread: float  #: how much overconfidence differs, independently of the noise
     row_spread: float  #: as `class_spread`, for the rows within a class
     row_skew: float
     row_awareness: float
@@ -202,9 +200,8 @@ class SimulatedSource(Source):
 
     def _place_classes(self, counts: IntArray) -> None:
         p, n_classes, n_rows = self.parameters, self.n_classes, int(counts.sum())
-        order = random_order(
-            self.random_state, RandomStream.SIMULATED_ROWS, _slot_ids(n_rows, ORDER_SLOT)
-        )
+        ids = _slot_ids(n_rows, ORDER_SLOT)
+        order = random_order(self.random_state, RandomStream.SIMULATED_ROWS, ids)
         self._class_of_row = np.repeat(np.arange(n_classes), counts)[order]
         self.attach_labels(self._class_of_row)
 

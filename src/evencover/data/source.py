@@ -17,7 +17,7 @@ import numpy as np
 
 from evencover.arrays import Array, IntArray, to_numpy
 from evencover.data.columns import by_rank
-from evencover.data.fingerprint import Fingerprint, Sampler
+from evencover.data.fingerprint import Fingerprint
 from evencover.data.frames import unpacked
 from evencover.errors import InputError, listed
 from evencover.validation import label_indices, list_of_labels, score_rows, unknown_label
@@ -86,7 +86,7 @@ class Source(ABC):
     matching: str | None = None  #: how labels were matched to rows; None if by position
     offset: int = 0  #: index of the first row in the whole input
     ignores_ids: bool = False  #: whether stored ids are not read
-    rows_read: Fingerprint | None = None  #: set after reading all rows
+    rows_read: Fingerprint = Fingerprint()  #: of all rows, if the engine was asked for it
     watch: Callable[[Iterator[Block]], Iterator[Block]] | None = None  #: wraps the blocks
     unknown: tuple[str, str] | None = None  #: the first label of no class, and its place
     _ids: Array | None = None
@@ -113,15 +113,19 @@ class Source(ABC):
             self._ids = self._read_ids()
         return self._ids
 
-    @property
-    def fingerprint(self) -> str | None:
-        """The fingerprint of `rows_read` as text."""
-        return None if self.rows_read is None else self.rows_read.hexdigest()
-
     def set_info(self, **facts: Any) -> None:
-        """Replace facts about the rows; check labels that needed class names."""
+        """Replace facts about the rows.
+
+        Convert separate labels to class indices, unless class names are still unknown. Use the
+        smallest integer type, because partitions carry their labels.
+        """
         self.info = replace(self.info, **facts)
-        self._check_kept_labels()
+        if self.labels is None or self.n_rows is None or self._labels_checked:
+            return
+        if self.class_names is not None or self.labels.dtype.kind not in "UOT":
+            checked = self.check_labels(self.labels, self.n_rows)
+            self.labels = checked.astype(np.min_scalar_type(self.n_classes))
+            self._labels_checked = True
 
     def _read_ids(self) -> Array | None:
         return None
@@ -182,20 +186,7 @@ class Source(ABC):
         self.labels, self._label_place = list_of_labels(labels), place
         self._labels_checked = False
         self.labels_by_name = self.labels.dtype.kind in "UOT" or self.info.numbers_are_names
-        self._check_kept_labels()
-
-    def _check_kept_labels(self) -> None:
-        """Convert separate labels to class indices, unless class names are still unknown.
-
-        Use the smallest integer type, because partitions carry their labels.
-        """
-        if self.labels is None or self.n_rows is None or self._labels_checked:
-            return
-        if self.class_names is None and self.labels.dtype.kind in "UOT":
-            return
-        checked = self.check_labels(self.labels, self.n_rows)
-        self.labels = checked.astype(np.min_scalar_type(self.n_classes))
-        self._labels_checked = True
+        self.set_info()
 
     def check_labels(self, labels: Any, n_rows: int, start: int = 0) -> IntArray:
         """Convert labels of the rows from `start` on to class indices."""
@@ -231,7 +222,7 @@ class Source(ABC):
         return self._blocks() if self.watch is None else self.watch(self._blocks())
 
     def _blocks(self) -> Iterator[Block]:
-        start, sampler = 0, Sampler()
+        start = 0
         for raw, stored in self.row_blocks():
             rows = score_rows(raw)
             if rows.shape[1] != self.n_classes:
@@ -245,11 +236,8 @@ class Source(ABC):
             labels = stored if self.labels is None else self.labels[start:stop]
             if labels is not None:
                 labels = self.check_labels(labels, len(rows), start)
-            block = Block(self.offset + start, rows, labels, self)
-            yield block  # work on it may begin
-            sampler.add(block.start, rows, labels)
+            yield Block(self.offset + start, rows, labels, self)
             start = stop
-        self.rows_read = sampler.result()
         if start == 0:
             raise InputError(f"There must be at least one row. Got none in {self.name}.")
         if self.labels is not None and len(self.labels) != start:
@@ -329,9 +317,7 @@ class IterableSource(Source):
                 )
             names = found.facts.get("class_names")
             if names is not None and self._first_names != names:
-                raise InputError(
-                    f"All blocks must have the same columns. Got {listed(names, 5)} in one."
-                )
+                raise InputError(f"Blocks must have the same columns. Got {listed(names, 5)}.")
             yield from slices(rows, labels)
 
 
@@ -365,9 +351,7 @@ class ReorderedSource(Source):
         self.labels, self.unknown = source.labels, source.unknown
         if source.labels is not None and source.labels.dtype.kind in "iu":
             if self.labels_by_name:
-                place = np.append(
-                    np.argsort(self._order), self.n_classes
-                )  # unknown labels stay last
+                place = np.append(np.argsort(self._order), self.n_classes)  # unknown stay last
                 self.labels = place[source.labels].astype(source.labels.dtype)
             elif not self.labels_given:
                 raise self._unclear()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from evencover.arrays import Array
-from evencover.data.fingerprint import Fingerprint
+from evencover.data.fingerprint import Fingerprint, Sampler
 from evencover.data.source import ArraySource, Block, Source
 from evencover.engine.dask import DaskWorkers
 from evencover.engine.executors import Workers, results_in_order
@@ -63,33 +63,26 @@ class Part(NamedTuple):
     """Consecutive rows of the input, sent to a worker as one task.
 
     ``source`` knows the index of its first row in the whole input; ``ids`` are the user's ids, if
-    any; ``number`` counts the partitions.
+    any; ``number`` counts the partitions; ``written_ids`` are written with the sets.
     """
 
     source: Source
-    ids: Array | None = None
-    number: int = 0
-
-    @property
-    def start(self) -> int:
-        """The index of the first row in the whole input."""
-        return self.source.offset
-
-    def blocks(self) -> Iterator[tuple[Block, Array | None]]:
-        """Yield blocks with the ids of their rows."""
-        return blocks_of(self.source, self.ids)
+    ids: Array | None
+    number: int
+    written_ids: Array | None = None
 
 
 def _on_part(
     function: Callable[[Block, Array | None], Result],
     merge: Callable[[Iterable[Result]], Result],
+    fingerprint: bool,
     part: Part,
 ) -> tuple[Result, Fingerprint]:
     """Compute a partition's result on one thread, and the fingerprint of its rows."""
     with single_threaded():
-        result = merge(function(block, ids) for block, ids in part.blocks())
-    assert part.source.rows_read is not None
-    return result, part.source.rows_read
+        blocks = blocks_of(part.source, part.ids, fingerprint=fingerprint)
+        result = merge(function(block, ids) for block, ids in blocks)
+    return result, part.source.rows_read if fingerprint else Fingerprint()
 
 
 def _merge_parts(
@@ -118,16 +111,20 @@ def map_source(
     function: Callable[[Block, Array | None], Result],
     merge: Callable[[Iterable[Result]], Result] | None = None,
     executor: Any = None,
+    *,
+    fingerprint: bool = False,
 ) -> Iterator[Result]:
     """Yield ``function(block, row ids)`` per block or, on an executor, merged per partition.
 
-    The ids are None if neither the user nor the input supplies any.
+    The ids are None if neither the user nor the input supplies any. With `fingerprint`, set
+    ``source.rows_read`` at the end.
     """
     known = known_ids(source, ids)
     if executor is None:
-        return map_on_threads(lambda item: function(*item), blocks_of(source, known))
+        blocks = blocks_of(source, known, fingerprint=fingerprint)
+        return map_on_threads(lambda item: function(*item), blocks)
     assert merge is not None
-    work = partial(_on_part, function, merge)
+    work = partial(_on_part, function, merge, fingerprint)
     return _map_parts(source, known, work, as_workers(executor))
 
 
@@ -136,7 +133,8 @@ def _map_parts(source: Source, ids: Array | None, work: Any, workers: Workers) -
     for result, fingerprint in results_in_order(workers, work, cut(source, ids)):
         rows_read += fingerprint
         yield result
-    source.rows_read = rows_read
+    if rows_read.first_row:
+        source.rows_read = rows_read
 
 
 def fold_source(
@@ -147,11 +145,14 @@ def fold_source(
     finish: Callable[[Result], Any],
     executor: Any = None,
 ) -> Any:
-    """Return ``finish(merge(all results))``; on a cluster, only its value is sent here."""
+    """Return ``finish(merge(all results))``, and set ``source.rows_read``.
+
+    On a cluster, only the value of `finish` is sent here.
+    """
     if executor is None:
-        return finish(merge(map_source(source, ids, function)))
+        return finish(merge(map_source(source, ids, function, fingerprint=True)))
     result, source.rows_read = as_workers(executor).fold(
-        partial(_on_part, function, merge),
+        partial(_on_part, function, merge, True),
         cut(source, known_ids(source, ids)),
         partial(_merge_parts, merge),
         partial(_finish_first, finish),
@@ -159,14 +160,20 @@ def fold_source(
     return result
 
 
-def blocks_of(source: Source, ids: Array | None = None) -> Iterator[tuple[Block, Array | None]]:
-    """Yield the blocks of a source with the ids of their rows."""
-    n_rows = 0
+def blocks_of(
+    source: Source, ids: Array | None = None, *, fingerprint: bool = False
+) -> Iterator[tuple[Block, Array | None]]:
+    """Yield the blocks of a source with the ids of their rows; see `map_source`."""
+    n_rows, sampler = 0, Sampler() if fingerprint else None
     for block in source.blocks():
         start, n_rows = n_rows, n_rows + len(block.rows)
         if ids is not None and len(ids) < n_rows:
             _check_ids_fit(ids, n_rows)
-        yield block, None if ids is None else ids[start:n_rows]
+        yield block, None if ids is None else ids[start:n_rows]  # work on it may begin
+        if sampler is not None:
+            sampler.add(block.start, block.rows, block.labels)
+    if sampler is not None:
+        source.rows_read = sampler.result()
     if source.n_rows not in (None, n_rows):  # else ids would be misaligned
         raise InputError(
             f"{source.name} must have the {source.n_rows} rows it had when it was opened. "
@@ -187,9 +194,7 @@ def known_ids(source: Source, ids: Any) -> Array | None:
 
 def _check_ids_fit(ids: Array, n_rows: int) -> None:
     if len(ids) != n_rows:
-        raise InputError(
-            f"'ids' must have one entry per row. Got {len(ids)} ids for {n_rows} rows."
-        )
+        raise InputError(f"'ids' must have one entry per row. Got {len(ids)} for {n_rows} rows.")
 
 
 def cut(source: Source, ids: Array | None) -> Iterator[Part]:

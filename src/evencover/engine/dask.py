@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 import evencover
 from evencover.engine.executors import Workers, translate_worker_errors
-from evencover.errors import FileError, InputError, needs, one_line
+from evencover.errors import FileError, InputError, import_extra, one_line
 from evencover.threads import n_threads
 
 SCHEDULER_SECONDS = 10  # timeout of the scheduler
@@ -31,11 +31,7 @@ _checked: WeakSet[Any] = WeakSet()  # clients whose workers have been checked
 
 def import_distributed() -> Any:
     """Import dask.distributed or raise with install instructions."""
-    try:
-        import distributed
-    except ImportError:
-        raise needs("Dask clusters", "dask.distributed", "dask") from None
-    return distributed
+    return import_extra("Dask clusters", "distributed", "dask", "dask.distributed")
 
 
 def connect(address: str) -> Any:

@@ -92,9 +92,8 @@ def draw_curves(results: Results, dataset: str, *, exact: bool = False) -> Any:
             if i == len(metrics) - 1:
                 ax.set_xlabel("calibration rows per class")
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False
-    )
+    place = {"loc": "outside lower center", "ncols": min(len(labels), 5)}
+    figure.legend(handles, labels, frameon=False, **place)
     kind = ", randomized for exact coverage" if exact else ""
     figure.suptitle(f"{_title(rows[0])}{kind} (mean ± 1.96 SE, alpha = {rows[0]['alpha']:g})")
     return figure
@@ -136,9 +135,8 @@ def draw_heatmap(results: Results, dataset: str, score: str, metric: str = "covg
 
     low, high = np.nanmin(panels), np.nanmax(panels)
     for ax, n, panel in zip(grid[0], sizes, panels, strict=True):
-        image = ax.imshow(
-            panel, cmap="viridis_r", vmin=low, vmax=high, origin="lower", aspect="auto"
-        )
+        shades = {"cmap": "viridis_r", "vmin": low, "vmax": high}
+        image = ax.imshow(panel, origin="lower", aspect="auto", **shades)
         for (i, j), value in np.ndenumerate(panel):
             if np.isfinite(value):
                 text = f"{value:.{2 if shown.unit == 'share' else 1}f}"
@@ -215,9 +213,8 @@ def _draw_extremes(
 def _draw_spread(ax: Any, coverage: FloatArray, target: float) -> None:
     known = coverage[np.isfinite(coverage)]
     low, step = min(0.5, float(known.min()) - 0.03), 0.0125
-    edges = target + step * np.arange(
-        np.floor((low - target) / step), np.ceil((1.0 - target) / step) + 1
-    )
+    first, last = np.floor((low - target) / step), np.ceil((1.0 - target) / step)
+    edges = target + step * np.arange(first, last + 1)
     counts, _ = np.histogram(known, edges)
     middle = (edges[1:] + edges[:-1]) / 2
     colors = [ORANGE if center < target else BLUE for center in middle]

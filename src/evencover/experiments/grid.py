@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,9 +90,7 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
         name = str(entry)
         is_path = Path(name).suffix or (folder or Path()).joinpath(name).is_dir()
         if name not in SIMULATED and not is_path:
-            raise_unknown(
-                "data set", name, [*SIMULATED, "languages", "the path of a file or folder"]
-            )
+            raise_unknown("data set", name, [*SIMULATED, "languages", "a path"])
         entry = {"simulated" if name in SIMULATED else "path": name}
     if not isinstance(entry, dict):
         raise InputError(
@@ -101,9 +99,7 @@ def make_dataset(entry: Any, *, scale: float = 1.0, folder: Path | None = None) 
         )
     _check_keys(entry, "key of a data set", KEYS)
     if ("path" in entry) == ("simulated" in entry):
-        raise InputError(
-            f"A data set must have the key 'path' or 'simulated'. Got {entry} instead."
-        )
+        raise InputError(f"A data set must have the key 'path' or 'simulated'. Got {entry}.")
     return _file(entry, folder) if "path" in entry else _simulated(entry, scale)
 
 
@@ -261,9 +257,8 @@ class Grid:
         self.alpha, self.title, self.sampling = alpha, str(title), sampling
         self.repetitions = whole_number(repetitions, "repetitions", "a grid", 1, 255)
         self.seed = check_random_state(seed, "a grid")
-        self.n_avg = [
-            whole_number(n, "n_avg", "a grid", 1, 2**16 - 1) for n in _listed(n_avg, "n_avg")
-        ]
+        sizes = _listed(n_avg, "n_avg")
+        self.n_avg = [whole_number(n, "n_avg", "a grid", 1, 2**16 - 1) for n in sizes]
         self.datasets = [
             make_dataset(entry, scale=scale, folder=folder)
             for entry in _listed(datasets, "datasets")
@@ -271,9 +266,8 @@ class Grid:
         self.scores = [_named_score(entry) for entry in _listed(scores, "scores")]
         variants = _flags(exact)
         plain = [_method(entry, variants) for entry in _listed(methods, "methods")]
-        self.methods = [
-            variant for method in plain for variant in _clusterings(method, gamma, n_clusters)
-        ]
+        variants_of = (_clusterings(method, gamma, n_clusters) for method in plain)
+        self.methods = list(chain.from_iterable(variants_of))
         names: dict[str, list[Any]] = {
             "data sets": [each.name for each in self.datasets],
             "scores": [each.name for each in self.scores],

@@ -69,9 +69,7 @@ class Results:
         path = Path(folder)
         configuration = _read_configuration(path)
         if configuration is None:
-            raise InputError(
-                f"'{path}' must be a folder of results; make it with 'evencover experiment run'."
-            )
+            raise InputError(f"'{path}' must be a folder of 'evencover experiment run'.")
         parts: list[Any] = []
         for file in sorted(path.glob("parts/*.json")):
             parts.append(_read_part(file, configuration))

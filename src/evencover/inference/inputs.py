@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -11,14 +10,14 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from evencover.arrays import import_pyarrow
 from evencover.data.columns import ID_KEYS, LABEL_KEYS
+from evencover.data.formats.tables import csv_batches, csv_names, json_objects
 from evencover.data.location import reading
-from evencover.errors import InputError, listed, needs, one_line
+from evencover.errors import InputError, import_extra, listed, one_line
 from evencover.output.folders import content_digest
 
 Kind = Literal["images", "texts"]
@@ -231,55 +230,31 @@ def _class(label: Any, row: int, names: Sequence[str] | None, path: Path) -> str
     if names is None or not isinstance(label, int):
         return label if isinstance(label, int) else str(label)
     if not 0 <= label < len(names):
-        raise InputError(
-            f"Every label of '{path}' must be one of its {len(names)} classes. Got {label}."
-        )
+        raise InputError(f"Labels of '{path}' must be below {len(names)}. Got {label}.")
     return names[label]
 
 
 def _open_csv(path: Path) -> Table:
     """Open lines of text with a header."""
-    columns = next(_csv_lines(path), [])
+    columns, _ = csv_names(path, always=True)
     if not columns:
         raise InputError(f"'{path}' must begin with the names of its columns. Got nothing.")
 
     def rows(wanted: Sequence[str]) -> Rows:
         places = [columns.index(name) for name in wanted]
-        for row, line in enumerate(islice(_csv_lines(path), 1, None)):
-            if len(line) != len(columns):
-                raise InputError(
-                    f"Every line of '{path}' must have {len(columns)} columns. "
-                    f"Got {len(line)} in row {row}."
-                )
-            yield [line[place] for place in places]
+        for batch in csv_batches(path, len(columns), True):
+            yield from zip(*(batch[place].to_pylist() for place in places), strict=True)
 
     return Table(columns, rows, content_digest(path))
-
-
-def _csv_lines(path: Path) -> Iterator[list[str]]:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        yield from filter(None, csv.reader(file, delimiter=delimiter))
 
 
 def _open_json_lines(path: Path) -> Table:
     """Open a file with one JSON object per line."""
 
-    def objects() -> Iterator[dict[str, Any]]:
-        with path.open(encoding="utf-8") as file:
-            for row, line in enumerate(filter(str.strip, file)):
-                record = json.loads(line)
-                if not isinstance(record, dict):
-                    raise InputError(
-                        f"Every line of '{path}' must be a JSON object. "
-                        f"Got {type(record).__name__} in row {row}."
-                    )
-                yield record
-
     def rows(wanted: Sequence[str]) -> Rows:
-        return ([record.get(name) for name in wanted] for record in objects())
+        return ([record.get(name) for name in wanted] for record in json_objects(path))
 
-    return Table(list(next(objects(), {})), rows, content_digest(path))
+    return Table(list(next(json_objects(path), {})), rows, content_digest(path))
 
 
 def _open_parquet(path: Path) -> Table:
@@ -358,12 +333,9 @@ def read_value(kind: Kind, value: Any) -> Any:
 
 
 def _image(value: Path | bytes) -> Any:
-    try:
-        import PIL.Image
-    except ImportError:
-        raise needs("Images", "pillow", "images") from None
+    pillow = import_extra("Images", "PIL.Image", "images", "pillow")
     content = io.BytesIO(value) if isinstance(value, bytes) else value
-    with PIL.Image.open(content, formats=FORMATS) as image:  # reads only the header
+    with pillow.open(content, formats=FORMATS) as image:  # reads only the header
         short, long = sorted(image.size)
         if short * long > MAX_PIXELS or long > MAX_RATIO * short:
             raise ValueError(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from evencover.arrays import Array
-from evencover.errors import InputError, needs, one_line
+from evencover.errors import InputError, import_extra, one_line
 from evencover.inference.inputs import KINDS, Kind, digest_of
 from evencover.output.folders import content_digest
 
@@ -85,13 +85,14 @@ def open_model(
     if not isinstance(model, Model):
         path, text = Path(model), os.fspath(model)
         exported = path / "model.onnx"
+        is_file = path.exists() or path.is_absolute() or path.suffix.lower() in (".onnx", ".py")
         if path.is_file() and path.suffix.lower() == ".onnx":
             return OnnxModel(path, device, options)
         if exported.is_file() and not list(path.glob("*.safetensors")):
             return OnnxModel(exported, device, options)
         if not path.is_dir() and _FUNCTION.fullmatch(text):
             model = FunctionModel(text, device)
-        elif path.is_dir() or _may_be_on_hub(path, text):
+        elif path.is_dir() or (not is_file and _HUB_NAME.fullmatch(text)):
             model = HuggingFaceModel(text, device)
         else:
             found = "it is none of these" if path.exists() else "there is no such file or folder"
@@ -101,11 +102,6 @@ def open_model(
             )
     _reject(options, model.name, "which has its own preprocessing")
     return model
-
-
-def _may_be_on_hub(path: Path, text: str) -> bool:
-    is_file = path.exists() or path.is_absolute() or path.suffix.lower() in (".onnx", ".py")
-    return not is_file and _HUB_NAME.fullmatch(text) is not None
 
 
 def _reject(options: Mapping[str, Any], model: str, reason: str) -> None:
@@ -141,9 +137,8 @@ class Preprocessing:
                 resize = (config["size"], config["size"])
             if config.get("crop_pct") is not None and isinstance(resize, int):
                 whole = (resize, resize)
-                resize, crop = (
-                    (int(resize / config["crop_pct"]), whole) if resize < LARGE else (whole, None)
-                )
+                smaller = int(resize / config["crop_pct"]), whole
+                resize, crop = smaller if resize < LARGE else (whole, None)
         if config.get("do_center_crop"):
             size = _pair(config.get("crop_size", config.get("size", 224)))
             crop = (size, size) if isinstance(size, int) else size
@@ -222,15 +217,11 @@ class OnnxModel(Model):
     """
 
     def __init__(self, path: Path, device: str | None, options: Mapping[str, Any]) -> None:
-        try:
-            import onnxruntime
-        except ImportError:
-            raise needs("ONNX models", "onnxruntime", "onnx") from None
+        onnxruntime = import_extra("ONNX models", "onnxruntime", "onnx")
         self.name, self.path = f"'{path}'", path
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(path), providers=_providers(onnxruntime, device)
-            )
+            providers = _providers(onnxruntime, device)
+            self._session = onnxruntime.InferenceSession(str(path), providers=providers)
         except InputError:
             raise
         except Exception as error:
@@ -271,9 +262,7 @@ class OnnxModel(Model):
         found = [each for each in outputs if each.type in TYPES and len(each.shape or (1, 1)) == 2]
         if not found:
             listed = ", ".join(f"{o.name} {o.type} {o.shape}" for o in outputs)
-            raise InputError(
-                f"The model {self.name} must return one number per class. Got {listed}."
-            )
+            raise InputError(f"{self.name} must return one number per class. Got {listed}.")
         return str(next((each for each in found if each.name == "logits"), found[0]).name)
 
     def _find_preprocessing(self, options: Mapping[str, Any]) -> None:
@@ -325,20 +314,15 @@ class OnnxModel(Model):
 
     def _find_tokenizer(self, inputs: Mapping[str, Any]) -> None:
         """Open the tokenizer next to the model; truncate and pad texts to one length."""
-        try:
-            from tokenizers import Tokenizer
-        except ImportError:
-            raise needs("Texts for ONNX models", "tokenizers", "onnx") from None
+        tokenizers = import_extra("Texts for ONNX models", "tokenizers", "onnx")
         file = self.path.with_name("tokenizer.json")
         if not file.is_file():
             raise InputError(f"A model of texts must have a tokenizer. There is no '{file}'.")
         unknown = [name for name in inputs if name not in TOKENS]
         if unknown:
-            raise InputError(
-                f"A model of texts must take only {', '.join(TOKENS)}. Got {', '.join(unknown)}."
-            )
+            raise InputError(f"{self.name} must take only {', '.join(TOKENS)}. Got {unknown}.")
         self._token_inputs = list(inputs)
-        self._tokenizer = Tokenizer.from_file(str(file))
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(file))
         settings = _read_json(self.path.with_name("tokenizer_config.json"))
         length = inputs["input_ids"].shape[1]
         fixed = length if isinstance(length, int) else None
@@ -469,11 +453,10 @@ class HuggingFaceModel(Model):
     """A classifier of images or texts from a folder or the hub, with its own processor."""
 
     def __init__(self, name: str, device: str | None = None) -> None:
-        try:
-            import torch
-            import transformers
-        except ImportError:
-            raise needs("Hugging Face models", "torch and transformers", "torch") from None
+        torch, transformers = (
+            import_extra("Hugging Face models", module, "torch", "torch and transformers")
+            for module in ("torch", "transformers")
+        )
         transformers.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         self.name = f"'{name}'"
@@ -611,9 +594,8 @@ class FunctionModel(Model):
         source = getattr(module, "__file__", None)
         content = content_digest(Path(source)) if source else ""
         own = getattr(function, "identity", "")
-        self.identity = (
-            f"{Path(place).name}:{path} {content} {own}".strip()
-        )  # independent of its folder
+        # Independent of its folder.
+        self.identity = f"{Path(place).name}:{path} {content} {own}".strip()
         if device is not None:
             if "device" not in inspect.signature(function).parameters:
                 raise InputError(f"--device must be left out: {self.name} has no such parameter.")

@@ -190,11 +190,6 @@ def infer(
                 path = folder / part["file"]
                 done[part["file"]] = form.write(path, rows, labels, ids, skipped)
                 write_checksum(path)
-        except KeyboardInterrupt as stop:
-            there = len(parts) - len(plan.missing())
-            raise type(stop)(
-                f"{there} of {len(parts)} files are in '{folder}'; the same command makes the rest"
-            ) from None
         finally:
             batches.close()  # closes the bar before a message
         return _finish(plan, done, has_labels=form.has_labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -333,7 +334,7 @@ class CoverageMonitor:
         require_labels(source, "Monitoring")
         rule = self.predictor.rule(logits=source.logits, groups=groups)
         judge = partial(judge_block, rule, self._urn, once is True)
-        parts = [*zip(*map_source(source, ids, judge), strict=True)]
+        parts = [*zip(*map_source(source, ids, judge, fingerprint=True), strict=True)]
         if is_calibration_data(self.predictor, source):
             raise InputError(
                 "Monitored rows must not be in the calibration set. Got the calibration rows of "
@@ -462,7 +463,7 @@ class CoverageMonitor:
         of `overall`.
         """
         keys = row_ids(ids, len(ids))
-        given = _labels(labels, len(keys))
+        given = self._given(labels, len(keys))
         self._reject_calibration_ids(keys)
         periods = _periods(time, len(keys)) if period is None else [str(period)] * len(keys)
         return self.store.add_labels(keys, given, periods)
@@ -471,7 +472,7 @@ class CoverageMonitor:
         self, rows: Array, labels: Any, rule: SetRule, *, ids: Any = None, time: Any = None
     ) -> Labels:
         """Count labels of rows (n, K) that were not served here."""
-        given = _labels(labels, len(rows))
+        given = self._given(labels, len(rows))
         classes = np.array([self.about.class_of(label) for label in given], dtype=np.int64)
         named = np.maximum(classes, 0)
         covered = rule.predict_set(rows, ids).contains(named) & (classes >= 0)
@@ -485,6 +486,25 @@ class CoverageMonitor:
         judged = Judged(classes, covered, within, periods, keys, labels=given)
         n_counted = self.store.add_judged(self.about.key, judged)
         return Labels(n_counted, len(rows) - n_counted, 0)
+
+    def _given(self, labels: Any, n_rows: int) -> list[str | int]:
+        """Return labels; reject numbers that are no index, or also the name of another class."""
+        given, index = _labels(labels, n_rows), self.about.index_of_name
+        numbers = {each for each in given if isinstance(each, int)}
+        most = self.store.most_classes() if numbers else 0
+        wrong = sorted(each for each in numbers if not 0 <= each < most)
+        if wrong:
+            raise InputError(
+                f"'labels' that are numbers must be class indices from 0 to {most - 1}. "
+                f"Got {listed(wrong, 3)}."
+            )
+        unclear = sorted(each for each in numbers if index.get(str(each), each) != each)
+        if unclear:
+            raise InputError(
+                "'labels' must be text where numbers name classes. Got "
+                f"{listed(unclear, 3)}: the index of one class, the name of another."
+            )
+        return given
 
     def _within(self, rule: SetRule) -> SetRule | None:
         """Return the rule for classes within the quantile of their own calibration scores."""
@@ -692,9 +712,11 @@ def _labels(labels: Any, n_rows: int) -> list[str | int]:
             f"'labels' must have one entry per row. Got shape {values.shape} for {n_rows} rows."
         )
     found = values.tolist()
-    wrong = [each for each in found if type(each) not in (int, str)]
+    wrong = [each for each in found if type(each) not in (int, str) or each == ""]
     if wrong:
-        raise InputError(f"'labels' must be class names or indices. Got {listed(wrong[:3])}.")
+        raise InputError(
+            f"'labels' must be class names or indices. Got {listed(map(repr, wrong[:3]))}."
+        )
     return found
 
 
@@ -705,7 +727,10 @@ def _periods(time: Any, n_rows: int) -> list[str | None]:
     if isinstance(time, str | int | float | datetime):
         values = [time] * n_rows
     else:
-        values = to_numpy(time, "'time'").tolist()
+        moments = to_numpy(time, "'time'")
+        if moments.dtype.kind == "M":  # whatever its unit; nanoseconds would become integers
+            moments = moments.astype("datetime64[us]")
+        values = moments.tolist()
     if len(values) != n_rows:
         raise InputError(
             f"'time' must have one entry per row. Got {len(values)} for {n_rows} rows."
@@ -716,7 +741,8 @@ def _periods(time: Any, n_rows: int) -> list[str | None]:
 def _date(value: Any) -> str:
     try:
         if isinstance(value, str):
-            value = datetime.fromisoformat(value)
+            with suppress(ValueError):  # of seconds, which files of text hold as text
+                value = datetime.fromisoformat(value)
         if isinstance(value, datetime):
             return (value.astimezone(UTC) if value.tzinfo else value).date().isoformat()
         return today(float(value))

@@ -88,14 +88,20 @@ class About:
         return int.from_bytes(bytes.fromhex(self.digest[:16]), "big", signed=True)
 
     @cached_property
-    def _index(self) -> dict[str, int]:
+    def index_of_name(self) -> dict[str, int]:
+        """The index of each class by its name."""
         return {name: index for index, name in enumerate(self.class_names or ())}
+
+    @cached_property
+    def _has_numbers(self) -> bool:
+        """Whether a number names a class, so that text is never an index."""
+        return any(name.isdecimal() for name in self.class_names or ())
 
     def class_of(self, label: str | int) -> int:
         """Return the class of a label, an index or a name; `OVERALL` if it has none."""
         if isinstance(label, str):
-            if label in self._index or not label.isdecimal():
-                return self._index.get(label, OVERALL)
+            if label in self.index_of_name or not label.isdecimal() or self._has_numbers:
+                return self.index_of_name.get(label, OVERALL)
             label = int(label)
         return label if 0 <= label < self.n_classes else OVERALL
 
@@ -363,6 +369,10 @@ class Store:
         self._models[key] = about
         return about
 
+    def most_classes(self) -> int:
+        """Return the number of classes of the model with the most."""
+        return int(self.read("SELECT MAX(n_classes) FROM models")[0][0])
+
     # ---- updates ---------------------------------------------------------------------------------
 
     def add_served(self, model: int, served: Served) -> int:
@@ -379,8 +389,8 @@ class Store:
             new = self._insert("served", first_of_each(rows), "DO NOTHING RETURNING id")
             added = {key for (key,) in new}
             if added:
-                is_new = np.array([key in added for key in keys])
-                self._add_drift(model, 1, served.drift[is_new].ravel())
+                first = {key: place for place, key in reversed([*enumerate(keys)]) if key in added}
+                self._add_drift(model, 1, served.drift[[*first.values()]].ravel())
                 early = self._where_in(
                     "SELECT id, label, period FROM waiting WHERE id", sorted(added)
                 )

@@ -60,8 +60,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
                 os.replace(temporary, path)
             _flush_folder(path.parent)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"Cannot write '{path}': {reason}. Nothing was written.") from error
+        raise InputError(
+            f"Cannot write '{path}': {error.strerror or error}. Nothing was written."
+        ) from error
 
 
 @contextmanager
@@ -141,12 +142,9 @@ def only_writer(path: Path) -> Iterator[None]:
     try:
         descriptor = claim(lock, os.O_CREAT)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"Cannot write to '{path}': {reason}.") from error
+        raise InputError(f"Cannot write to '{path}': {error.strerror or error}.") from error
     if descriptor is None:
-        raise InputError(
-            f"Another process is writing to '{path}'. Wait for it, or choose another path."
-        )
+        raise InputError(f"Another process is writing to '{path}'; wait, or use another path.")
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ import numpy as np
 
 from evencover.arrays import Array, to_numpy
 from evencover.data.source import IterableSource, Source
-from evencover.engine.blocks import Part, as_workers, cut, known_ids, single_threaded
+from evencover.engine.blocks import Part, as_workers, blocks_of, cut, known_ids, single_threaded
 from evencover.errors import InputError
 from evencover.output.atomic import only_writer, remove_leftovers
 from evencover.output.writers import (
@@ -70,7 +70,14 @@ class ResumableFolder:
                 if known is not None:
                     self._remove_other(known, force=force)
                 write_record(self.folder / PLAN, plan)
-            yield self.missing()
+            try:
+                yield self.missing()
+            except KeyboardInterrupt as stop:
+                there = len(self.parts) - len(self.missing())
+                raise type(stop)(
+                    f"{there} of {len(self.parts)} files are in '{self.folder}'; the same command "
+                    "makes the rest"
+                ) from None
 
     def missing(self) -> list[Record]:
         """Return the partitions that are missing or damaged."""
@@ -102,9 +109,7 @@ class ResumableFolder:
         `found` has, by file, fields that differ from the plan; `counts` are totals.
         """
         checksums, found = self._checksums(), found or {}
-        parts = [
-            part | found.get(part["file"], {}) | checksums[part["file"]] for part in self.parts
-        ]
+        parts = [p | found.get(p["file"], {}) | checksums[p["file"]] for p in self.parts]
         rows = sum(part["rows"] for part in parts)
         about = {"format": FORMAT, "made_from": self.made_from, "rows": rows}
         write_record(self.folder / MANIFEST, {**about, **counts, "parts": parts})
@@ -240,47 +245,30 @@ def predict_to_folder(
     written_ids = ids_of_rows(source, ids)
     with plan.writing(force=force) as missing:
         todo = [part for part in pieces if _record(part, extension) in missing]
-        items = [
-            PartToWrite(*part, None if written_ids is None else written_ids[_rows(part)])
-            for part in todo
-        ]
-        try:
-            if executor is not None and items:
-                as_workers(executor).fold(write.alone, items, sum)  # type: ignore[misc]
-            else:  # one file after the other, each on all threads
-                for item in items:
-                    write(item)
-        except KeyboardInterrupt as stop:
-            there = len(pieces) - len(plan.missing())
-            raise type(stop)(
-                f"{there} of {len(pieces)} files are in '{folder}'; the same command makes the rest"
-            ) from None
+        if written_ids is not None:
+            todo = [part._replace(written_ids=written_ids[_rows(part)]) for part in todo]
+        if executor is not None and todo:
+            as_workers(executor).fold(write.alone, todo, sum)  # type: ignore[misc]
+        else:  # one file after the other, each on all threads
+            for part in todo:
+                write(part)
         plan.finish()
     return FolderOfSets(_rows(pieces[-1]).stop, len(pieces), len(pieces) - len(todo))
 
 
 def _rows(part: Part) -> slice:
-    return slice(part.start, part.start + (part.source.n_rows or 0))
+    return slice(part.source.offset, part.source.offset + (part.source.n_rows or 0))
 
 
 def ids_of_rows(source: Source, ids: Any) -> Array | None:
     """Return the ids to write with the sets: those given, else those of the input."""
-    own = getattr(source, "ids", None) if ids is None else ids
+    own = source.ids if ids is None else ids
     return None if own is None else ids_to_write(own)
 
 
 def _record(part: Part, extension: str) -> dict[str, Any]:
     file = f"part-{part.number:05d}{extension}"
-    return {"file": file, "first_row": part.start, "rows": part.source.n_rows}
-
-
-class PartToWrite(NamedTuple):
-    """A `Part` of the input, and the ids to write with its sets."""
-
-    source: Source
-    ids: Array | None
-    number: int
-    written_ids: Array | None
+    return {"file": file, "first_row": part.source.offset, "rows": part.source.n_rows}
 
 
 @dataclass(frozen=True)
@@ -292,34 +280,33 @@ class PartWriter:
     on_block: RuleAndListing
     class_names: Sequence[str] | None
 
-    def __call__(self, item: PartToWrite) -> int:
+    def __call__(self, part: Part) -> int:
         """Write the partition's file and checksum; return the number of rows."""
-        part = Part(*item[:3])
         path = self.folder / _record(part, self.extension)["file"]
-        blocks = map_on_threads(lambda pair: self.on_block(*pair), part.blocks())
-        n_rows = write_sets(
-            path, blocks, self.class_names, ids=item.written_ids, first_row=part.start
-        )
+        pairs = blocks_of(part.source, part.ids)
+        blocks = map_on_threads(lambda pair: self.on_block(*pair), pairs)
+        start = part.source.offset
+        n_rows = write_sets(path, blocks, self.class_names, ids=part.written_ids, first_row=start)
         write_checksum(path)
         return n_rows
 
-    def alone(self, item: PartToWrite) -> int:
+    def alone(self, part: Part) -> int:
         """Write the partition on one thread."""
         with single_threaded():
-            return self(item)
+            return self(part)
 
 
 def _identity(part: Part) -> tuple[Any, ...]:
     """Identify this partition, without reading all of it where possible."""
     source = part.source
-    about: list[Any] = [part.start, source.n_rows, source.n_classes, source.logits]
+    about: list[Any] = [source.offset, source.n_rows, source.n_classes, source.logits]
     if part.ids is not None:
         about.append(hashlib.blake2b(np.ascontiguousarray(part.ids).tobytes()).hexdigest())
-    location, identity = getattr(source, "location", None), getattr(source, "identity", ())
-    chunk = getattr(source, "chunk", None)
+    location, chunk = source.location, getattr(source, "chunk", None)
     if location is not None:
         is_here = isinstance(location, Path)
-        about += [location.name if is_here else str(location), source.info.first_row, *identity]
+        about += [location.name if is_here else str(location), source.info.first_row]
+        about += getattr(source, "identity", ())
     elif chunk is not None:
         about.append(chunk.key)
     else:

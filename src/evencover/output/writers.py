@@ -64,8 +64,7 @@ def read_record(
     except (ValueError, KeyError, TypeError, RecursionError):
         is_sound = False
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"Cannot read '{path}': {reason}.") from error
+        raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error
     if not is_sound:
         raise InputError(f"Cannot read '{path}': {problem}.")
     return dict(content)
@@ -94,8 +93,7 @@ def make_folder(folder: Path, *, parents: bool = False) -> None:
     try:
         folder.mkdir(parents=parents, exist_ok=True)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"Cannot make the folder '{folder}': {reason}.") from error
+        raise InputError(f"Cannot make folder '{folder}': {error.strerror or error}.") from error
 
 
 Order = Literal["probability", "index"]
@@ -218,9 +216,7 @@ def check_sets_format(path: str | os.PathLike[str]) -> None:
     """Raise InputError, before any work, for an unknown extension."""
     suffix = Path(path).suffix.lower()
     if suffix not in WRITERS:
-        raise InputError(
-            f"Cannot write '{path}': its extension must be one of {', '.join(WRITERS)}."
-        )
+        raise InputError(f"The extension of '{path}' must be one of {', '.join(WRITERS)}.")
     if suffix == ".parquet":
         import_pyarrow()
 

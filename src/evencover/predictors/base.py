@@ -156,9 +156,8 @@ class BasePredictor(MethodContract):
         if apart is None:
             self._keep_rows(base, by_place=ids is None and source.ids is None)
         read = source.rows_read
-        if read is not None:
-            self.fingerprints_ = [[read.hexdigest(), self.n_calibration_]]
-            self.row_sample_, self.row_sample_limit_ = read.sample.view(np.int64), read.limit
+        self.fingerprints_ = [[read.hexdigest(), self.n_calibration_]]
+        self.row_sample_, self.row_sample_limit_ = read.sample.view(np.int64), read.limit
         return self
 
     def fit_scores(
@@ -373,7 +372,6 @@ class BasePredictor(MethodContract):
         An input is known while any of its rows is kept; so are all rows as one input.
         """
         read, n_classes, known = source.rows_read, self.n_classes_, list(self.fingerprints_)
-        assert read is not None
         if known:
             of_all = known[0][0][:16] + f"{sum_of(0, labels, n_classes):016x}"
             known.insert(0, [of_all, len(labels)])

@@ -202,7 +202,7 @@ def base_rows(
     scoring, with_ranks = method.bound_score(source.logits), "ranks" in method.needs
     with_values = "label values" in method.needs and scoring.score.is_random
     score = partial(score_true_labels, scoring, with_ranks, with_values)
-    parts = map_source(source, ids, score, joined, executor)
+    parts = map_source(source, ids, score, joined, executor, fingerprint=True)
     scores, labels, *more = gathered(parts, source.n_rows)
     ranks, values = more.pop(0) if with_ranks else None, more.pop() if with_values else None
     known = labels < source.n_classes
@@ -350,7 +350,7 @@ def _put_in_order(source: Source, names: Sequence[str]) -> Source:
 
 def is_calibration_data(predictor: MethodContract, source: Source) -> bool:
     """Return whether rows that have been read calibrated the predictor."""
-    return any(text == source.fingerprint for text, _ in predictor.fingerprints_)
+    return any(text == source.rows_read.hexdigest() for text, _ in predictor.fingerprints_)
 
 
 def require_labels(source: Source, what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -43,6 +44,9 @@ OUT_OF_FOLD = (
     "No guarantee: the scores come from models of cross-validation folds, the sets from a model "
     "fitted on all examples. Coverage is near 1 - alpha if these models agree."
 )
+SAME_ALPHA = "Coverage over the classes with the same alpha"
+# What a floor makes untrue.
+NO_CLASS = re.compile(r"; (no (single )?class has a|a class within its group has no) guarantee")
 FOR_TARGET = (
     " Overall coverage is for the target prevalence, if only class frequencies differ from the "
     "calibration set, up to the error of the given and the counted frequencies."
@@ -292,10 +296,14 @@ class MethodContract:
         if self.confidence is not None:
             share = f"{float(100 * exact_fraction(self.confidence)):g}%"
             text = self.confident_guarantee.replace("{confidence}", share)
+            if not alpha.is_one:
+                text = text.replace("Overall coverage", SAME_ALPHA)
         text += FOR_TARGET * (self.target_prevalence is not None)
         if not alpha.is_one:
             text += f" Alpha is {alpha}."
-        return f"{text} {self._floor_guarantee()}" if self.floor is not None else text
+        if self.floor is None:
+            return text
+        return f"{NO_CLASS.sub('', text)} {self._floor_guarantee()}"
 
     def _floor_guarantee(self) -> str:
         """State the floor, and which classes have too few calibration examples for it."""

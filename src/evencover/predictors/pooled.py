@@ -329,6 +329,18 @@ class PooledPredictor(BasePredictor):
             )
         self.calibration_levels_, self.level_offsets_ = groups
 
+    @property
+    def guarantee_text(self) -> str:
+        """The guarantee, without the classes whose level is that of all classes."""
+        few = self.level_group_ == len(self.class_alpha.values)
+        if self.out_of_fold_ or not few.any():
+            return super().guarantee_text
+        return (
+            f"{super().guarantee_text} {int(few.sum())} of {self.n_classes_} classes"
+            f"{some_names(self.class_names_, few)} have an alpha with too few calibration examples "
+            "together: with split='holdout' nothing is guaranteed for that alpha."
+        )
+
     def _class_levels(self) -> Thresholds:
         """Level of each class, or the randomized pair: the same for all of the same alpha."""
         levels, alpha = self._levels(), self.class_alpha

@@ -228,7 +228,7 @@ def _at_edges(first: IntArray, second: IntArray) -> float:
 
 def note_repeated_rows(source: Source) -> None:
     """Warn of duplicate rows, which end up on both sides of a split."""
-    sample = np.zeros(0) if source.rows_read is None else source.rows_read.sample[:, 0]
+    sample = source.rows_read.sample[:, 0]
     n_copies = len(sample) - len(np.unique(sample))
     if n_copies >= 5 and n_copies / len(sample) > NOTABLE_COPIES:
         warn_caller(
@@ -240,7 +240,7 @@ def note_repeated_rows(source: Source) -> None:
 
 def about_copies(method: MethodContract, source: Source) -> list[str]:
     """Report rows that are exact duplicates of calibration rows."""
-    if source.rows_read is None or method.row_sample_ is None or method.row_sample_limit_ is None:
+    if method.row_sample_ is None or method.row_sample_limit_ is None:
         return []
     hashes = method.row_sample_[:, 0].view(np.uint64)
     n_copies, n_seen = source.rows_read.copies_of(hashes, method.row_sample_limit_)

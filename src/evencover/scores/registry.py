@@ -28,9 +28,7 @@ def register_score(cls: AnyScore) -> AnyScore:
         raise InputError(f"A score must be a subclass of evencover.scores.Score. Got {cls!r}.")
     name = getattr(cls, "name", None)
     if not isinstance(name, str) or not name or name != name.lower():
-        raise InputError(
-            f"The 'name' of the score {cls.__qualname__} must be text in lower case. Got {name!r}."
-        )
+        raise InputError(f"'name' of {cls.__qualname__} must be lower-case text. Got {name!r}.")
     holder = SCORES.get(name, cls)
     # Running a notebook cell again redefines the same class.
     if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):

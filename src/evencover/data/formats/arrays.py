@@ -37,7 +37,7 @@ from evencover.data.source import (
     rows_per_part,
     slices,
 )
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, import_extra
 from evencover.validation import matrix_shape, parse_json, unique_keys
 
 BFLOAT16 = np.dtype("V2")  # NumPy's placeholder for an unknown type
@@ -237,24 +237,21 @@ def npz_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     with location.open("rb") as file, zipfile.ZipFile(file) as archive:
         named = [(info.filename.removesuffix(".npy"), info) for info in archive.infolist()]
         members = unique_keys(f"'{location}'", named)
-        yield LazyArrays(members, lambda key: _member(location, file, archive, members[key]))
 
+        def member(key: str) -> Any:
+            info = members[key]
+            with archive.open(info) as content:
+                shape, fortran, dtype = _header(content, f"'{key}' in '{location}'")
+                header_length = content.tell()
+            # Small arrays are read through the archive, which verifies checksums.
+            if info.compress_type != zipfile.ZIP_STORED or len(shape) != 2:
+                return _CompressedArray(archive, info, shape, fortran, dtype)
+            file.seek(info.header_offset + 26)
+            begin = info.header_offset + 30 + int(np.frombuffer(file.read(4), "<u2").sum())
+            offset, end = begin + header_length, begin + info.file_size
+            return PlainArray(location, offset, dtype, shape, fortran=fortran, end=end)
 
-def _member(
-    location: Location, file: IO[bytes], archive: zipfile.ZipFile, info: zipfile.ZipInfo
-) -> Any:
-    key = info.filename.removesuffix(".npy")
-    with archive.open(info) as member:
-        shape, fortran, dtype = _header(member, f"'{key}' in '{location}'")
-        header_length = member.tell()
-    # Small arrays are read through the archive, which verifies checksums.
-    if info.compress_type != zipfile.ZIP_STORED or len(shape) != 2:
-        return _CompressedArray(archive, info, shape, fortran, dtype)
-    file.seek(info.header_offset + 26)
-    name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")
-    begin = info.header_offset + 30 + int(name_length) + int(extra_length)
-    end = begin + info.file_size
-    return PlainArray(location, begin + header_length, dtype, shape, fortran=fortran, end=end)
+        yield LazyArrays(members, member)
 
 
 class _CompressedArray:
@@ -363,10 +360,7 @@ def _safetensors_header(location: Location) -> tuple[int, dict[str, Any]]:
 @contextmanager
 def torch_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Load the tensors; a pair is the numbers and the labels."""
-    try:
-        import torch
-    except ImportError:
-        raise needs("Files of torch.save", "torch", "torch") from None
+    torch = import_extra("Files of torch.save", "torch", "torch")
     with nullcontext(location) if isinstance(location, Path) else location.open() as where:
         try:
             held = torch.load(where, map_location="cpu", weights_only=True)

@@ -15,7 +15,7 @@ from evencover.arrays import Array
 from evencover.data.columns import NAMES_KEY
 from evencover.data.formats.arrays import LazyArrays, PlainArray
 from evencover.data.location import Location, size_of
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, import_extra
 
 LARGEST_CHECKED = 1 << 26  # bytes of files whose heaps are checked
 _HEAP = b"GCOL\x01"
@@ -25,10 +25,7 @@ _HEADER = 16  # bytes, of a heap and of an object in it
 @contextmanager
 def hdf5_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Open the data sets; class names may also be an attribute of the file."""
-    try:
-        import h5py
-    except ImportError:
-        raise needs("HDF5 files", "h5py", "hdf5") from None
+    h5py = import_extra("HDF5 files", "h5py", "hdf5")
     is_local = isinstance(location, Path)
     with nullcontext(location) if is_local else location.open() as where, h5py.File(where) as file:
         # Read attributes first: older versions of HDF5 find none in a damaged header later.

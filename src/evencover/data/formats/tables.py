@@ -379,13 +379,13 @@ class CsvSource(TextSource):
     def _describe(self) -> tuple[Any, list[int]]:
         import pyarrow.compute as compute
 
-        self._names, self._has_header = _csv_names(self.location)
+        self._names, self._has_header = csv_names(self.location)
         if not self._names:
             raise InputError(f"{self.name} must have at least 2 classes (columns). Got 0.")
         kinds: list[Kind] = ["float"] * len(self._names)
         ids = [i for i, name in enumerate(self._names) if name in (*ID_KEYS, self._keys.ids)]
         integers, zeros, n_rows = set[int](), set[int](), 0
-        for batch in _csv_batches(self.location, len(self._names), self._has_header):
+        for batch in csv_batches(self.location, len(self._names), self._has_header):
             if n_rows == 0:
                 samples = [column.slice(0, N_SAMPLED).to_pylist() for column in batch.columns]
                 kinds = [_kind_of_cells(cells) for cells in samples]
@@ -408,7 +408,7 @@ class CsvSource(TextSource):
 
     def _batches(self, pieces: range, columns: list[str], n_rows: int) -> Iterator[Any]:
         places, first = [self._names.index(name) for name in columns], 0
-        for batch in _csv_batches(self.location, len(self._names), self._has_header):
+        for batch in csv_batches(self.location, len(self._names), self._has_header):
             found = [self._converted(batch[i], self._names[i], first) for i in places]
             yield import_pyarrow().RecordBatch.from_arrays(found, names=columns)
             first += batch.num_rows
@@ -438,10 +438,10 @@ class CsvSource(TextSource):
     @classmethod
     def columns_of(cls, location: Location) -> LazyArrays:
         """Return the columns by name, as text; a single column has no name."""
-        names, has_header = _csv_names(location, always=True)
+        names, has_header = csv_names(location, always=True)
         if len(names) == 1 and names[0] not in (*LABEL_KEYS, *ID_KEYS):
             names, has_header = [ONLY_ARRAY], False
-        batches = list(_csv_batches(location, len(names), has_header)) if names else []
+        batches = list(csv_batches(location, len(names), has_header)) if names else []
 
         def read(name: str) -> Array:
             cells = chain(*(batch[names.index(name)].to_pylist() for batch in batches))
@@ -450,7 +450,7 @@ class CsvSource(TextSource):
         return LazyArrays(names, read)
 
 
-def _csv_names(location: Location, *, always: bool = False) -> tuple[list[str], bool]:
+def csv_names(location: Location, *, always: bool = False) -> tuple[list[str], bool]:
     """Return the column names, and whether the first line is a header (it is if `always`)."""
     with location.open("rb") as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
@@ -462,7 +462,7 @@ def _csv_names(location: Location, *, always: bool = False) -> tuple[list[str], 
     return [f"column {place}" for place in range(len(first))], False
 
 
-def _csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
+def csv_batches(location: Location, width: int, has_header: bool) -> Iterator[Any]:
     """Read record batches of text; columns are named by position."""
     pa = import_pyarrow()
     import pyarrow.compute as compute
@@ -652,14 +652,20 @@ class JsonLinesSource(TextSource):
         return LazyArrays(records[0] if records else (), read)
 
 
-def _records(location: Location) -> Iterator[Record]:
+def json_objects(location: Location) -> Iterator[Record]:
+    """Read one JSON object per line."""
     with location.open("rb") as file:
         for row, line in enumerate(line for line in file if line.strip()):
             owner = f"row {row} of '{location}'"
             record = parse_json(line, owner)
             if not isinstance(record, dict):
                 raise InputError(f"{owner} must be a JSON object. Got {type(record).__name__}.")
-            yield unique_keys(owner, list(_flat(record)))
+            yield record
+
+
+def _records(location: Location) -> Iterator[Record]:
+    for row, record in enumerate(json_objects(location)):
+        yield unique_keys(f"row {row} of '{location}'", list(_flat(record)))
 
 
 def _flat(record: Record, before: str = "") -> Iterator[tuple[str, Any]]:

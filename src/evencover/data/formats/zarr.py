@@ -12,7 +12,7 @@ import numpy as np
 from evencover.data.columns import NAMES_KEY
 from evencover.data.formats.arrays import ONLY_ARRAY, LazyArrays
 from evencover.data.location import Location
-from evencover.errors import InputError, needs
+from evencover.errors import InputError, import_extra
 
 
 def is_zarr(location: Location) -> bool:
@@ -24,10 +24,7 @@ def is_zarr(location: Location) -> bool:
 @contextmanager
 def zarr_arrays(location: Location) -> Iterator[Mapping[str, Any]]:
     """Open the arrays of a store; class names may also be an attribute."""
-    try:
-        import zarr
-    except ImportError:
-        raise needs("Zarr stores", "zarr", "zarr") from None
+    zarr = import_extra("Zarr stores", "zarr", "zarr")
     if isinstance(location, Path):
         store: Any = zarr.storage.LocalStore(location, read_only=True)
     else:
