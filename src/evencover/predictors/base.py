@@ -496,7 +496,7 @@ class BasePredictor(MethodContract):
     def predict_p(self, probabilities: Any, *, ids: Any = None, groups: Any = None) -> FloatArray:
         """Compute the conformal p-value of each class in each row (N, K).
 
-        The set at level alpha is {y : p > alpha}, for every alpha.
+        The set at level alpha is {y : p > alpha}, for every alpha; a floor may add classes to it.
         """
         source = align_to_calibration(self, probabilities)
         self._check_groups(groups)
