@@ -294,3 +294,16 @@ def test_a_password_is_in_no_message():
     with pytest.raises(StoreError) as error:
         Store("postgresql://someone:secret@127.0.0.1:1/watch")
     assert "secret" not in str(error.value)
+
+
+def test_another_database_is_rejected_and_left_alone(tmp_path):
+    path = tmp_path / "other.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE patients (name TEXT)")
+    other.commit()
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"other\.db"):
+        Store(path)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["other.db"]

@@ -229,6 +229,11 @@ class Store:
         self._connection = sqlite3.connect(
             self._location, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+        tables = {name for (name,) in self.run("SELECT name FROM sqlite_master")}
+        if tables and "format" not in tables:
+            raise InputError(
+                f"'{self.name}' must be a monitor's state or a new file. Got another database."
+            )
         self.run("PRAGMA journal_mode=WAL")
         self.run("PRAGMA synchronous=FULL")
         with self.transaction():
