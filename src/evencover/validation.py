@@ -240,7 +240,7 @@ def as_written(values: Array) -> Array:
 
 
 def _as_written(value: Any) -> Any:
-    return float(str(value)) if isinstance(value, np.float16 | np.float32) else value
+    return float(str(value)) if type(value) in (np.float16, np.float32) else value
 
 
 def by_class(values: Any, name: str) -> dict[str, Any] | None:
